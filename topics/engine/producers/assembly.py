@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.read.read_plan import ReadPlan, plan_pieces
+from topics.engine.read.frame_read import FrameRead
 from topics.engine.routers.forward import tags_of
 from topics.engine.shared.core import Core
 from topics.engine.state.identity import Waiting
@@ -28,7 +28,6 @@ from topics.errors import StorageError, TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.rows import Rows, tags_in
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
-from topics.store.read.reader import Fetched
 from topics.store.wal.commit import Commit
 
 if TYPE_CHECKING:
@@ -108,18 +107,15 @@ class Assembly:
         self._runs = runs[2:] if last == runs[1] else [last + 1, *runs[1:]]
         tags = tags_of(self._staging.index, rows.seqs)
         self._add_tags(tags, len(rows.seqs))
-        plan = plan_pieces(rows)
-        core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched))
+        FrameRead(core, self._staging, rows).begin(self._on_read)
 
-    def _on_fetched(self, plan: ReadPlan, fetched: Fetched) -> None:
+    def _on_read(self, read: FrameRead | StorageError) -> None:
         try:
-            if isinstance(fetched, StorageError):
-                raise fetched
-            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
+            if isinstance(read, StorageError):
+                raise read
+            for data, base, rows in read.all_frames():
                 extension = b"" if self._frames.count else self._extension
-                self._frames.take(
-                    view, piece.offset, rows.offsets, rows.lengths, rows.seqs, self._staging.id, extension
-                )
+                self._frames.take(data, base, rows.offsets, rows.lengths, rows.seqs, self._staging.id, extension)
         except TopicsError as error:
             self._fail(error)
         else:

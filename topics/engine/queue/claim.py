@@ -12,10 +12,11 @@ import numpy as np
 
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.dead_letter import move_to_dead_letters
-from topics.engine.queue.fetch import render_jobs
+from topics.engine.queue.fetch import read_of, render_jobs
 from topics.engine.queue.logged import log_ended, log_leases
 from topics.engine.queue.lookup import find_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
+from topics.engine.read.frame_read import FrameRead
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.job import Holder, JobState, LeasedJob
@@ -234,7 +235,8 @@ class Delivery:
         self._topic = topic
         self._leases = leases
         self._claim = one
-        self._deaths = topic.index.deaths
+        self._read: FrameRead | None = None
+        """Of the jobs' records; None: there are no jobs."""
         self._rendered: list[bytes] = []
         self._waiting_for = 2
         self._error: TopicsError | None = None
@@ -244,12 +246,12 @@ class Delivery:
         if not jobs or self._topic.life is Life.GONE:
             self._answer()
             return
-        self._deaths = self._topic.index.deaths
+        read = self._read = read_of(self._core, self._topic, jobs)
         try:
             log_leases(self._core, self._topic, jobs, self._step)
         except TopicsError as error:
             self._step(error)
-        render_jobs(self._core, self._topic, jobs, self._on_rendered, singly=self._claim.holder is not None)
+        render_jobs(read, self._topic, jobs, self._on_rendered, singly=self._claim.holder is not None)
 
     def _on_rendered(self, result: list[bytes] | StorageError) -> None:
         if isinstance(result, StorageError):
@@ -291,7 +293,7 @@ class Delivery:
             one.fail(self._error or StorageError("nobody waits"))
             return
         count = len(one.jobs)
-        if count and self._topic.index.deaths != self._deaths and not all(job.live for job in one.jobs):
+        if self._read is not None and self._read.saw_deaths and not all(job.live for job in one.jobs):
             Delivery(core, self._topic, leases, one).begin()  # some were deleted while the bytes were read (R-DEL-7)
             return
         ready = leases.counters(now_ms).ready

@@ -6,21 +6,24 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from topics.engine.index.index import SelectedRows
-from topics.engine.read.read_plan import own_frames, plan_pieces
+from topics.engine.read.frame_read import FrameRead, verified, with_topic
 from topics.engine.shared.core import Core
 from topics.engine.state.job import LeasedJob
 from topics.engine.state.topic import Topic
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import Frame
-from topics.store.read.reader import Fetched
 from topics.store.read.render_json import LEASE, JsonRenderer
 
 _NO_BUDGET = 1 << 62
 
 
+def read_of(core: Core, topic: Topic, jobs: Sequence[LeasedJob]) -> FrameRead:
+    """Return the read of these jobs' records. jobs: at least one, ascending by seq; their records are live."""
+    return FrameRead(core, topic, topic.index.at(np.array([job.seq for job in jobs], np.uint64)))
+
+
 def render_jobs(
-    core: Core,
+    read: FrameRead,
     topic: Topic,
     jobs: Sequence[LeasedJob],
     then: Callable[[list[bytes] | StorageError], None],
@@ -29,70 +32,50 @@ def render_jobs(
 ) -> None:
     """Calls `then` with the elements of `claimed` (8.2), joined by commas or each by itself, or with the error.
 
-    jobs: leased ones whose records are live, ascending by seq, at least one.
+    read: that of the jobs, not begun. jobs: leased ones.
     """
     leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
 
-    def on_rows(pieces: Sequence[tuple[memoryview, int, SelectedRows]]) -> None:
+    def on_read(read: FrameRead | StorageError) -> None:
+        if isinstance(read, StorageError):
+            then(read)
+            return
         rendered: list[bytes] = []
         projection = JsonRenderer(topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True)
         at = 0
-        for view, base, rows in pieces:
-            step = 1 if singly else len(rows.seqs)
-            for row in range(0, len(rows.seqs), step):
-                part = slice(row, row + step)
-                end = at + step * LEASE.size
-                projection.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases[at:end])
-                at = end
-                if singly:
-                    rendered.append(projection.records())
-                    projection = JsonRenderer(topic.id, limit=1, budget=_NO_BUDGET, include_tags=True)
+        try:
+            for view, base, rows in read.all_frames():
+                step = 1 if singly else len(rows.seqs)
+                for row in range(0, len(rows.seqs), step):
+                    part = slice(row, row + step)
+                    end = at + step * LEASE.size
+                    projection.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases[at:end])
+                    at = end
+                    if singly:
+                        rendered.append(projection.records())
+                        projection = JsonRenderer(topic.id, limit=1, budget=_NO_BUDGET, include_tags=True)
+        except CorruptError as error:
+            then(with_topic(topic, error))
+            return
         then(rendered if singly else [projection.records()])
 
-    _fetch(core, topic, jobs, on_rows, then)
+    read.begin(on_read)
 
 
 def decode_jobs(
     core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Callable[[list[Frame] | StorageError], None]
 ) -> None:
-    """Calls `then` with the frame of each job, in their order, or with the error. jobs: as above."""
+    """Calls `then` with the frame of each job, in their order, or with the error. jobs: as in `read_of`."""
 
-    def on_rows(pieces: Sequence[tuple[memoryview, int, SelectedRows]]) -> None:
-        frames: list[Frame] = []
-        for view, base, rows in pieces:
-            for offset, length, seq in zip(
-                rows.offsets.tolist(), rows.lengths.tolist(), rows.seqs.tolist(), strict=True
-            ):
-                frame = Frame.unpack(view[offset - base : offset - base + length], f"topic {topic.name}")
-                if (frame.topic_id, frame.seq) != (topic.id, seq):
-                    raise CorruptError(f"topic {topic.name}: record {seq} is not in its place", {"seq": seq})
-                frames.append(frame)
-        then(frames)
-
-    _fetch(core, topic, jobs, on_rows, then)
-
-
-def _fetch(
-    core: Core,
-    topic: Topic,
-    jobs: Sequence[LeasedJob],
-    on_rows: Callable[[Sequence[tuple[memoryview, int, SelectedRows]]], None],
-    on_error: Callable[[StorageError], None],
-) -> None:
-    """Reads the frames; `on_rows` gets (bytes, their file offset, rows in them) and may raise CorruptError."""
-    rows = topic.index.at(np.array([job.seq for job in jobs], np.uint64))
-    plan = plan_pieces(rows)
-
-    def on_fetched(fetched: Fetched) -> None:
-        if isinstance(fetched, StorageError):
-            on_error(fetched)
+    def on_read(read: FrameRead | StorageError) -> None:
+        if isinstance(read, StorageError):
+            then(read)
             return
         try:
-            pieces = zip(fetched, plan.pieces, plan.rows, strict=True)
-            on_rows([own_frames(topic.id, view, piece.offset, its) for view, piece, its in pieces])
+            frames = [frame for part in read.all_frames() for _seq, _raw, frame in verified(topic, part)]
         except CorruptError as error:
-            detail = {**(error.detail or {}), "topic": topic.name}
-            detail.pop("topic_id", None)
-            on_error(CorruptError(f"topic {topic.name}: {error}", detail))
+            then(error)
+            return
+        then(frames)
 
-    core.reader.fetch(plan.pieces, on_fetched)
+    read_of(core, topic, jobs).begin(on_read)

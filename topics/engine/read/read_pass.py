@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.config import Config
-from topics.engine.index.index import SelectedRows
-from topics.engine.read.read_plan import ReadPlan, own_frames, plan_pieces
+from topics.engine.read.frame_read import FrameRead, with_topic
 from topics.engine.state import refusals
 from topics.engine.state.losses import ReadEntry, enter
 from topics.engine.state.topic import Life, Topic
@@ -22,7 +21,6 @@ from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.engine.write.retention import when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format.log_format import FLAG_NODE
-from topics.store.read.reader import Fetched
 from topics.store.read.render_columns import ColumnRenderer
 from topics.store.read.render_json import JsonRenderer
 
@@ -53,8 +51,6 @@ class ReadPass:
         self._earliest = 0
         self._cursor = 0
         self._scanned = 0
-        self._deaths = self._removals = 0
-        """The index's when the round was planned."""
         self._projection: JsonRenderer | ColumnRenderer | None = None
         self._cold: set[int] = set()
         """Files of the cold directory that were read."""
@@ -146,70 +142,49 @@ class ReadPass:
                 include_meta=query.include_meta,
                 include_data=query.include_data,
             )
-        plan = plan_pieces(rows)
-        self._deaths, self._removals = topic.index.deaths, topic.index.removals
-        self._core.turns.spend(sum(piece.length for piece in plan.pieces))
+        read = FrameRead(self._core, topic, rows)
+        self._core.turns.spend(read.size)
         if self._core.config.cold_dir:
             files = self._core.files
-            self._cold.update(piece.file_id for piece in plan.pieces if files[piece.file_id].cold)
-        self._core.reader.fetch(plan.pieces, lambda fetched: self._on_fetched(plan, fetched, filtered))
+            self._cold.update(piece.file_id for piece in read.pieces if files[piece.file_id].cold)
+        read.begin(lambda fetched: self._on_fetched(fetched, filtered))
 
-    def _on_fetched(self, plan: ReadPlan, fetched: Fetched, filtered: bool) -> None:
+    def _on_fetched(self, read: FrameRead | StorageError, filtered: bool) -> None:
         topic, projection = self._topic, self._projection
         if self._done is None or projection is None:
             return
         if topic.life is Life.GONE:
             self._answer(refusals.topic_not_found(topic.name))
             return
-        if isinstance(fetched, StorageError):
-            self._answer(fetched)
+        if isinstance(read, StorageError):
+            self._answer(read)
             return
-        if self._may_be_deleted(plan):
+        if read.is_doubtful():
             self._begin_again()
             return
         try:
-            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
-                kept = self._not_deleted(rows)
-                if len(kept.seqs):
-                    data, base, own = own_frames(topic.id, view, piece.offset, kept)
-                    examined = projection.add(data, base, own.offsets, own.lengths, own.seqs)
+            for (data, base, rows), last in read.surviving():
+                if len(rows.seqs):
+                    examined = projection.add(data, base, rows.offsets, rows.lengths, rows.seqs)
                     self._scanned += examined
                     if examined:
-                        self._cursor = int(kept.seqs[examined - 1])
+                        self._cursor = int(rows.seqs[examined - 1])
                 if projection.full:
                     break
-                self._cursor = int(rows.seqs[-1])
+                self._cursor = last
         except CorruptError as error:
-            detail = {**(error.detail or {}), "topic": topic.name}
-            detail.pop("topic_id", None)
-            self._answer(CorruptError(f"topic {topic.name}: {error}", detail))
+            self._answer(with_topic(topic, error))
             return
         if filtered and not projection.full and self._scanned < SLOTS_MAX:
             self._read_on()
         else:
             self._finish()
 
-    def _may_be_deleted(self, plan: ReadPlan) -> bool:
-        """Rows died while their bytes were read, and whether they were lost or deleted cannot be told any more."""
-        index, lost = self._topic.index, np.uint64(self._topic.floors.lost)
-        if index.removals == self._removals:
-            return False
-        return any(not index.alive(rows.seqs[rows.seqs <= lost]).all() for rows in plan.rows)
-
     def _begin_again(self) -> None:
         """The read is done anew, as of now: what was lost is told, and what was deleted is not there."""
         if isinstance(self._projection, JsonRenderer):
             self._projection, self._scanned = None, 0
         self._on_retained(None)
-
-    def _not_deleted(self, rows: SelectedRows) -> SelectedRows:
-        """Without what was deleted while the bytes were read (R-DEL-7); what was evicted meanwhile stays."""
-        if self._topic.index.deaths == self._deaths:
-            return rows
-        alive = self._topic.index.alive(rows.seqs)
-        if alive.all():
-            return rows
-        return rows.rows(alive | (rows.seqs <= np.uint64(self._topic.floors.lost)))
 
     def _finish(self) -> None:
         entry, projection = self._entry, self._projection

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from topics.engine.index.index import SelectedRows
-from topics.store.format import codec
-from topics.store.format.log_format import FLAG_COPY
 from topics.store.read.reader import FileRange
 
 _FEW_ROWS = 32
@@ -44,22 +42,6 @@ def plan_pieces(rows: SelectedRows) -> ReadPlan:
         [_piece(rows, begins, ends, start, end) for start, end in spans],
         [rows.rows(slice(start, end)) for start, end in spans],
     )
-
-
-def own_frames(topic_id: int, view: memoryview, base: int, rows: SelectedRows) -> tuple[memoryview, int, SelectedRows]:
-    """Bytes, the offset they begin at, and rows, such that every row has a frame of its own there.
-
-    Most have; a copy that a router made by position shares the frame of its original. Raises CorruptError.
-    """
-    flags = rows.flags
-    has_copy = (
-        any(flag & FLAG_COPY for flag in flags.tobytes()) if len(flags) <= _FEW_ROWS else (flags & FLAG_COPY).any()
-    )
-    if not has_copy:
-        return view, base, rows
-    made = codec.reframe(view, base, rows.offsets, rows.lengths, rows.seqs, rows.ts, rows.flags, topic_id)
-    flags = flags & np.uint8(~FLAG_COPY & 0xFF)
-    return memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags)
 
 
 def _one_piece(rows: SelectedRows) -> FileRange | None:

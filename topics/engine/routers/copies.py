@@ -9,12 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import SelectedRows
 from topics.engine.json import strict_json
 from topics.engine.json.strict_json import JsonKind
+from topics.engine.read.frame_read import OwnFrames, verified
 from topics.engine.state.router import EXACTLY_ONCE, Router
-from topics.errors import CorruptError
-from topics.store.format.log_format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES, Frame
+from topics.store.format.log_format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES
 from topics.store.format.rows import META, NODE, ROW, TAG, Rows
 
 KEY = "_topics_router"
@@ -39,26 +38,18 @@ class Copies(NamedTuple):
         return Rows(self.buffer, b"".join(self.rows[:count]), count, sum(self.sizes[:count]))
 
 
-def copies_of(router: Router, parts: Sequence[tuple[memoryview, int, SelectedRows]]) -> Copies:
-    """parts: (bytes, file offset of the first of them, rows whose frames lie there), in seq order.
+def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
+    """parts: in seq order. Raises CorruptError naming topic and seq.
 
-    Raises CorruptError naming topic and seq.
+    A copy is a new frame with a checksum of its own, so what is wrong in the old one would never be noticed again: the
+    frames are verified.
     """
-    config, source = router.config, router.source
+    config = router.config
     buffer = bytearray()
     rows: list[bytes] = []
     sizes: list[int] = []
-    for data, base, selection in parts:
-        for seq, offset, length in zip(
-            selection.seqs.tolist(), selection.offsets.tolist(), selection.lengths.tolist(), strict=True
-        ):
-            frame = bytes(data[offset - base : offset - base + length])
-            where = f"topic {source.name}, seq {seq}"
-            # The slow, checking way first: a copy is a new frame with a checksum of its own, so what is wrong in the
-            # old one would never be noticed again.
-            checked = Frame.unpack(frame, where)
-            if checked.topic_id != source.id or checked.seq != seq:
-                raise CorruptError(f"{where}: another record lies in its place", {"topic": source.name, "seq": seq})
+    for part in parts:
+        for seq, frame, checked in verified(router.source, part):
             flags = frame[5]
             node_len, tag_len, data_len, _version, _kind, ext_len, _zero, meta_len, size = _HEAD.unpack_from(frame)[6:]
             node = len(buffer) + FRAME_HEADER_BYTES + ext_len
@@ -76,7 +67,7 @@ def copies_of(router: Router, parts: Sequence[tuple[memoryview, int, SelectedRow
                 kept |= META
             rows.append(ROW.pack(text, data_len, meta, meta_len, tag, tag_len, node, node_len, size, kept))
             sizes.append(size)
-    seqs = np.concatenate([part[2].seqs for part in parts]) if parts else np.empty(0, np.uint64)
+    seqs = np.concatenate([part.rows.seqs for part in parts]) if parts else np.empty(0, np.uint64)
     return Copies(seqs, rows, sizes, bytes(buffer))
 
 

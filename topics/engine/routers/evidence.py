@@ -11,13 +11,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.read.read_plan import ReadPlan, plan_pieces
+from topics.engine.read.frame_read import FrameRead, verified
 from topics.engine.routers.copies import key_prefix, source_seq_in
 from topics.engine.shared.core import Core
 from topics.engine.state.router import Router
 from topics.errors import StorageError, TopicsError
-from topics.store.format.log_format import FLAG_META, FLAG_ROUTED, Frame
-from topics.store.read.reader import Fetched
+from topics.store.format.log_format import FLAG_META, FLAG_ROUTED
 
 _ROUND_ROWS = 1000
 _BYTES_A_ROUND = 65_536
@@ -57,22 +56,18 @@ class Evidence:
         if not len(rows.seqs):
             self._next(upto)
             return
-        plan = plan_pieces(rows)
-        self._core.turns.spend(sum(piece.length for piece in plan.pieces))
-        self._core.reader.fetch(plan.pieces, partial(self._on_fetched, plan, upto))
+        read = FrameRead(self._core, router.dest, rows)
+        self._core.turns.spend(read.size)
+        read.begin(partial(self._on_read, upto))
 
-    def _on_fetched(self, plan: ReadPlan, upto: int, fetched: Fetched) -> None:
-        if isinstance(fetched, StorageError):
-            self._done(fetched)
+    def _on_read(self, upto: int, read: FrameRead | StorageError) -> None:
+        if isinstance(read, StorageError):
+            self._done(read)
             return
         router = self._router
         try:
-            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
-                for seq, offset, length in zip(
-                    rows.seqs.tolist(), rows.offsets.tolist(), rows.lengths.tolist(), strict=True
-                ):
-                    at = offset - piece.offset
-                    frame = Frame.unpack(view[at : at + length], f"topic {router.dest.name}, seq {seq}")
+            for frames in read.all_frames():
+                for seq, _raw, frame in verified(router.dest, frames):
                     found = source_seq_in(frame.meta or b"", self._prefix)
                     if found is not None and found > router.position:
                         router.evidence[found] = seq

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.index import Index, SelectedRows
-from topics.engine.read.read_plan import ReadPlan, own_frames, plan_pieces
+from topics.engine.read.frame_read import FrameRead, OwnFrames
 from topics.engine.routers.copies import Copies, copies_of, size_of
 from topics.engine.routers.destination_space import DestinationSpace
 from topics.engine.routers.evidence import Evidence
@@ -31,7 +31,6 @@ from topics.engine.write.evictions import has_to_wait
 from topics.engine.write.retention import when_retained
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import Frame
-from topics.store.read.reader import Fetched
 
 _STEP_ROWS = 8192
 _COPIED_ROWS = 1000
@@ -118,9 +117,7 @@ class ForwardSteps:
         if most < len(kept.seqs):
             step.upto = int(kept.seqs[most]) - 1
             kept = kept.rows(slice(most))
-        plan = plan_pieces(kept)
-        counts = source.index.deaths, source.index.removals
-        self._core.reader.fetch(plan.pieces, partial(self._on_fetched, router, step, plan, *counts))
+        FrameRead(self._core, source, kept).begin(partial(self._on_read, router, step))
 
     def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
         """Kept frames below the source's floor come a run at a time, between holes: acknowledged, not lost."""
@@ -192,7 +189,7 @@ class ForwardSteps:
             nothing.astype(np.uint64),
         )
         try:
-            copies = copies_of(router, [(memoryview(b"".join(frames)), 0, rows)])
+            copies = copies_of(router, [OwnFrames(memoryview(b"".join(frames)), 0, rows)])
         except StorageError:
             self._on_end(router, blocked=True)
             return
@@ -259,30 +256,20 @@ class ForwardSteps:
             return [1]
         return [1 + hops.of(seq) for seq in seqs.tolist()]
 
-    def _on_fetched(  # noqa: PLR0917 - of one step
-        self, router: Router, step: ForwardStep, plan: ReadPlan, deaths: int, removals: int, fetched: Fetched
-    ) -> None:
+    def _on_read(self, router: Router, step: ForwardStep, read: FrameRead | StorageError) -> None:
         if not self.can_go_on(router) or router.config != step.config:
             self._on_end(router)  # perhaps to be planned again
             return
-        if isinstance(fetched, StorageError):
+        if isinstance(read, StorageError):
             self._on_end(router, blocked=True)
             return
-        index, floors = router.source.index, router.source.floors
-        parts: list[tuple[memoryview, int, SelectedRows]] = []
-        for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
-            if index.deaths != deaths:
-                # Deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is.
-                kept = np.array(list(router.kept), np.uint64)
-                still = index.alive(rows.seqs) | np.isin(rows.seqs, kept)
-                lost = ~still & (rows.seqs <= np.uint64(floors.lost))
-                if lost.any() and index.removals != removals:
-                    self._on_end(router)  # lost or deleted, that cannot be told any more: planned again
-                    return
-                rows = rows.rows(still | lost)
-            parts.append((view, piece.offset, rows))
+        # Deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is.
+        kept = np.array(list(router.kept), np.uint64) if router.kept else None
+        if read.is_doubtful(kept):
+            self._on_end(router)  # planned again
+            return
         try:
-            copies = copies_of(router, [own_frames(router.source.id, *part) for part in parts])
+            copies = copies_of(router, [frames for frames, _last in read.surviving(kept)])
         except StorageError:
             self._on_end(router, blocked=True)  # a damaged record; readers of the source are told which
             return

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from topics.engine.read.read_plan import own_frames, plan_pieces
+from topics.engine.read.frame_read import FrameRead
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
@@ -19,7 +19,6 @@ from topics.engine.state.staged_operations import Operation
 from topics.engine.state.topic import Life
 from topics.errors import DiskFullError, StorageError, TopicsError
 from topics.store.format.log_format import FrameType
-from topics.store.read.reader import Fetched
 from topics.store.wal.commit import Commit
 
 Done = Callable[[TopicsError | None], None]
@@ -67,19 +66,17 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
     if bounded and 0 < most < router.kept_bytes + more and (router.kept_bytes or len(wanted) > 1):
         done(refusals.router_keeps_enough(router))
         return
-    plan = plan_pieces(rows)
 
-    def on_fetched(fetched: Fetched) -> None:
-        if isinstance(fetched, StorageError):
-            done(fetched)
+    def on_read(read: FrameRead | StorageError) -> None:
+        if isinstance(read, StorageError):
+            done(read)
             return
         if router.life is RouterLife.GONE or _deletion_of(router) is not None:
             keep_frames(core, router, seqs, done, bounded=bounded)
             return
         frames: list[tuple[int, bytes]] = []
         try:
-            for piece, view, rows in zip(plan.pieces, fetched, plan.rows, strict=True):
-                data, base, own = own_frames(source.id, view, piece.offset, rows)
+            for data, base, own in read.all_frames():
                 for seq, offset, length in zip(
                     own.seqs.tolist(), own.offsets.tolist(), own.lengths.tolist(), strict=True
                 ):
@@ -90,7 +87,7 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
             return
         KeptFrames(core, router, frames, done).stage(synced=True)
 
-    core.reader.fetch(plan.pieces, on_fetched)
+    FrameRead(core, source, rows).begin(on_read)
 
 
 def _stage(core: Core, router: Router, frames: list[tuple[int, bytes]]) -> None:

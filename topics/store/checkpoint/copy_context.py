@@ -12,10 +12,9 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.tasks import Future
 from topics.store.disk.whole_files import FileCalls, in_place
-from topics.store.format import codec
 from topics.store.format.catalog import Catalog, Deletions, RowColumns
 from topics.store.format.file_table import FileTable
-from topics.store.format.log_format import FLAG_COPY
+from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, FileRange, Reader
 from topics.store.segments.manifest import Manifest
 
@@ -118,12 +117,16 @@ def _kept(view: memoryview, memory: memoryview | None) -> memoryview:
     return memory[: len(view)]
 
 
-def own_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -> bytes | memoryview:
-    """The frames of these rows, back to back in `views`: those of copies made anew, as frames of the topic's own."""
+def joined_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -> bytes | memoryview:
+    """Return the frames of these rows, which are back to back in `views`, as frames of the topic's own.
+
+    Raises CorruptError.
+    """
     data = views[0] if len(views) == 1 else b"".join(views)
-    if not any((part.flags & FLAG_COPY).any() for part in rows):
+    if not any(share_frames(part.flags) for part in rows):
         return data
     lengths = np.concatenate([part.lengths for part in rows])
     offsets = (np.cumsum(lengths, dtype=np.uint64) - lengths).astype(np.uint32)
     seqs, ts, flags = (np.concatenate([getattr(part, name) for part in rows]) for name in ("seqs", "ts", "flags"))
-    return bytes(codec.reframe(data, 0, offsets, lengths, seqs, ts, flags, topic_id).data)
+    joined = rows[0]._replace(seqs=seqs, offsets=offsets, lengths=lengths, ts=ts, flags=flags)
+    return bytes(own_frames(topic_id, data, 0, joined).data)

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.memory import page_aligned
-from topics.store.checkpoint.copy_context import CopyContext, own_frames
+from topics.store.checkpoint.copy_context import CopyContext, joined_frames
 from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
-from topics.store.format.log_format import FLAG_COPY, align_up
+from topics.store.format.log_format import align_up
 from topics.store.format.row_columns import contiguous
+from topics.store.read.own_frames import share_frames
 from topics.store.read.reader import FileRange
 from topics.store.segments.segment import Extension, check_copied, extension_of
 
@@ -60,11 +61,11 @@ class LiveFrameReader:
 
     async def gather(self, rows: RowColumns, topic_id: int, sum: int) -> LiveFrames:
         """All of the rows, which lie in one file. sum: the segment's so far. Raises CorruptError, StorageError."""
-        if (rows.flags & FLAG_COPY).any():
+        if share_frames(rows.flags):
             views = await self._pieces(rows)
             await self._turns.turn()
             with self._turns.working():
-                data = own_frames(views, topic_id, [rows])
+                data = joined_frames(views, topic_id, [rows])
                 scan = check_copied(data, sum, topic_id, rows.seqs, 0)
                 return LiveFrames(memoryview(data), scan.frames["length"].copy(), extension_of(scan))
         size = int(rows.lengths.sum(dtype=np.int64))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError
-from topics.store.checkpoint.copy_context import CopyContext, Placed, own_frames
+from topics.store.checkpoint.copy_context import CopyContext, Placed, joined_frames
 from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, make_directories, unlink_if_there
 from topics.store.format import codec
@@ -160,7 +160,7 @@ def _checked(
     topic_id: int, rows: list[RowColumns], views: list[memoryview]
 ) -> tuple[bytes | memoryview, NDArray[np.uint64], codec.FrameScan]:
     """Frames of these rows out of their pieces, the rows' seqs, and what a scan says. Raises CorruptError."""
-    data = own_frames(views, topic_id, rows)
+    data = joined_frames(views, topic_id, rows)
     seqs = np.concatenate([part.seqs for part in rows])
     return data, seqs, check_copied(data, 0, topic_id, seqs, 0)
 

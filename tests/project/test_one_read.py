@@ -1,0 +1,71 @@
+"""The read side has one place for each of its rules; ARCHITECTURE.md says which."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+TOPICS = Path(__file__).resolve().parents[2] / "topics"
+
+
+def places(room: str, is_one: Callable[[ast.AST], bool]) -> set[str]:
+    """The files of a room in which such a node stands."""
+    found = set()
+    for path in (TOPICS / room).rglob("*.py"):
+        if any(is_one(node) for node in ast.walk(ast.parse(path.read_text()))):
+            found.add(str(path.relative_to(TOPICS)))
+    return found
+
+
+def called(name: str) -> Callable[[ast.AST], bool]:
+    """A call of a function or method of this name."""
+
+    def is_one(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call):
+            return False
+        function = node.func
+        return (isinstance(function, ast.Attribute) and function.attr == name) or (
+            isinstance(function, ast.Name) and function.id == name
+        )
+
+    return is_one
+
+
+def assigned(*names: str) -> Callable[[ast.AST], bool]:
+    """An assignment to an attribute of one of these names."""
+
+    def targets(node: ast.AST) -> Iterator[ast.expr]:
+        if isinstance(node, ast.Assign):
+            yield from node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            yield node.target
+
+    return lambda node: any(isinstance(target, ast.Attribute) and target.attr in names for target in targets(node))
+
+
+def read(*names: str) -> Callable[[ast.AST], bool]:
+    """A use of an attribute of one of these names."""
+    return lambda node: isinstance(node, ast.Attribute) and node.attr in names
+
+
+def test_records_are_planned_and_fetched_in_one_place() -> None:
+    assert places("engine", called("fetch")) == {"engine/read/frame_read.py"}
+    assert places("engine", called("plan_pieces")) == {"engine/read/frame_read.py"}
+
+
+def test_frames_that_copies_share_are_made_anew_in_one_place() -> None:
+    assert places(".", called("reframe")) == {"store/read/own_frames.py"}
+    assert places("engine", called("own_frames")) == {"engine/read/frame_read.py"}
+
+
+def test_a_frame_is_held_against_its_row_in_one_place() -> None:
+    """Renderers do it in C; the control frames of a recovery are another matter."""
+    unpacks = places("engine/read", called("unpack")) | places("engine/queue", called("unpack"))
+    assert unpacks == {"engine/read/frame_read.py"}
+
+
+def test_what_became_of_rows_while_they_were_read_is_asked_in_one_place() -> None:
+    kept = {"engine/index/index.py", "engine/read/frame_read.py"}
+    assert places("engine", read("removals")) - {"engine/state/topic.py"} == kept
+    assert places("engine", read("deaths")) - {"engine/read/shared_reads.py"} == kept

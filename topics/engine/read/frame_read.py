@@ -1,0 +1,149 @@
+"""Frames of a topic's records, read from memory or the disk: what all reads of records in the engine are made of.
+
+Rows of the index are planned as pieces, the pieces are fetched, and then the rows are held against the index again:
+while bytes come from a disk, records may be deleted or lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.engine.index.index import SelectedRows
+from topics.engine.read.read_plan import plan_pieces
+from topics.engine.state.topic import Topic
+from topics.errors import CorruptError, StorageError
+from topics.store.format.log_format import FLAG_COPY, Frame
+from topics.store.read.own_frames import own_frames, share_frames
+from topics.store.read.reader import Fetched, FileRange
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+
+_NO_COPY = np.uint8(~FLAG_COPY & 0xFF)
+
+
+class OwnFrames(NamedTuple):
+    """Bytes, the file offset of the first of them, and rows each of which has a frame of its own there."""
+
+    data: memoryview
+    base: int
+    rows: SelectedRows
+
+
+class FrameRead:
+    """One read of rows. Its rows and the index's counts of deaths are those of the moment at which it is made."""
+
+    __slots__ = ("_core", "_deaths", "_removals", "_rows", "_topic", "_views", "pieces")
+
+    def __init__(self, core: Core, topic: Topic, rows: SelectedRows) -> None:
+        """rows: at least one, all live."""
+        index = topic.index
+        self._core = core
+        self._topic = topic
+        self._deaths, self._removals = index.deaths, index.removals
+        self.pieces: list[FileRange]
+        self.pieces, self._rows = plan_pieces(rows)
+        self._views: list[memoryview] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes that are fetched."""
+        return sum([piece.length for piece in self.pieces])
+
+    def begin(self, then: Callable[[FrameRead | StorageError], None]) -> None:
+        """Call `then` with this read once its bytes are there, before this returns if they are in memory.
+
+        What is in memory stays good only until `then` returns: copy what is kept.
+        """
+        self._core.reader.fetch(self.pieces, partial(self._on_fetched, then))
+
+    def _on_fetched(self, then: Callable[[FrameRead | StorageError], None], fetched: Fetched) -> None:
+        if isinstance(fetched, StorageError):
+            then(fetched)
+        else:
+            self._views = fetched
+            then(self)
+            self._views = []
+
+    # --- what became of the rows -------------------------------------------------------------------------------------
+    @property
+    def saw_deaths(self) -> bool:
+        """Rows of the topic have died since this read was made, perhaps some of its own."""
+        return self._topic.index.deaths != self._deaths
+
+    def is_doubtful(self, spared: NDArray[np.uint64] | None = None) -> bool:
+        """Return whether rows died of which nobody can tell any more if they were lost or deleted: read again.
+
+        spared: seqs whose death does not matter.
+        """
+        index = self._topic.index
+        if index.removals == self._removals:
+            return False
+        lost = np.uint64(self._topic.floors.lost)
+        below = (rows.seqs[rows.seqs <= lost] for rows in self._rows)
+        return not all(_alive_or_spared(index.alive(seqs), seqs, spared).all() for seqs in below)
+
+    def surviving(self, spared: NDArray[np.uint64] | None = None) -> Iterator[tuple[OwnFrames, int]]:
+        """Yield the frames of each piece but for rows that were deleted since (R-DEL-7), and the piece's last seq.
+
+        What was lost meanwhile (evicted, expired) stays: the reader stood before the loss. spared: as in
+        `is_doubtful`, to be asked before. Raises CorruptError.
+        """
+        topic = self._topic
+        index = topic.index
+        for piece, view, rows in zip(self.pieces, self._views, self._rows, strict=True):
+            last = int(rows.seqs[-1])
+            if index.deaths != self._deaths:
+                alive = _alive_or_spared(index.alive(rows.seqs), rows.seqs, spared)
+                if not alive.all():
+                    rows = rows.rows(alive | (rows.seqs <= np.uint64(topic.floors.lost)))
+            yield _own(topic, view, piece.offset, rows), last
+
+    def all_frames(self) -> Iterator[OwnFrames]:
+        """Yield the frames of each piece, whatever became of their rows. Raises CorruptError."""
+        for piece, view, rows in zip(self.pieces, self._views, self._rows, strict=True):
+            yield _own(self._topic, view, piece.offset, rows)
+
+
+def _own(topic: Topic, view: memoryview, base: int, rows: SelectedRows) -> OwnFrames:
+    if not share_frames(rows.flags):
+        return OwnFrames(view, base, rows)
+    made = own_frames(topic.id, view, base, rows)
+    flags = rows.flags & _NO_COPY
+    return OwnFrames(memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags))
+
+
+def _alive_or_spared(
+    alive: NDArray[np.bool_], seqs: NDArray[np.uint64], spared: NDArray[np.uint64] | None
+) -> NDArray[np.bool_]:
+    return alive if spared is None else alive | np.isin(seqs, spared)
+
+
+def verified(topic: Topic, frames: OwnFrames) -> Iterator[tuple[int, bytes, Frame]]:
+    """Yield seq, bytes and fields of each frame. Raises CorruptError naming topic and seq.
+
+    For what is done with one record at a time; renderers verify as they go.
+    """
+    data, base, rows = frames
+    for seq, offset, length in zip(rows.seqs.tolist(), rows.offsets.tolist(), rows.lengths.tolist(), strict=True):
+        raw = bytes(data[offset - base : offset - base + length])
+        where = f"topic {topic.name}, seq {seq}"
+        try:
+            frame = Frame.unpack(raw, where)
+        except CorruptError as error:
+            raise CorruptError(str(error), {"topic": topic.name, "seq": seq}) from None
+        if frame.topic_id != topic.id or frame.seq != seq:
+            raise CorruptError(f"{where}: another record lies in its place", {"topic": topic.name, "seq": seq})
+        yield seq, raw, frame
+
+
+def with_topic(topic: Topic, error: CorruptError) -> CorruptError:
+    """Return the error of a renderer, which knows a topic's number alone, with the topic's name."""
+    detail = {**(error.detail or {}), "topic": topic.name}
+    detail.pop("topic_id", None)
+    return CorruptError(f"topic {topic.name}: {error}", detail)
