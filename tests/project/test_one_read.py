@@ -69,3 +69,9 @@ def test_what_became_of_rows_while_they_were_read_is_asked_in_one_place() -> Non
     kept = {"engine/index/index.py", "engine/read/frame_read.py"}
     assert places("engine", read("removals")) - {"engine/state/topic.py"} == kept
     assert places("engine", read("deaths")) - {"engine/read/shared_reads.py"} == kept
+
+
+def test_a_topic_is_marked_read_in_one_place() -> None:
+    """Beside the objects that have the numbers: a topic, and the columns of dormant ones."""
+    state = {"engine/state/topic.py", "engine/shared/dormant.py"}
+    assert places(".", assigned("last_read_ms", "consumed_ms")) - state == {"engine/read/consumption.py"}

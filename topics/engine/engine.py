@@ -19,6 +19,7 @@ from topics.engine.queue.completion import ack, extend, nack
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.read.column_read import ColumnPage, read_columns
+from topics.engine.read.consumption import mark_read
 from topics.engine.read.diff import Diff
 from topics.engine.read.listing import list_topics
 from topics.engine.read.plain_reads import BulkReads, PlainReads
@@ -107,7 +108,7 @@ class Engine:
             return
         now_ms = core.clock.now_ms()
         if touch:
-            topic.last_read_ms = topic.consumed_ms = now_ms
+            mark_read(topic, now_ms)
 
         def on_retained(error: TopicsError | None) -> None:
             if error is None and topic.life is Life.GONE:

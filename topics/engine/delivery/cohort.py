@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from topics.engine.delivery.bursts import burst_of
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
+from topics.engine.read.consumption import mark_read
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
@@ -99,7 +100,7 @@ class Cohort:
             self._disband()
             return
         core, topic = self._core, self.topic
-        topic.last_read_ms = topic.consumed_ms = core.clock.now_ms()
+        mark_read(topic, core.clock.now_ms())
         burst = burst_of(core, topic.name, self.cursor, result, told_caught_up=self._told)
         if burst is not None:
             self._deliver(burst)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from topics.engine.delivery.bursts import burst_of
 from topics.engine.delivery.frames import Burst, DeletedFrame
 from topics.engine.delivery.subscription import Sink, Subscription
+from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import clamped
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import DiffQuery, DiffResult
@@ -151,7 +152,7 @@ class Feed:
     def _take(self, subscription: Subscription, topic: Topic, result: DiffResult) -> None:
         """Delivers a pass's result and moves the cursor."""
         core = self._core
-        topic.last_read_ms = topic.consumed_ms = core.clock.now_ms()
+        mark_read(topic, core.clock.now_ms())
         told = subscription.told_caught_up
         burst = burst_of(core, topic.name, subscription.cursor, result, told_caught_up=told)
         if burst is not None:

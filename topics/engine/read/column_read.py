@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadPass
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
@@ -46,5 +47,5 @@ def read_columns(core: Core, topic: Topic, query: DiffQuery, done: Done[ColumnPa
         seq, ts, offsets = columns.columns()
         done(ColumnPage(seq, ts, offsets, result.records, result.next_from_seq, result.head_seq, result.tombstone))
 
-    topic.last_read_ms = topic.consumed_ms = core.clock.now_ms()
+    mark_read(topic, core.clock.now_ms())
     core.catch_up(topic, ReadPass(core, topic, query, on_read).into(columns).begin)

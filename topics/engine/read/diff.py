@@ -5,6 +5,7 @@ A long poll is the same read done again after every change, until it has somethi
 
 from __future__ import annotations
 
+from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadPass, clamped
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
@@ -40,7 +41,7 @@ class Diff:
     def begin(self) -> None:
         """The first look; marks the topic read (R-PRI-4)."""
         topic = self._topic
-        topic.last_read_ms = topic.consumed_ms = self._core.clock.now_ms()
+        mark_read(topic, self._core.clock.now_ms())
         if self._core.closing:
             self._final = True
         if not self._final:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from topics.engine.read.consumption import mark_consumed
 from topics.engine.shared.core import Core
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
@@ -42,7 +43,7 @@ def list_topics(  # noqa: PLR0917 - as in Engine
 
     for topic in found:
         if touch:
-            topic.consumed_ms = now_ms
+            mark_consumed(topic, now_ms)
         try:
             expiry = expire(core, topic, now_ms) if isinstance(topic, Topic) and topic.config.ttl_ms else None
         except TopicsError as error:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topics.engine.index.chunk_table import ChunkTable
+from topics.engine.read.consumption import mark_read
 from topics.engine.state.topic import Topic
 from topics.store.read.render_bulk import TOPIC, BulkRenderer
 
@@ -55,7 +56,7 @@ class BulkReads:
             if topic is None or not _usable(topic):
                 rows.append(_UNUSABLE)
                 continue
-            topic.last_read_ms = topic.consumed_ms = now_ms
+            mark_read(topic, now_ms)
             rows.append(_packed(topic))
         topics = b"".join(rows)
         turns = self._core.turns
