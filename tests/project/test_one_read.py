@@ -75,3 +75,12 @@ def test_a_topic_is_marked_read_in_one_place() -> None:
     """Beside the objects that have the numbers: a topic, and the columns of dormant ones."""
     state = {"engine/state/topic.py", "engine/shared/dormant.py"}
     assert places(".", assigned("last_read_ms", "consumed_ms")) - state == {"engine/read/consumption.py"}
+
+
+def test_the_bounds_of_a_read_come_from_one_place() -> None:
+    bounds = ("default_limit", "default_batch_bytes", "max_batch_bytes")
+
+    def of_config(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr in bounds and ast.unparse(node.value).endswith("config")
+
+    assert places(".", of_config) == {"engine/values/read_bounds.py"}

@@ -10,7 +10,6 @@ from topics.engine.delivery.bursts import burst_of
 from topics.engine.delivery.frames import Burst, DeletedFrame
 from topics.engine.delivery.subscription import Sink, Subscription
 from topics.engine.read.consumption import mark_read
-from topics.engine.read.read_pass import clamped
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
@@ -53,7 +52,7 @@ class Feed:
         `wait_ms` in it mean nothing. The topic need not be there: the first pass tells that it is gone.
         """
         self.unsubscribe(name)
-        options = clamped(query, self._core.config)._replace(from_seq=0, wait_ms=0)
+        options = self._core.bounds.one_pass(query._replace(from_seq=0))
         subscription = self.subscriptions[name] = Subscription(self, name, options, from_seq)
         insort(self._behind, name)
         return subscription

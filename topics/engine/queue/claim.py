@@ -23,6 +23,7 @@ from topics.engine.state.job import Holder, JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.ports import TimerPort
+from topics.engine.values.read_bounds import fitting
 from topics.engine.values.results import Cancel, Done
 from topics.engine.values.topic_config import clamped_lease_ms
 from topics.engine.write.retention import when_retained
@@ -197,10 +198,10 @@ class Pass:
         """Jobs beyond it are left to whoever asks next."""
         if len(one.jobs) > 1:
             sizes = self._topic.index.at(np.array([job.seq for job in one.jobs], np.uint64)).sizes
-            fitting = max(1, int(np.searchsorted(np.cumsum(sizes, dtype=np.uint64), self._budget, "right")))
-            for job in one.jobs[fitting:]:
+            most = fitting(sizes, self._budget)
+            for job in one.jobs[most:]:
                 self._leases.put_back(job)
-            del one.jobs[fitting:]
+            del one.jobs[most:]
 
     def _deliver(self) -> None:
         """While poison jobs were moved, retention and time may have taken what was dealt."""

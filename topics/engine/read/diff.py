@@ -6,7 +6,7 @@ A long poll is the same read done again after every change, until it has somethi
 from __future__ import annotations
 
 from topics.engine.read.consumption import mark_read
-from topics.engine.read.read_pass import ReadPass, clamped
+from topics.engine.read.read_pass import ReadPass
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
@@ -25,15 +25,14 @@ class Diff:
     def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult]) -> None:
         self._core = core
         self._topic = topic
-        query = clamped(query, core.config)
-        self._wait_ms = query.wait_ms
-        self._query = query._replace(wait_ms=0)
+        self._wait_ms = core.bounds.wait_ms(query.wait_ms)
+        self._query = core.bounds.one_pass(query)
         self._done: Done[DiffResult] | None = done
         self._reading: ReadPass | None = None
         self._timer: TimerPort | None = None
         self._expiry: TimerPort | None = None
         """While parked: when the first record that the filter hides becomes a tombstone."""
-        self._final = not query.wait_ms
+        self._final = not self._wait_ms
         """The next result is the answer, whatever it is."""
         self._seen = query.from_seq
         """A long poll has looked at everything up to here and found nothing deliverable to its filter."""

@@ -37,7 +37,7 @@ class BulkReads:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._projection = BulkRenderer(core.config)
+        self._projection = BulkRenderer(core.config, core.bounds[:4])
 
     def reads_plain(self, name: str) -> bool:
         """Reads of this topic may be plain."""

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from topics.config import Config
 from topics.engine.read.frame_read import FrameRead, with_topic
 from topics.engine.state import refusals
 from topics.engine.state.losses import ReadEntry, enter
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.node_set import NO_NODES
+from topics.engine.values.read_bounds import fitting
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.engine.write.retention import when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
@@ -129,9 +126,9 @@ class ReadPass:
             rows = rows.rows(slice(query.limit))
         budget = query.max_batch_bytes
         if filtered:
-            rows = rows.rows(slice(_fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES))))
+            rows = rows.rows(slice(fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES))))
         elif len(rows.seqs) > 1:
-            rows = rows.rows(slice(_fitting(rows.sizes, budget)))
+            rows = rows.rows(slice(fitting(rows.sizes, budget)))
         if self._projection is None:
             self._projection = JsonRenderer(
                 topic.id,
@@ -204,18 +201,3 @@ class ReadPass:
                 len(self._cold),
             )
         )
-
-
-def _fitting(sizes: NDArray[np.uint32], budget: int) -> int:
-    """How many of the first rows fit the budget, at least one."""
-    sums = np.cumsum(sizes, dtype=np.uint64)
-    return len(sums) if sums[-1] <= budget else max(1, int(np.searchsorted(sums, np.uint64(budget), "right")))
-
-
-def clamped(query: DiffQuery, config: Config) -> DiffQuery:
-    """The bounds of 5.2; 0 is the default."""
-    return query._replace(
-        limit=min(query.limit or config.default_limit, config.max_limit),
-        max_batch_bytes=min(query.max_batch_bytes or config.default_batch_bytes, config.max_batch_bytes),
-        wait_ms=min(query.wait_ms, config.max_wait_ms),
-    )

@@ -27,7 +27,7 @@ class Wait:
     def __init__(self, core: Core, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> None:
         self._core = core
         self._known = known
-        self._wait_ms = min(wait_ms, core.config.max_wait_ms)
+        self._wait_ms = core.bounds.wait_ms(wait_ms)
         self._done: Done[Heads] | None = done
         self._behind = 1
         """Topics whose routers have not caught up, and one for `begin`."""

@@ -26,6 +26,7 @@ from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLif
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.predicate import Predicate
+from topics.engine.values.read_bounds import fitting
 from topics.engine.write.append import Appender
 from topics.engine.write.evictions import has_to_wait
 from topics.engine.write.retention import when_retained
@@ -112,8 +113,7 @@ class ForwardSteps:
         room = self._room_for(router, step, int(kept.seqs[0]), kept.sizes[:_COPIED_ROWS])
         if not room:
             return
-        sums = np.cumsum(kept.lengths, dtype=np.uint64)
-        most = min(room, max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right"))))
+        most = min(room, fitting(kept.lengths, _COPIED_BYTES))
         if most < len(kept.seqs):
             step.upto = int(kept.seqs[most]) - 1
             kept = kept.rows(slice(most))
@@ -158,8 +158,7 @@ class ForwardSteps:
 
     def _forward_kept(self, router: Router, step: ForwardStep, seqs: list[int]) -> None:
         """As many of these as one step may write out."""
-        sums = np.cumsum([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], dtype=np.uint64)
-        seqs = seqs[: max(1, int(np.searchsorted(sums, _COPIED_BYTES, "right")))]
+        seqs = seqs[: fitting([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], _COPIED_BYTES)]
         step.upto = seqs[-1]
         hops, match = router.source.hops, router.config.filter
         if hops is not None:

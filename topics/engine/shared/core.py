@@ -21,6 +21,7 @@ from topics.engine.state.known_producers import ProducerTotals
 from topics.engine.state.staged_parts import StagedParts
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
+from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
 from topics.store.format.file_table import FileTable
 from topics.store.in_memory.ephemeral import EphemeralFrames
@@ -70,6 +71,7 @@ class Core:
         self.checkpoint_waits: dict[CheckpointWait, None] = {}
         """Requests that wait for a checkpoint to end."""
         self.reads = SharedReads(self)
+        self.bounds = ReadBounds.of(config)
         self.turns = ReadTurns(loop, config.pass_read_bytes)
         self.searches = StepQueue(config.pass_search_steps or 1 << 62)
         """For records that are to be deleted."""

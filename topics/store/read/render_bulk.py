@@ -26,14 +26,15 @@ _AROUND_BYTES = 640
 class BulkRenderer:
     """Output and bounds of one server. Not for two threads at once."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, bounds: tuple[int, int, int, int]) -> None:
+        """bounds: of a read, records and accounted bytes: the default and the most of both."""
         self.out = ffi.new("char[]", ROOM_BYTES)
         """The elements of the reads taken by the last `project`, good until the next one."""
         self._taken = ffi.new("uint32_t *")
         self._limits = ffi.new("struct tp_read_limits *")
         limits = self._limits
-        limits.default_limit, limits.max_limit = min(config.default_limit, _U32), min(config.max_limit, _U32)
-        limits.default_bytes, limits.max_bytes = config.default_batch_bytes, config.max_batch_bytes
+        default_limit, max_limit, limits.default_bytes, limits.max_bytes = bounds
+        limits.default_limit, limits.max_limit = min(default_limit, _U32), min(max_limit, _U32)
         limits.around_bytes = _AROUND_BYTES
         limits.gzip_bytes = config.gzip_min_bytes if config.gzip_level else 1 << 62
 
