@@ -84,3 +84,9 @@ def test_the_bounds_of_a_read_come_from_one_place() -> None:
         return isinstance(node, ast.Attribute) and node.attr in bounds and ast.unparse(node.value).endswith("config")
 
     assert places(".", of_config) == {"engine/values/read_bounds.py"}
+
+
+def test_a_reader_that_stays_takes_a_pass_in_one_place() -> None:
+    """Feeds and cohorts differ in whom they deliver to, and in what they do next."""
+    assert places("engine", called("derive")) == {"engine/delivery/reader_pass.py", "engine/read/shared_reads.py"}
+    assert places("engine", called("take_pass")) == {"engine/delivery/cohort.py", "engine/delivery/feed.py"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topics.engine.delivery.bursts import burst_of
 from topics.engine.delivery.frames import Burst
+from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
 from topics.engine.delivery.subscription import Subscription
-from topics.engine.read.consumption import mark_read
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 class Cohort:
     """A waiter of the topic. All members stand at `cursor`; between passes that is the head, and all know it."""
 
-    __slots__ = ("_core", "_more", "_running", "_told", "cursor", "members", "query", "reading", "topic")
+    __slots__ = ("_core", "_more", "_running", "cursor", "members", "query", "reading", "told_caught_up", "topic")
 
     def __init__(self, core: Core, topic: Topic, query: DiffQuery) -> None:
         self._core = core
@@ -28,7 +27,7 @@ class Cohort:
         self.cursor = topic.head
         self.members: dict[Subscription, None] = {}
         self.reading = False
-        self._told = True
+        self.told_caught_up = True
         """The last frame was a caught-up."""
         self._more = False
         """Another pass is due."""
@@ -57,7 +56,7 @@ class Cohort:
         del self.members[subscription]
         subscription.cohort = None
         subscription.cursor = self.cursor
-        subscription.told_caught_up = self._told
+        subscription.told_caught_up = self.told_caught_up
         if not self.members:
             self.topic.waiters.pop(self, None)
             self._core.cohorts.forget(self)
@@ -87,8 +86,7 @@ class Cohort:
 
     def _read_now(self) -> None:
         if self.members:
-            query = self.query._replace(from_seq=self.cursor)
-            self._core.reads.read(self.topic, query, self._on_read)
+            read_pass(self._core, self.topic, self.query, self.cursor, self._on_read)
         else:
             self.reading = False
 
@@ -99,17 +97,11 @@ class Cohort:
         if isinstance(result, TopicsError):
             self._disband()
             return
-        core, topic = self._core, self.topic
-        mark_read(topic, core.clock.now_ms())
-        burst = burst_of(core, topic.name, self.cursor, result, told_caught_up=self._told)
-        if burst is not None:
-            self._deliver(burst)
-            self._told = result.caught_up
-        self.cursor = result.next_from_seq
-        if not result.caught_up and burst is None:
-            core.loop.call_later(0, self.look_again)  # much that its filter skips: others go first
+        further = take_pass(self._core, self.topic, self, result, self._deliver)
+        if further is Further.AFTER_OTHERS:
+            self._core.loop.call_later(0, self.look_again)
             return
-        if not result.caught_up or topic.head != result.head_seq:
+        if further is Further.AT_ONCE:
             self._more = True
         self._run()
 

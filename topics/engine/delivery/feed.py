@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
+from functools import partial
 from typing import TYPE_CHECKING
 
-from topics.engine.delivery.bursts import burst_of
 from topics.engine.delivery.frames import Burst, DeletedFrame
+from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
 from topics.engine.delivery.subscription import Sink, Subscription
-from topics.engine.read.consumption import mark_read
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
@@ -129,8 +129,8 @@ class Feed:
 
     def _read_now(self, subscription: Subscription, topic: Topic) -> None:
         if self._reading is subscription:
-            query = subscription.query._replace(from_seq=subscription.cursor)
-            self._core.reads.read(topic, query, lambda result: self._on_read(subscription, topic, result))
+            query, cursor = subscription.query, subscription.cursor
+            read_pass(self._core, topic, query, cursor, lambda result: self._on_read(subscription, topic, result))
         else:
             self.read_on()
 
@@ -150,22 +150,15 @@ class Feed:
 
     def _take(self, subscription: Subscription, topic: Topic, result: DiffResult) -> None:
         """Delivers a pass's result and moves the cursor."""
-        core = self._core
-        mark_read(topic, core.clock.now_ms())
-        told = subscription.told_caught_up
-        burst = burst_of(core, topic.name, subscription.cursor, result, told_caught_up=told)
-        if burst is not None:
-            self._deliver(subscription, burst)
-            if self.subscriptions.get(subscription.name) is not subscription:
-                return
-            subscription.told_caught_up = result.caught_up
+        further = take_pass(self._core, topic, subscription, result, partial(self._deliver, subscription))
         subscription.fresh = False
-        subscription.cursor = result.next_from_seq
-        if result.caught_up and topic.head == result.head_seq and topic.life is not Life.GONE:
+        if self.subscriptions.get(subscription.name) is not subscription:
+            return  # its sink has ended it
+        if further is Further.WAITS and topic.life is not Life.GONE:
             self._leave_behind(subscription.name)
-            core.cohorts.join(subscription, topic)
-        elif burst is None:
-            self._defer()  # much that its filter skips: others go first
+            self._core.cohorts.join(subscription, topic)
+        elif further is Further.AFTER_OTHERS:
+            self._defer()
 
     def _deliver(self, subscription: Subscription, burst: Burst) -> None:
         try:

@@ -1,0 +1,70 @@
+"""One pass of a reader that stays, a feed's subscription or a cohort: the same steps for both.
+
+A pass begins at the reader's cursor. Its result marks the topic read, becomes a burst (made once for all readers of the
+result), is delivered, and moves the cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from topics.common.tuples import make_tuple
+from topics.engine.delivery.frames import Burst, frames_of
+from topics.engine.read.consumption import mark_read
+from topics.engine.state.topic import Topic
+from topics.engine.values.results import DiffQuery, DiffResult, Done
+
+if TYPE_CHECKING:
+    from topics.engine.shared.core import Core
+
+
+class StayingReader(Protocol):
+    """Where a reader that stays is in a topic."""
+
+    cursor: int
+    """The last seq seen."""
+    told_caught_up: bool
+    """The last frame of this topic was a caught-up."""
+
+
+class Further(Enum):
+    """What comes after a pass."""
+
+    WAITS = 1
+    """The reader is at the head."""
+    AT_ONCE = 2
+    """There is more."""
+    AFTER_OTHERS = 3
+    """There is more, and much was skipped by the reader's filter: others go first."""
+
+
+def read_pass(core: Core, topic: Topic, query: DiffQuery, cursor: int, on_read: Done[DiffResult]) -> None:
+    """Read once from the cursor. query: bounded options; `from_seq` in it means nothing."""
+    core.reads.read(topic, make_tuple(DiffQuery, (cursor, *query[1:])), on_read)
+
+
+def take_pass(
+    core: Core, topic: Topic, reader: StayingReader, result: DiffResult, deliver: Callable[[Burst], None]
+) -> Further:
+    """Deliver what the pass tells the reader, if anything, and then move the reader."""
+    mark_read(topic, core.clock.now_ms())
+    burst = _burst_of(core, topic.name, reader.cursor, result, told_caught_up=reader.told_caught_up)
+    if burst is not None:
+        deliver(burst)
+        reader.told_caught_up = result.caught_up
+    reader.cursor = result.next_from_seq
+    if not result.caught_up:
+        return Further.AFTER_OTHERS if burst is None else Further.AT_ONCE
+    return Further.WAITS if topic.head == result.head_seq else Further.AT_ONCE
+
+
+def _burst_of(core: Core, topic: str, from_seq: int, result: DiffResult, *, told_caught_up: bool) -> Burst | None:
+    """None when the pass tells a reader nothing; see `frames_of`. from_seq: that of the pass."""
+
+    def make() -> Burst | None:
+        frames = frames_of(topic, from_seq, result, told_caught_up=told_caught_up)
+        return Burst(frames, core.clock.monotonic_ns()) if frames else None
+
+    return core.reads.derive(result, told_caught_up, make)
