@@ -218,13 +218,13 @@ def test_a_tail_that_asks_in_the_moment_of_the_close_ends(tmp_path: Path) -> Non
     log.append("t", [1])
     tail = log.tail("t", 0)
     assert next(tail).data == 1
-    page = log.page
+    call = log.driver.call
 
-    def late(*arguments: Any, **options: Any) -> Any:
+    def late(start: Any) -> Any:
         log.close()
-        return page(*arguments, **options)
+        return call(start)
 
-    log.page = late  # type: ignore[method-assign]
+    log.driver.call = late  # type: ignore[method-assign]
     assert list(tail) == []
     with pytest.raises(UsageError, match="closed"):
         next(log.tail("t", 0))
@@ -236,16 +236,16 @@ def test_a_tail_of_asyncio_that_asks_in_the_moment_of_the_close_ends(tmp_path: P
     log.append("t", [1])
 
     async def follow() -> list[int]:
-        aio = log.aio
-        page, found = aio.page, []
+        submit = log.driver.submit
+        found: list[int] = []
 
-        async def late(*arguments: Any, **options: Any) -> Any:
+        def late(start: Any, on_answer: Any) -> Any:
             if found:
                 log.close()
-            return await page(*arguments, **options)
+            return submit(start, on_answer)
 
-        aio.page = late  # type: ignore[method-assign]
-        async for record in aio.tail("t", 0):
+        log.driver.submit = late  # type: ignore[method-assign]
+        async for record in log.aio.tail("t", 0):
             found.append(record.data)
         return found
 

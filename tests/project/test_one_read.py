@@ -90,3 +90,9 @@ def test_a_reader_that_stays_takes_a_pass_in_one_place() -> None:
     """Feeds and cohorts differ in whom they deliver to, and in what they do next."""
     assert places("engine", called("derive")) == {"engine/delivery/reader_pass.py", "engine/read/shared_reads.py"}
     assert places("engine", called("take_pass")) == {"engine/delivery/cohort.py", "engine/delivery/feed.py"}
+
+
+def test_read_and_tail_of_the_library_are_worked_out_once_for_both_kinds_of_callers() -> None:
+    for told in ("raise_gap", "caught_up", "has_begun"):
+        assert places("embedded", read(told)) - {"embedded/records.py"} == {"embedded/record_steps.py"}
+    assert places("embedded", called("next_step")) == {"embedded/aio.py", "embedded/log.py"}

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import snapshot_of
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.producer import Producer
+from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.starts import Starts, Values
@@ -106,7 +106,7 @@ class AsyncLog:
     async def checkpoint(self, *, timeout: float | None = None) -> int:
         return snapshot_of(await self._run(self._starts.checkpointing(timeout)))
 
-    async def read(
+    def read(
         self,
         topic: str,
         from_seq: int = 0,
@@ -116,43 +116,33 @@ class AsyncLog:
         from_time: int | None = None,
     ) -> AsyncIterator[Record]:
         """As `Log.read`: up to the head there is now, at most `limit`; raises GapError where records were lost."""
-        arguments.optional_count("limit", limit)
-        left, largest = limit, self._log.config.max_limit
-        while left is None or left > 0:
-            page = await self.page(topic, from_seq, limit=min(left or largest, largest), node=node, from_time=from_time)
-            page.raise_gap()
-            for record in page.records:
-                yield record
-            from_seq, from_time = page.next_from_seq, None
-            if left is not None:
-                left -= len(page.records)
-            if page.caught_up:
-                return
+        config = self._log.config
+        return self._records(
+            read_steps(self._starts, config, topic, from_seq, limit=limit, node=node, from_time=from_time)
+        )
 
-    async def tail(
+    def tail(
         self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
     ) -> AsyncIterator[Record]:
         """As `Log.tail`: above `from_seq` (None: the head there is now), as they come; ends when the log is closed."""
-        config = self._log.config
-        at, began = from_seq or 0, False
-        if from_seq is None and from_time is None:
-            at = (await self.state(topic, touch=False)).head_seq
-        limit, wait_ms = config.max_limit, config.max_wait_ms
-        while True:
-            try:
-                page = await self.page(topic, at, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
-            except UsageError:
-                if self._log.closed and began:
-                    return  # the log was closed while the call was made
-                raise
-            began = True
-            page.raise_gap()
-            for record in page.records:
-                yield record
-            if self._log.closed:
-                return
-            if from_time is None or page.has_begun:
-                at, from_time = page.next_from_seq, None
+        log = self._log
+        return self._records(
+            tail_steps(self._starts, log.config, lambda: log.closed, topic, from_seq, node=node, from_time=from_time)
+        )
+
+    async def _records(self, steps: RecordSteps) -> AsyncIterator[Record]:
+        step = next_step(steps, None)
+        while step is not None:
+            answer: Any = None
+            if isinstance(step, list):
+                for record in step:
+                    yield record
+            else:
+                try:
+                    answer = await self._run(step)
+                except UsageError as error:
+                    answer = error
+            step = next_step(steps, answer)
 
     async def _run(self, start: Start[R]) -> R:
         loop = asyncio.get_running_loop()

@@ -23,6 +23,7 @@ from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.open_logs import open_logs
 from topics.embedded.producer import Producer
+from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.soon import Gatherer, Soon
@@ -197,17 +198,9 @@ class Log:
         `ts` (ms) is at least this. Raises GapError where records were lost (a cap, an expiry, a power cut below fsync):
         read on from its `resume_from`.
         """
-        arguments.optional_count("limit", limit)
-        left, largest = limit, self.config.max_limit
-        while left is None or left > 0:
-            page = self.page(topic, from_seq, limit=min(left or largest, largest), node=node, from_time=from_time)
-            page.raise_gap()
-            yield from page.records
-            from_seq, from_time = page.next_from_seq, None
-            if left is not None:
-                left -= len(page.records)
-            if page.caught_up:
-                return
+        return self._records(
+            read_steps(self._starts, self.config, topic, from_seq, limit=limit, node=node, from_time=from_time)
+        )
 
     def tail(
         self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
@@ -216,24 +209,22 @@ class Log:
 
         from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least this, which may come.
         """
-        at, began = from_seq or 0, False
-        if from_seq is None and from_time is None:
-            at = self.state(topic, touch=False).head_seq
-        limit, wait_ms = self.config.max_limit, self.config.max_wait_ms
-        while True:
-            try:
-                page = self.page(topic, at, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
-            except UsageError:
-                if self.closed and began:
-                    return  # the log was closed while the call was made
-                raise
-            began = True
-            page.raise_gap()
-            yield from page.records
-            if self.closed:
-                return
-            if from_time is None or page.has_begun:
-                at, from_time = page.next_from_seq, None
+        return self._records(
+            tail_steps(self._starts, self.config, lambda: self._closed, topic, from_seq, node=node, from_time=from_time)
+        )
+
+    def _records(self, steps: RecordSteps) -> Iterator[Record]:
+        step = next_step(steps, None)
+        while step is not None:
+            answer: Any = None
+            if isinstance(step, list):
+                yield from step
+            else:
+                try:
+                    answer = self._driver.call(step)
+                except UsageError as error:
+                    answer = error
+            step = next_step(steps, answer)
 
     def page(
         self,

@@ -1,0 +1,79 @@
+"""`read` and `tail` as steps, for callers that wait for a call and for those that await it.
+
+A step is a call to be made, whose answer is sent back (what it raised is thrown in), or records to be handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
+
+from topics.config import Config
+from topics.embedded import arguments
+from topics.embedded.calls import Start
+from topics.embedded.records import Record
+from topics.embedded.starts import Starts
+from topics.errors import UsageError
+
+Step: TypeAlias = "Start[Any] | list[Record]"
+RecordSteps = Generator[Step, Any, None]
+
+
+def read_steps(
+    starts: Starts, config: Config, topic: str, from_seq: int, *, limit: int | None, node: str, from_time: int | None
+) -> RecordSteps:
+    """Yield the steps of `Log.read`."""
+    arguments.optional_count("limit", limit)
+    left, largest = limit, config.max_limit
+    while left is None or left > 0:
+        page = yield starts.paging(
+            topic, from_seq, limit=min(left or largest, largest), node=node, wait_ms=0, from_time=from_time
+        )
+        page.raise_gap()
+        yield page.records
+        from_seq, from_time = page.next_from_seq, None
+        if left is not None:
+            left -= len(page.records)
+        if page.caught_up:
+            return
+
+
+def tail_steps(
+    starts: Starts,
+    config: Config,
+    is_closed: Callable[[], bool],
+    topic: str,
+    from_seq: int | None,
+    *,
+    node: str,
+    from_time: int | None,
+) -> RecordSteps:
+    """Yield the steps of `Log.tail`. is_closed: `close` was called."""
+    at, has_begun = from_seq or 0, False
+    if from_seq is None and from_time is None:
+        state = yield starts.asking_state(topic, touch=False)
+        at = state.head_seq
+    while True:
+        try:
+            page = yield starts.paging(
+                topic, at, limit=config.max_limit, node=node, wait_ms=config.max_wait_ms, from_time=from_time
+            )
+        except UsageError:
+            if is_closed() and has_begun:
+                return  # the log was closed while the call was made
+            raise
+        has_begun = True
+        page.raise_gap()
+        yield page.records
+        if is_closed():
+            return
+        if from_time is None or page.has_begun:
+            at, from_time = page.next_from_seq, None
+
+
+def next_step(steps: RecordSteps, answer: Any) -> Step | None:
+    """Return the step after the one with this answer; None: it was the last."""
+    try:
+        return steps.throw(answer) if isinstance(answer, UsageError) else steps.send(answer)
+    except StopIteration:
+        return None
