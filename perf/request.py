@@ -21,14 +21,13 @@ from perf.servers import http_request
 from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.engine.engine import Engine
+from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.topic_config import TopicConfig
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table
 from topics.loop import Loop
 from topics.loop.choose import open_ring
-from topics.store.store import Store
 
 
 class Transport:
@@ -59,10 +58,8 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     config = Config(data_dir=directory)
     ring, _ = open_ring(config, shared=False)
     loop = Loop(ring, SystemClock())
-    engine = Engine(loop, config)
-    store = loop.run_task(Store.open(loop, config, engine.catalog))
-    engine.start(store)
-    loop.on_pass_end(engine.flush, 10)
+    opened = loop.run_task(StoredEngine.open(loop, config))
+    engine = opened.engine
     made: list[object] = []
     engine.put_topic("bench", TopicConfig.make(durability=options.durability), made.append)
     loop.run_until(lambda: bool(made))
@@ -100,7 +97,7 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     if profile:
         profile.dump_stats(options.profile)
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in last)
-    loop.run_task(store.close(checkpoint=False))
+    loop.run_task(opened.store.close(checkpoint=False))
     loop.close()
     return figures
 

@@ -96,3 +96,16 @@ def test_read_and_tail_of_the_library_are_worked_out_once_for_both_kinds_of_call
     for told in ("raise_gap", "caught_up", "has_begun"):
         assert places("embedded", read(told)) - {"embedded/records.py"} == {"embedded/record_steps.py"}
     assert places("embedded", called("next_step")) == {"embedded/aio.py", "embedded/log.py"}
+
+
+def test_an_engine_and_its_store_are_put_together_in_one_place() -> None:
+    def opens_a_store(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and ast.unparse(node) == "Store.open"
+
+    assert places(".", opens_a_store) == {"engine/stored_engine.py"}
+    assert places(".", called("end_routers")) == {"engine/stored_engine.py"}
+    assert places(".", lambda node: isinstance(node, ast.Name) and node.id == "StoredEngine") == {
+        "embedded/log.py",
+        "engine/stored_engine.py",
+        "server/composition.py",
+    }

@@ -46,7 +46,7 @@ class Run:
 
     @property
     def checkpointer(self) -> Any:
-        return self.life.server._backend._store.checkpointer  # type: ignore[union-attr]
+        return self.life.server._backend.store.checkpointer  # type: ignore[union-attr]
 
     def step(self) -> None:
         rng, http, model = self.rng, self.life.http, self.model

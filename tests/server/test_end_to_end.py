@@ -6,6 +6,7 @@ Vectors are those of the wire contract, section 15.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ import pytest
 from tests.http.byte_stream import Response, Wire
 from tests.sim import SimRing
 from topics.config import tiny_config
+from topics.engine.stored_engine import StoredEngine
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.server.storage import backend_opener
 from topics.store.disk.data_directory import take
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -33,7 +34,9 @@ class Life:
         self.loop = Loop(self.ring, self.ring.clock)
         self.codes: list[int] = []
         config = tiny_config(DATA_DIR)
-        self.server = Server(config, self.loop, backend_opener(take(self.ring, config)), on_end=self.codes.append)
+        self.server = Server(
+            config, self.loop, partial(StoredEngine.open, directory=take(self.ring, config)), on_end=self.codes.append
+        )
         self.server.start()
         self.run_until_ready()
         self.http = Http(self)

@@ -28,9 +28,9 @@ from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.soon import Gatherer, Soon
 from topics.embedded.starts import Starts, Values
-from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage
+from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
     AppendRequest,
@@ -44,9 +44,7 @@ from topics.engine.values.results import (
 from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
-from topics.loop.tasks import Future
 from topics.store.disk.data_directory import TakenDirectory, take
-from topics.store.store import Store
 
 R = TypeVar("R")
 
@@ -108,18 +106,15 @@ class Log:
         self._loop = Loop(ring, clock or SystemClock())
         directory: TakenDirectory | None = None
         try:
-            self._engine = Engine(self._loop, self.config)
             directory = take(ring, self.config)
-            opening = Store.open(self._loop, self.config, self._engine.catalog, directory=directory)
-            self._store = self._run(opening, "open")
-            self._engine.start(self._store)
+            self._opened = self._run(StoredEngine.open(self._loop, self.config, directory=directory), "open")
         except BaseException:
             self._loop.close()
             if directory is not None:
                 directory.release()
             raise
-        self._loop.on_pass_end(self._engine.flush, FLUSH_ORDER)
-        self._store.log.commit_in_place()
+        self._engine = self._opened.engine
+        self._opened.log.commit_in_place()
         self._starts = Starts(self._engine, self.config)
         self._driver = Driver(self._loop, alone=alone)
         self._gatherer = Gatherer(self._driver, self._loop.clock, self._starts.appending_texts)
@@ -330,7 +325,7 @@ class Log:
             with contextlib.suppress(TopicsError):  # which those have that ask for its results
                 self._gatherer.drain()
             self._driver.end(self._engine.begin_shutdown)
-            self._run(self._end(), "close")
+            self._run(self._opened.close(), "close")
         except OSError as error:
             raise _storage_error("closing failed, and left out the checkpoint", error) from error
         finally:
@@ -338,7 +333,7 @@ class Log:
 
     def _give_back(self) -> None:
         open_logs.discard(self)
-        self._store.release()
+        self._opened.store.release()
         try:
             self._loop.close()
         finally:
@@ -377,14 +372,7 @@ class Log:
         self._starts.disown()
         self._gatherer.disown()
         self._driver.disown()
-        self._store.release()
-
-    async def _end(self) -> None:
-        ended: Future[None] = Future()
-        self._engine.end_routers(lambda: ended.set_result(None))
-        await ended
-        self._engine.verify()
-        await self._store.close(checkpoint=True)
+        self._opened.store.release()
 
     def __enter__(self) -> Log:
         return self

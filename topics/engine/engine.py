@@ -70,9 +70,9 @@ _QUEUES_A_STEP = 1000
 
 
 class Engine:
-    """Made first; `catalog` goes to `Store.open`, whose store goes to `start`.
+    """Made first; `catalog` goes to `Store.open`, whose store goes to `start` (stored_engine.py).
 
-    Whoever makes it registers `flush` among the loop's hooks at the end of a pass, at `FLUSH_ORDER`.
+    `flush` is to be among the loop's hooks at the end of a pass, at `FLUSH_ORDER`.
     """
 
     def __init__(self, loop: LoopPort, config: Config) -> None:

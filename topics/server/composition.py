@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import signal
+from functools import partial
 
 from topics import __version__
 from topics.clock import SystemClock
 from topics.config import Config
+from topics.engine.stored_engine import StoredEngine
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
@@ -15,7 +17,6 @@ from topics.server.app import Server
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
 from topics.server.startup import check_config, connection_limit, forbid_core_dumps
-from topics.server.storage import backend_opener
 from topics.store.disk.data_directory import take
 
 _log = logging.getLogger("topics.server")
@@ -41,7 +42,9 @@ def serve(config: Config) -> int:
     try:
         directory = take(ring, config)
         try:
-            server = Server(config, loop, backend_opener(directory), max_connections=limit, on_end=on_end)
+            server = Server(
+                config, loop, partial(StoredEngine.open, directory=directory), max_connections=limit, on_end=on_end
+            )
             config = server.config
             signals = [signal.SIGINT, signal.SIGTERM]
             if config.api_keys_file:

@@ -102,7 +102,7 @@ def test_requests_share_the_next_checkpoint(sim_world: SimWorld) -> None:
 def running(world: SimWorld) -> bool:
     assert world.server is not None
     backend: Any = world.server._backend
-    return backend._store.checkpointer._running is not None
+    return backend.store.checkpointer._running is not None
 
 
 def metric(world: World, name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.contract.world.queue_client import Queue
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import World
-from topics.server.storage import StoredEngine
+from topics.engine.stored_engine import StoredEngine
 from topics.store.checkpoint.checkpointer import Checkpointer
 
 BOUND = 256 << 10
@@ -23,7 +23,7 @@ def checkpointer(world: SimWorld) -> Checkpointer:
     assert world.server is not None
     backend = world.server._backend
     assert isinstance(backend, StoredEngine)
-    return backend._store.checkpointer
+    return backend.store.checkpointer
 
 
 def hold_checkpoints(world: SimWorld) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tests.contract.world.world import Connection, World
 from tests.sim import SimPausedError, SimRing
 from tests.sim.world.sim_file import SimFile
 from topics.config import Config, tiny_config
+from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.server.storage import backend_opener
 from topics.store.disk.data_directory import take
 
 PORT = 4000
@@ -66,7 +67,9 @@ class SimWorld(World):
         self._exit_codes = []
         self.loop = Loop(self.ring, self.ring.clock)
         directory = take(self.ring, self.config)
-        self.server = Server(self.config, self.loop, backend_opener(directory), on_end=self._exit_codes.append)
+        self.server = Server(
+            self.config, self.loop, partial(StoredEngine.open, directory=directory), on_end=self._exit_codes.append
+        )
         self.server.start()
         if self._all_in_lane and self.server.lane is not None:
             self.server.lane.least = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,10 +22,10 @@ from tests.sim.world.faults import AGAIN
 from tests.sim.world.sim_file import SimFile
 from topics import errors
 from topics.config import Config
+from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.server.storage import backend_opener
 from topics.store.disk import disk_space
 from topics.store.disk.data_directory import take
 from topics.store.recovery.session_note import SessionNote
@@ -216,7 +217,9 @@ class Machine:
         self.loop = Loop(self.ring, self.ring.clock, alone_passes=self.plan.alone_passes)
         try:
             directory = take(self.ring, self.config)
-            self.server = Server(self.config, self.loop, backend_opener(directory), on_end=self.ended.append)
+            self.server = Server(
+                self.config, self.loop, partial(StoredEngine.open, directory=directory), on_end=self.ended.append
+            )
             self.server.start()
         except (TopicsError, OSError) as error:
             return self._refused(str(error))
