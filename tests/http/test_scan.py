@@ -4,12 +4,15 @@ import hashlib
 import random
 from array import array
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.engine.values.write_answer import LANE_END, LANE_TEXTS
 from topics.engine.write.write_columns import GROUP
+from topics.http.handlers.record_endpoints import write_json
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import REQUEST
 
@@ -25,6 +28,11 @@ groups = st.lists(
 """Of each topic: name, first seq, and of each request its records, flags, and whether it came with the one before."""
 
 
+def new_scanner(texts: bytes = LANE_TEXTS) -> Any:
+    scanner = lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, texts, len(texts))
+    return ffi.gc(scanner, lib.tp_scanner_free)
+
+
 @given(groups)
 def test_answers_of_many_topics_are_what_the_general_path_would_say(
     topics: list[tuple[str, int, list[tuple[int, int, bool]]]],
@@ -38,14 +46,12 @@ def test_answers_of_many_topics_are_what_the_general_path_would_say(
             requests += REQUEST.pack(receive, 0, 0, 0, flags, 0, 0, 0)
             counts.append(records)
             if records:
-                last, seqs = first + records - 1, ",".join(map(str, range(first, first + records)))
-                listed = "" if flags else f',"seqs":[{seqs}]'
-                body = f'{{"topic":"{name}","first_seq":{first},"last_seq":{last}{listed}'
-                body += f',"head_seq":{last},"count":{records}'
-                answer = f"HEAD{len(body) + 1}\r\n\r\n{body}}}".encode()
+                body = write_json(b'"%b"' % name.encode(), first, records, not flags, b"TIMES")
+                answer = b"HEAD%d\r\n\r\n%b" % (len(body), body)
                 expected[1000 + receive] = expected.get(1000 + receive, b"") + answer
                 first += records
     room = 1 << 14
+    scanner = new_scanner()
     out, refs, lengths = ffi.new("char[]", room), ffi.new("uint64_t[]", 99), ffi.new("uint32_t[]", 99)
     sends = ffi.new("uint32_t *")
     names = "\0".join(name for name, _first, _asked in topics).encode()
@@ -58,26 +64,26 @@ def test_answers_of_many_topics_are_what_the_general_path_would_say(
         ffi.from_buffer("uint64_t[]", array("Q", range(1000, 1099))),
         b"HEAD",
         4,
-        b"}",
-        1,
+        LANE_END % b"TIMES",
+        len(LANE_END % b"TIMES"),
         refs,
         lengths,
         sends,
     )
-    assert lib.tp_render_topics(out, room, *arguments) == sum(map(len, expected.values()))
+    assert lib.tp_render_topics(scanner, out, room, *arguments) == sum(map(len, expected.values()))
     at, got = 0, {}
     for send in range(sends[0]):
         got[refs[send]] = bytes(ffi.buffer(out + at, lengths[send]))
         at += lengths[send]
     assert got == expected
     if expected:
-        assert lib.tp_render_topics(out, 20, *arguments) == -1
+        assert lib.tp_render_topics(scanner, out, 20, *arguments) == -1
 
 
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_were(reads: bool) -> None:
     """A scanner counts from 256 scans before 2^32 on."""
-    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0), lib.tp_scanner_free)
+    scanner = new_scanner()
     assert lib.tp_learn_host(scanner, b"x", 1) == 0
     suffix, rows, topics, count = b"/diff" * reads, ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
     requests, groups = ffi.new("struct tp_request[]", 10), ffi.new("struct tp_group[]", 10)
@@ -102,7 +108,7 @@ def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_wer
 
 
 def test_of_too_many_hosts_the_one_not_met_for_the_longest_time_is_forgotten() -> None:
-    scanner = ffi.gc(lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0), lib.tp_scanner_free)
+    scanner = new_scanner()
     lib.tp_learn_topic(scanner, b"a", 1, lib.TP_NO_KEY)
     requests, groups = ffi.new("struct tp_request *"), ffi.new("struct tp_group *")
 
@@ -128,3 +134,8 @@ def test_a_digest_is_sha_256_whatever_the_length(length: int) -> None:
     digest = ffi.new("unsigned char[32]")
     lib.tp_digest(text, length, digest)
     assert bytes(ffi.buffer(digest)) == hashlib.sha256(text).digest()
+
+
+@pytest.mark.parametrize("texts", [LANE_TEXTS[:-1], LANE_TEXTS + b"\0", b"", b"x" * 7 + LANE_TEXTS])
+def test_a_scanner_takes_seven_texts_of_an_answer_that_end_and_no_others(texts: bytes) -> None:
+    assert lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, texts, len(texts)) == ffi.NULL

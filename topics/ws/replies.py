@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.engine.values.durations import milliseconds, throttle_wait
 from topics.engine.values.results import AppendResult
+from topics.engine.values.write_answer import NO_LIST, STAGED, WRITTEN, listed, repeat_times, write_times
 from topics.errors import RequestError
 
 
@@ -48,23 +48,12 @@ def ack(
     window_ns: how long commits are held back under pressure, or 0.
     """
     first, last, head, count, created, deduped, append_ns, sync_ns = result
-    performance = b'"server_total_ms":' + milliseconds(total_ns)
-    if not deduped:
-        if window_ns:
-            performance += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
-        performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
-    flags = (b"true" if created else b"false", b"true" if deduped else b"false")
+    times = repeat_times(total_ns) if deduped else write_times(total_ns, append_ns, sync_ns, window_ns)
+    ended = (b"true" if created else b"false", b"true" if deduped else b"false", times)
     if result.staged:
-        return _STAGED % (request_id, msgspec.json.encode(topic), piece, count, *flags, performance)
-    seqs = b"[%b]" % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b"null"
-    return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *flags, performance)
+        return _STAGED % (request_id, msgspec.json.encode(topic), piece, count, *ended)
+    seqs = listed(first, last) if with_seqs else NO_LIST
+    return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *ended)
 
 
-_ACK = (
-    b'{"op":"ack","request_id":%b,"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":%b,"head_seq":%d,"count":%d,'
-    b'"created":%b,"deduped":%b,"performance":{%b}}'
-)
-_STAGED = (
-    b'{"op":"ack","request_id":%b,"topic":%b,"staged":true,"piece":%d,"count":%d,"created":%b,"deduped":%b,'
-    b'"performance":{%b}}'
-)
+_ACK, _STAGED = (b'{"op":"ack","request_id":%b,' + members + b"}" for members in (WRITTEN, STAGED))

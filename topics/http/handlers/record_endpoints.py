@@ -9,11 +9,11 @@ from topics.common.tuples import make_tuple
 from topics.engine.state.idempotency import Key
 from topics.engine.state.identity import Identity
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
-from topics.engine.values.durations import milliseconds, throttle_wait
 from topics.engine.values.json_fields import Fields
 from topics.engine.values.predicate import parse_predicate
 from topics.engine.values.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
 from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.write_answer import ONE_WRITTEN, STAGED, WRITTEN, listed, repeat_times, write_times
 from topics.engine.write.long_bodies import Frames, Work
 from topics.engine.write.write_body import WriteBody, producer_and_key
 from topics.errors import RequestError, TopicsError
@@ -88,24 +88,17 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
             return
         first, last, head, count, created, deduped, append_ns, sync_ns = result
         total_ns = service.now_ns() - started_ns
-        total = milliseconds(total_ns)
-        window_ns = engine.throttle_window_ns
-        if window_ns and not deduped:
-            total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
-        if count == 1 and with_seqs and not (created or deduped or result.staged):
-            append, sync = milliseconds(append_ns), milliseconds(sync_ns)
-            call.reply(_ONE_RECORD % (topic, first, last, first, head, total, append, sync))
-            return
-        performance = b'"server_total_ms":' + total
-        if not deduped:
-            performance += b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
-        if result.staged:
-            flags = (json_bool(created), json_bool(deduped))
-            answer = _STAGED % (topic, piece, count, *flags, performance)
+        if deduped:
+            times = repeat_times(total_ns)
         else:
-            answer = write_json(
-                topic, first, count, with_seqs, performance, head=head, created=created, deduped=deduped
-            )
+            times = write_times(total_ns, append_ns, sync_ns, engine.throttle_window_ns)
+            if count == 1 and with_seqs and not (created or result.staged):
+                call.reply(_ONE_RECORD % (topic, first, last, first, head, times))
+                return
+        if result.staged:
+            answer = _STAGED % (topic, piece, count, json_bool(created), json_bool(deduped), times)
+        else:
+            answer = write_json(topic, first, count, with_seqs, times, head=head, created=created, deduped=deduped)
         call.reply(answer, 201 if created else 200)
 
     config = body.config
@@ -137,7 +130,7 @@ def write_json(
     first: int,
     count: int,
     with_seqs: bool,
-    performance: bytes,
+    times: bytes,
     *,
     head: int = 0,
     created: bool = False,
@@ -145,19 +138,11 @@ def write_json(
 ) -> bytes:
     """The answer to a write of `count` records from `first` on. topic: its name as JSON; head: 0, the last of them."""
     last = first + count - 1
-    seqs = b'"seqs":[%b],' % ",".join(map(str, range(first, last + 1))).encode() if with_seqs else b""
-    flags = (b"true" if created else b"false", b"true" if deduped else b"false")
-    return _ANSWER % (topic, first, last, seqs, head or last, count, *flags, performance)
+    seqs = listed(first, last) if with_seqs else b""
+    return _ANSWER % (topic, first, last, seqs, head or last, count, json_bool(created), json_bool(deduped), times)
 
 
-_ANSWER = (
-    b'{"topic":%b,"first_seq":%d,"last_seq":%d,%b"head_seq":%d,"count":%d,"created":%b,"deduped":%b,"performance":{%b}}'
-)
-_STAGED = b'{"topic":%b,"staged":true,"piece":%d,"count":%d,"created":%b,"deduped":%b,"performance":{%b}}'
-_ONE_RECORD = (
-    b'{"topic":%b,"first_seq":%d,"last_seq":%d,"seqs":[%d],"head_seq":%d,"count":1,"created":false,"deduped":false,'
-    b'"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
-)
+_ANSWER, _ONE_RECORD, _STAGED = (b"{" + members + b"}" for members in (WRITTEN, ONE_WRITTEN, STAGED))
 
 
 def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[True]:

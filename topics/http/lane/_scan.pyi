@@ -21,6 +21,8 @@ class _Lib:
         max_command_bytes: int,
         max_key_bytes: int,
         secret: int,
+        texts: bytes,
+        texts_len: int,
     ) -> Any: ...
     def tp_scanner_free(self, scanner: Any) -> None: ...
     def tp_learn_host(self, scanner: Any, host: bytes, length: int) -> int: ...
@@ -45,6 +47,7 @@ class _Lib:
     def tp_missed(self, ends: Any, upto: Any, count: int, rows: Any) -> int: ...
     def tp_render_answers(
         self,
+        scanner: Any,
         out: Any,
         room: int,
         requests: Any,
@@ -54,8 +57,8 @@ class _Lib:
         refs: Any,
         head: bytes,
         head_len: int,
-        before: bytes,
-        before_len: int,
+        name: bytes,
+        name_len: int,
         after: bytes,
         after_len: int,
         out_refs: Any,
@@ -64,6 +67,7 @@ class _Lib:
     ) -> int: ...
     def tp_render_topics(
         self,
+        scanner: Any,
         out: Any,
         room: int,
         requests: Any,

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from topics.common.tuples import make_tuple
 from topics.engine.state.idempotency import Key
 from topics.engine.values.results import AppendRequest
+from topics.engine.values.write_answer import LANE_TEXTS
 from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColumns
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal
@@ -75,7 +76,6 @@ class Lane:
         config = service.config
         self._service = service
         self._links = links
-        self.answers = Answers(service, links, _ROOM)
         self._columns = WriteColumns(config)
         scanner = lib.tp_scanner_new(
             config.max_head_bytes,
@@ -84,10 +84,13 @@ class Lane:
             config.max_command_bytes,
             config.max_idempotency_key_bytes,
             secret,
+            LANE_TEXTS,
+            len(LANE_TEXTS),
         )
         if scanner == ffi.NULL:
             raise MemoryError("no memory for the lane's tables")
         self._scanner = ffi.gc(scanner, lib.tp_scanner_free)
+        self.answers = Answers(service, links, self._scanner, _ROOM)
         self._names: list[str] = []
         self._names_json: list[bytes] = []
         self._principals: list[Principal | None] = []
@@ -275,7 +278,7 @@ class Lane:
             return None
         service.requests_total += found.taken
         self.taken += found.taken
-        return self.answers.render_reads(self._scanner, found, refs, self._upto, started_ns)
+        return self.answers.render_reads(found, refs, self._upto, started_ns)
 
     def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
         """A receive, or its end, goes to the general path; not `answered`: what was taken before it is waited for."""

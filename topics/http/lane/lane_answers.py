@@ -8,8 +8,9 @@ from collections import Counter
 from typing import Any, Protocol
 
 from topics.engine.read.plain_reads import PlainReads
-from topics.engine.values.durations import milliseconds, throttle_wait
+from topics.engine.values.durations import milliseconds
 from topics.engine.values.results import AppendResult
+from topics.engine.values.write_answer import LANE_END, repeat_times, write_times
 from topics.engine.write.plain_appends import PlainAppended
 from topics.engine.write.write_columns import GroupRow
 from topics.errors import TopicsError, as_request_error
@@ -30,7 +31,6 @@ _NAME_BYTES = 257
 """Of a topic's name as JSON, at most: no character of one is escaped."""
 _AROUND_READ_BYTES = 700
 """Of an answer to a read, beyond head and elements."""
-_CLOSING = b',"created":false,"deduped":false,"performance":{"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b}}'
 
 
 class ConnectionColumns(Protocol):
@@ -153,8 +153,9 @@ class Groups:
 class Answers:
     """One server's. `flush` is called at the end of every pass, before its sends are queued."""
 
-    def __init__(self, service: Service, links: ConnectionColumns, room: int) -> None:
-        """room: the most requests of one scan."""
+    def __init__(self, service: Service, links: ConnectionColumns, scanner: Any, room: int) -> None:
+        """scanner: the lane's, which has the texts of answers. room: the most requests of one scan."""
+        self._scanner = scanner
         self.service = service
         self._links = links
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
@@ -238,10 +239,11 @@ class Answers:
             columns = group.columns
             times = (columns.started_ns, result.append_ns, result.sync_ns)
             if times != before:  # those of a pass and a commit have them in common
-                after = _CLOSING % self._figures(now_ns - times[0], times[1], times[2])
+                after = LANE_END % self._times(now_ns - times[0], times[1], times[2])
                 before = times
-            opening = b'{"topic":%b,"first_seq":' % group.topic
+            name = group.topic[1:-1]
             size = lib.tp_render_answers(
+                self._scanner,
                 memory + at,
                 room - at,
                 columns.requests + group.first,
@@ -251,8 +253,8 @@ class Answers:
                 columns.refs,
                 head,
                 len(head),
-                opening,
-                len(opening),
+                name,
+                len(name),
                 after,
                 len(after),
                 self._refs + sends,
@@ -267,24 +269,20 @@ class Answers:
             sends += self._count[0]
         self.send(number, memory, sends)
 
-    def _figures(self, total_ns: int, append_ns: int, sync_ns: int) -> tuple[bytes, bytes, bytes]:
-        """Of a write: the time in all, with what pressure cost of it (`throttle_wait_ms`), of appending, of syncing."""
-        total = milliseconds(total_ns)
-        window_ns = self.service.engine.throttle_window_ns
-        if window_ns:
-            total += throttle_wait(window_ns, total_ns - append_ns - sync_ns)
-        return total, milliseconds(append_ns), milliseconds(sync_ns)
+    def _times(self, total_ns: int, append_ns: int, sync_ns: int) -> bytes:
+        return write_times(total_ns, append_ns, sync_ns, self.service.engine.throttle_window_ns)
 
     def _render_many(  # noqa: PLR0917 - columns
         self, groups: Groups, appended: PlainAppended, now_ns: int, memory: Any, room: int, sends: int
     ) -> int:
         """Answers to the requests of many topics, their sends from number `sends` on; returns the bytes."""
         columns, head = groups.columns, self.service.writer.json_head
-        after = _CLOSING % self._figures(now_ns - columns.started_ns, appended.append_ns, appended.sync_ns)
+        after = LANE_END % self._times(now_ns - columns.started_ns, appended.append_ns, appended.sync_ns)
         topics: list[int] = []
         for group, seq in zip(appended.groups, appended.first_seqs, strict=True):
             topics += (group[1], group[2], seq)
         size = lib.tp_render_topics(
+            self._scanner,
             memory,
             room,
             columns.requests,
@@ -304,9 +302,7 @@ class Answers:
         assert size > 0, "answers larger than the room for them"
         return int(size)
 
-    def render_reads(
-        self, scanner: Any, found: PlainReads, refs: Any, upto: Any, started_ns: int
-    ) -> tuple[int, Any, int]:
+    def render_reads(self, found: PlainReads, refs: Any, upto: Any, started_ns: int) -> tuple[int, Any, int]:
         """The answers to the reads of a scan; returns what `send` is to be given, before anything else is rendered.
 
         upto: u32 a receive, gets the end of what was taken of it.
@@ -319,7 +315,7 @@ class Answers:
         room = found.size + taken * (len(head) + _AROUND_READ_BYTES)
         number, memory = self._links.room(room)
         size = lib.tp_render_reads(
-            scanner,
+            self._scanner,
             memory,
             room,
             found.elements,
@@ -371,32 +367,31 @@ class Answers:
     def _repeat(self, group: Group, result: AppendResult) -> None:
         """A duplicate (R-IDEM-3) hears what the write it repeats was told, however many records it has itself."""
         service = self.service
-        performance = b'"server_total_ms":' + milliseconds(service.now_ns() - group.columns.started_ns)
+        times = repeat_times(service.now_ns() - group.columns.started_ns)
         for ref, _count, flags in group.requests():
-            self._one(ref, service.writer.json(200, _repeated(group, result, flags, performance)))
+            self._one(ref, service.writer.json(200, _repeated(group, result, flags, times)))
 
     def _close_with(self, group: Group, result: AppendResult) -> None:
         """The server is going away: every answer is its connection's last, and what is behind it gets none."""
         service = self.service
         total_ns = service.now_ns() - group.columns.started_ns
         if result.deduped:
-            performance = b'"server_total_ms":' + milliseconds(total_ns)
+            times = repeat_times(total_ns)
             for ref, _count, flags in group.requests():
-                body = _repeated(group, result, flags, performance)
+                body = _repeated(group, result, flags, times)
                 self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
             return
-        figures = self._figures(total_ns, result.append_ns, result.sync_ns)
-        performance = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b' % figures
+        times = self._times(total_ns, result.append_ns, result.sync_ns)
         seq = result.first_seq
         for ref, count, flags in group.requests():
-            body = record_endpoints.write_json(group.topic, seq, count, not flags & _WITHOUT_SEQS, performance)
+            body = record_endpoints.write_json(group.topic, seq, count, not flags & _WITHOUT_SEQS, times)
             self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
             seq += count
 
 
-def _repeated(group: Group, result: AppendResult, flags: int, performance: bytes) -> bytes:
+def _repeated(group: Group, result: AppendResult, flags: int, times: bytes) -> bytes:
     """The answer to a duplicate."""
     with_seqs = not flags & _WITHOUT_SEQS
     return record_endpoints.write_json(
-        group.topic, result.first_seq, result.count, with_seqs, performance, head=result.head_seq, deduped=True
+        group.topic, result.first_seq, result.count, with_seqs, times, head=result.head_seq, deduped=True
     )

@@ -17,11 +17,31 @@ enum {
     SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256, SEEN_IDEMPOTENCY = 512
 };
 
+/* The texts, each ended by a zero byte. 0, or -1: other than that. */
+static int take_texts(tp_scanner *s, const char *texts, uint32_t len)
+{
+    const char *text = texts, *stop = texts + len;
+    uint32_t count = 0;
+    for (; text < stop; count++) {
+        const char *end = memchr(text, 0, (size_t)(stop - text));
+        if (!end || end - text > TEXT_BYTES || count == TEXTS) return -1;
+        memcpy(s->texts[count].at, text, (size_t)(end - text));
+        s->texts[count].len = (uint32_t)(end - text);
+        text = end + 1;
+    }
+    return count == TEXTS ? 0 : -1;
+}
+
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
-                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret)
+                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret, const char *texts,
+                           uint32_t texts_len)
 {
     tp_scanner *s = calloc(1, sizeof *s);
     if (!s) return NULL;
+    if (take_texts(s, texts, texts_len)) {
+        free(s);
+        return NULL;
+    }
     s->max_head_bytes = max_head_bytes;
     s->max_head_fields = max_head_fields;
     s->max_body_bytes = max_body_bytes;
@@ -461,17 +481,19 @@ static uint64_t list_bytes(uint64_t first, uint64_t last)
     return bytes;
 }
 
-int64_t tp_render_answers(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
-                          uint32_t count, uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
-                          const char *before, uint32_t before_len, const char *after, uint32_t after_len,
-                          uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
+int64_t tp_render_answers(const tp_scanner *s, char *out, uint64_t room, const struct tp_request *requests,
+                          const uint32_t *counts, uint32_t count, uint64_t first_seq, const uint64_t *refs,
+                          const char *head, uint32_t head_len, const char *name, uint32_t name_len,
+                          const char *after, uint32_t after_len, uint64_t *out_refs, uint32_t *out_lengths,
+                          uint32_t *sends)
 {
-    static const char LAST[] = ",\"last_seq\":", SEQS[] = ",\"seqs\":[", HEAD[] = "\"head_seq\":", COUNT[] = ",\"count\":";
-    const uint64_t fixed = before_len + sizeof LAST - 1 + sizeof HEAD + sizeof COUNT - 1 + after_len;
-    uint64_t needed = 0;
+    const uint64_t list_around = s->texts[TEXT_SEQS].len + s->texts[TEXT_SEQS_END].len;
+    uint64_t needed = 0, fixed = name_len + after_len;
+    for (uint32_t text = 0; text < TEXTS; text++) fixed += s->texts[text].len;
+    fixed -= list_around;
     for (uint32_t i = 0; i < count; i++)
         if (counts[i])
-            needed += head_len + 24 + fixed + 80 + (requests[i].flags & TP_WITHOUT_SEQS ? 0 : 21ull * counts[i] + 12);
+            needed += head_len + 24 + fixed + 80 + (requests[i].flags & TP_WITHOUT_SEQS ? 0 : 21ull * counts[i] + list_around);
     if (needed > room) return -(int64_t)needed;
     char *p = out;
     uint32_t n = 0, receive = NOBODY;
@@ -480,28 +502,29 @@ int64_t tp_render_answers(char *out, uint64_t room, const struct tp_request *req
         uint64_t first = first_seq, last = first_seq + counts[i] - 1;
         int with_seqs = !(requests[i].flags & TP_WITHOUT_SEQS);
         uint64_t body = fixed + digits_of(first) + 2 * digits_of(last) + digits_of(counts[i]);
-        if (with_seqs) body += sizeof SEQS - 1 + list_bytes(first, last) + 1;
+        if (with_seqs) body += list_around + list_bytes(first, last);
         char *start = p;
         p = put(p, head, head_len);
         p = put_number(p, body);
         p = PUT(p, "\r\n\r\n");
-        p = put(p, before, before_len);
+        p = PUT_TEXT(p, TEXT_NAME);
+        p = put(p, name, name_len);
+        p = PUT_TEXT(p, TEXT_FIRST);
         p = put_number(p, first);
-        p = PUT(p, LAST);
+        p = PUT_TEXT(p, TEXT_LAST);
         p = put_number(p, last);
         if (with_seqs) {
-            p = PUT(p, SEQS);
+            p = PUT_TEXT(p, TEXT_SEQS);
             p = put_number(p, first);
             for (uint64_t seq = first + 1; seq <= last; seq++) {
                 *p++ = ',';
                 p = put_number(p, seq);
             }
-            *p++ = ']';
+            p = PUT_TEXT(p, TEXT_SEQS_END);
         }
-        *p++ = ',';
-        p = PUT(p, HEAD);
+        p = PUT_TEXT(p, TEXT_HEAD);
         p = put_number(p, last);
-        p = PUT(p, COUNT);
+        p = PUT_TEXT(p, TEXT_COUNT);
         p = put_number(p, counts[i]);
         p = put(p, after, after_len);
         if (requests[i].receive != receive) {
@@ -516,24 +539,20 @@ int64_t tp_render_answers(char *out, uint64_t room, const struct tp_request *req
     return p - out;
 }
 
-int64_t tp_render_topics(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
-                         const uint64_t *topics, uint32_t count, const char *names, const uint64_t *refs,
-                         const char *head, uint32_t head_len, const char *after, uint32_t after_len,
-                         uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
+int64_t tp_render_topics(const tp_scanner *s, char *out, uint64_t room, const struct tp_request *requests,
+                         const uint32_t *counts, const uint64_t *topics, uint32_t count, const char *names,
+                         const uint64_t *refs, const char *head, uint32_t head_len, const char *after,
+                         uint32_t after_len, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
-    static const char TOPIC[] = "{\"topic\":\"", FIRST[] = "\",\"first_seq\":";
-    char before[sizeof TOPIC + TOPIC_NAME_BYTES_MAX + sizeof FIRST], *p = out;
+    char *p = out;
     uint32_t n = 0;
-    memcpy(before, TOPIC, sizeof TOPIC - 1);
     for (uint32_t i = 0; i < count; i++, topics += 3) {
         uint64_t len = strlen(names);
         if (len > TOPIC_NAME_BYTES_MAX) return -1;
-        char *end = put(before + sizeof TOPIC - 1, names, len);
-        end = PUT(end, FIRST);
         uint32_t more = 0;
-        int64_t size = tp_render_answers(p, room - (uint64_t)(p - out), requests + topics[0], counts + topics[0],
-                                         (uint32_t)topics[1], topics[2], refs, head, head_len, before,
-                                         (uint32_t)(end - before), after, after_len, out_refs + n, out_lengths + n, &more);
+        int64_t size = tp_render_answers(s, p, room - (uint64_t)(p - out), requests + topics[0], counts + topics[0],
+                                         (uint32_t)topics[1], topics[2], refs, head, head_len, names, (uint32_t)len,
+                                         after, after_len, out_refs + n, out_lengths + n, &more);
         if (size < 0) return -1;
         p += size;
         n += more;

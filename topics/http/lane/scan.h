@@ -22,9 +22,12 @@ enum {
     TP_MISS_BODY,     /* of a read: anything but its usual fields */
 };
 
-/* What a whole server's scans share: names and hosts learnt, limits. NULL: no memory. `secret` seeds the hash. */
+/* What a whole server's scans share: names and hosts learnt, limits. `secret` seeds the hash. `texts`: of the answer to a
+ * write, those around name, first seq, last seq, seqs, head and count (engine/values/write_answer.py), each ended by a
+ * zero byte. NULL: no memory, or these are not 7 texts of 16 bytes at most. */
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
-                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret);
+                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret, const char *texts,
+                           uint32_t texts_len);
 void tp_scanner_free(tp_scanner *s);
 /* A Host value requests may carry, exactly so; one that is not known yet. Its place, below 16: when all are taken, that of the one
  * which no scan has met for the longest time, and which is forgotten. -1: too long. */
@@ -63,19 +66,20 @@ int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *ele
 uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows);
 
 /* tp_render_answers for several groups; topics: three u64 each: its first request among `requests` and `counts`, how many
- * requests it has, its first seq; names: their names, each ended by a zero byte, to be put between quotes as they are. Returns the bytes written; -1: no room. */
-int64_t tp_render_topics(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
-                         const uint64_t *topics, uint32_t count, const char *names, const uint64_t *refs,
-                         const char *head, uint32_t head_len, const char *after, uint32_t after_len,
-                         uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
+ * requests it has, its first seq; names: their names, each ended by a zero byte. Returns the bytes written; -1: no room. */
+int64_t tp_render_topics(const tp_scanner *s, char *out, uint64_t room, const struct tp_request *requests,
+                         const uint32_t *counts, const uint64_t *topics, uint32_t count, const char *names,
+                         const uint64_t *refs, const char *head, uint32_t head_len, const char *after,
+                         uint32_t after_len, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
 
 /* Renders the answers of one group's requests, `counts[i]` records each (0: not taken, no answer), their first seq
- * `first_seq` and the others following: head, Content-Length, body = before, seqs, count, after. Those of one receive
- * are one send: out_refs gets refs[receive], out_lengths its bytes, *sends how many there are. Returns the bytes
- * written, or the negative room needed. */
-int64_t tp_render_answers(char *out, uint64_t room, const struct tp_request *requests, const uint32_t *counts,
-                          uint32_t count, uint64_t first_seq, const uint64_t *refs, const char *head, uint32_t head_len,
-                          const char *before, uint32_t before_len, const char *after, uint32_t after_len,
-                          uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
+ * `first_seq` and the others following: head, Content-Length, body = the scanner's texts, filled in, and after. name: as
+ * it is to stand between quotes. Those of one receive are one send: out_refs gets refs[receive], out_lengths its bytes,
+ * *sends how many there are. Returns the bytes written, or the negative room needed. */
+int64_t tp_render_answers(const tp_scanner *s, char *out, uint64_t room, const struct tp_request *requests,
+                          const uint32_t *counts, uint32_t count, uint64_t first_seq, const uint64_t *refs,
+                          const char *head, uint32_t head_len, const char *name, uint32_t name_len,
+                          const char *after, uint32_t after_len, uint64_t *out_refs, uint32_t *out_lengths,
+                          uint32_t *sends);
 
 #endif

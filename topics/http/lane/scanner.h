@@ -22,6 +22,9 @@ struct name {
     uint64_t stamp;           /* 64 bits: one that comes again would give a name the group of another; 0: none yet */
 };
 
+/* Of an answer to a write: what is before the topic's name, the first seq, and so on. */
+enum { TEXT_NAME, TEXT_FIRST, TEXT_LAST, TEXT_SEQS, TEXT_SEQS_END, TEXT_HEAD, TEXT_COUNT, TEXTS, TEXT_BYTES = 16 };
+
 struct tp_scanner {
     uint32_t max_head_bytes, max_head_fields, max_key_bytes;
     uint64_t max_body_bytes, max_command_bytes, secret; /* of a write; of a read, too; 0: any */
@@ -40,6 +43,7 @@ struct tp_scanner {
     uint32_t *read_topics;
     uint32_t read_count, read_topic_count;
     uint32_t found_room;      /* of all three */
+    struct { char at[TEXT_BYTES]; uint32_t len; } texts[TEXTS];
 };
 
 /* The read of request r, its body at `body`, becomes a row. 0, or the reason why it does not. */
@@ -69,5 +73,7 @@ static inline char *put(char *out, const void *text, uint64_t len)
     return out + len;
 }
 #define PUT(out, literal) put(out, literal, sizeof(literal) - 1)
+/* Copies as many bytes for all texts, which is one move: the rest of an answer comes behind them. */
+#define PUT_TEXT(out, text) (memcpy(out, s->texts[text].at, TEXT_BYTES), (out) + s->texts[text].len)
 
 #endif
