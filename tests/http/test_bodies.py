@@ -261,7 +261,7 @@ def test_one_of_those_whose_client_leaves_reaches_no_handler(echo: Echo) -> None
         peer.http.lost()
         while loop.waiting:
             loop.advance_ms(0)
-        assert peer.service.in_progress == 0
+        assert peer.service.in_flight.requests == 0
     assert echo.parked == []
 
 

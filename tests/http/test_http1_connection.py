@@ -96,11 +96,11 @@ def test_an_idle_connection_closes_with_its_peer(peer: Peer) -> None:
 def test_a_wait_is_abandoned_when_the_client_leaves(peer: Peer, echo: Echo) -> None:
     """R-NET-11."""
     peer.send(WAIT)
-    assert peer.service.in_progress == 1
+    assert peer.service.in_flight.requests == 1
     peer.http.end_of_stream()
     assert echo.abandoned == echo.parked
     assert peer.wire.closed
-    assert peer.service.in_progress == 0
+    assert peer.service.in_flight.requests == 0
     echo.parked[0].reply(b"too late, and harmless")
     assert peer.wire.sent == b""
 
@@ -110,7 +110,7 @@ def test_a_lost_connection_abandons_its_request(peer: Peer, echo: Echo) -> None:
     peer.send(WAIT)
     peer.http.lost()
     assert echo.abandoned == echo.parked
-    assert peer.service.in_progress == 0
+    assert peer.service.in_flight.requests == 0
     peer.send(PARK)
     assert len(echo.parked) == 1, "nothing of a lost connection is handled"
 
@@ -130,7 +130,7 @@ def test_a_wait_whose_client_has_gone_ends_as_soon_as_its_turn_comes(peer: Peer,
     echo.parked[0].reply(b"1")
     assert [response.json for response in peer.wire.take()] == [1]
     assert echo.abandoned == echo.parked[1:]
-    assert (peer.wire.closed, peer.service.in_progress) == (True, 0)
+    assert (peer.wire.closed, peer.service.in_flight.requests) == (True, 0)
 
 
 def test_a_stream_whose_client_has_gone_is_not_begun(peer: Peer, echo: Echo) -> None:
@@ -157,7 +157,7 @@ def test_a_wait_with_too_much_behind_it_to_be_read_from_does_not_outlive_its_cli
         assert not peer.wire.closed
         peer.service.tick += 1
         peer.http.overdue(WAITS)
-    assert (peer.wire.closed, peer.service.in_progress) == (True, 0)
+    assert (peer.wire.closed, peer.service.in_flight.requests) == (True, 0)
     assert len(echo.abandoned) + len(echo.told) == 1
 
 
@@ -197,7 +197,7 @@ def test_the_gate_comes_before_the_path_and_lets_probes_through(peer: Peer, path
         assert response.headers["retry-after"] == "1"
     response = peer.ask("POST", "/v0/topics/jobs", b"{}")
     assert response.code == "not_ready"
-    assert peer.service.in_progress == 0
+    assert peer.service.in_flight.requests == 0
 
 
 def test_while_closing_every_answer_ends_its_connection(peer: Peer) -> None:

@@ -111,7 +111,7 @@ def test_a_stream_is_no_request_in_progress_and_its_last_bytes_close_when_the_se
     peer: Peer, echo: Echo
 ) -> None:
     _open(peer)
-    assert peer.service.in_progress == 0
+    assert peer.service.in_flight.requests == 0
     peer.service.closing = True
     echo.streams[0].end()
     assert peer.wire.closed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.project.test_one_read import TOPICS, called, places
+from tests.project.test_one_read import TOPICS, assigned, called, places, read
 
 
 def test_the_texts_of_a_write_s_answer_stand_in_one_place() -> None:
@@ -18,3 +18,14 @@ def test_the_texts_of_a_write_s_answer_stand_in_one_place() -> None:
 
 def test_the_times_of_a_write_are_worked_out_in_one_place() -> None:
     assert places(".", called("_throttle_wait")) == {"engine/values/write_answer.py"}
+
+
+def test_requests_in_flight_are_counted_in_one_place() -> None:
+    """On both protocols and on the lane: an answer that were counted twice would let a key have more than its cap."""
+    counted = places("http", assigned("in_flight")) | places("server", assigned("in_flight"))
+    assert counted == {
+        "http/access/principal.py",  # where a key's number is
+        "http/plan/in_flight.py",
+        "http/plan/service.py",  # where the object is made
+    }
+    assert places(".", read("in_flight_max")) == {"http/access/principal.py", "http/plan/in_flight.py"}

@@ -223,7 +223,7 @@ def test_a_body_that_trickles_is_not_waited_for(world: World) -> None:
         world.run_ms(1000)
         assert trickling.tcp.ended is (second >= 11) or 9 <= second <= 11
     assert not slow.tcp.ended
-    assert world.server.service.in_progress == 0
+    assert world.server.service.in_flight.requests == 0
 
 
 def test_one_body_after_the_other_that_each_come_at_once_are_no_trickle(world: World) -> None:
@@ -484,7 +484,7 @@ def test_a_client_that_goes_frees_what_it_held(world: World) -> None:
     client.tcp.reset()
     world.run_ms(10)
     assert world.backend.engine.cancelled == 1
-    assert world.server.service.in_progress == 0
+    assert world.server.service.in_flight.requests == 0
 
 
 def test_a_fault_in_one_connection_ends_that_one_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:

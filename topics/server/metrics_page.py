@@ -118,7 +118,7 @@ class ServerMetrics:
         yield from _checkpoint_families(now.checkpoints)
         yield _stages(self._stage_histograms(now))
         yield CounterMetricFamily(
-            "topics_http_requests_total", "Requests handed to a handler", self._service.requests_total
+            "topics_http_requests_total", "Requests handed to a handler", self._service.in_flight.total
         )
         yield CounterMetricFamily(
             "topics_http_refused_total", "Requests answered 4xx or 5xx", self._service.refused_total

@@ -48,12 +48,12 @@ async def drain(server: Server) -> None:
     while listener.connections and not server.hurried:
         now_ns = loop.clock.monotonic_ns()
         taken = takers.look(now_ns)
-        busy = service.in_progress or _arriving(server, bodies, now_ns) or taken or _busy(server)
+        busy = service.in_flight.requests or _arriving(server, bodies, now_ns) or taken or _busy(server)
         if now_ns - started_ns >= grace_ns or (now_ns - started_ns >= _LAME_DUCK_MS * 1_000_000 and not busy):
             break
         await loop.sleep(_LOOK_EVERY_MS * 1_000_000)
-    if service.in_progress:
-        _log.warning("%d requests were not finished within the grace and are abandoned", service.in_progress)
+    if service.in_flight.requests:
+        _log.warning("%d requests were not finished within the grace and are abandoned", service.in_flight.requests)
     for conn in listener.connections:
         conn.state.going_away()
         conn.close()

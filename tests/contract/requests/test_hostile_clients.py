@@ -33,7 +33,7 @@ def held(world: World) -> dict[str, int]:
         "descriptors": len(world.ring.open_fds),
         "outbound": sum(conn.outbound_bytes for conn in connections),
         "inbound": sum(conn.state.held_bytes for conn in connections),
-        "in progress": server.service.in_progress,
+        "in progress": server.service.in_flight.requests,
         "streams": server.service.stream_slots.open,
     }
 

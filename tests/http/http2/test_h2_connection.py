@@ -150,7 +150,7 @@ def test_a_body_that_ends_before_its_content_length_is_malformed_and_not_run(h2:
         h2.client.h2.send_data(stream, sent)
         h2.client.h2.send_headers(stream, [(b"x-trailer", b"1")], end_stream=True)
     assert h2.seen(stream).response.status == 400
-    assert h2.service.requests_total == 0
+    assert h2.service.in_flight.total == 0
     assert h2.ask("GET", "/v0/topics/a").status == 200
 
 
@@ -494,7 +494,7 @@ def test_a_reset_stream_is_a_client_that_left(h2: H2Peer, echo: Echo) -> None:
     h2.client.h2.reset_stream(stream, ErrorCodes.CANCEL)
     h2.flush()
     assert echo.abandoned == echo.parked[:1]
-    assert h2.service.in_progress == 1
+    assert h2.service.in_flight.requests == 1
     echo.parked[0].reply(b"1")
     echo.parked[1].reply(b"2")
     assert h2.seen(other).response.json == 2
@@ -512,7 +512,7 @@ def test_a_lost_connection_is_every_client_that_left(h2: H2Peer, echo: Echo) -> 
         h2.begin("GET", "/wait")
     h2.server.lost()
     assert len(echo.abandoned) == 3
-    assert h2.service.in_progress == 0
+    assert h2.service.in_flight.requests == 0
 
 
 def test_a_half_closed_peer_gets_its_answers_and_its_waits_end(h2: H2Peer, echo: Echo) -> None:
@@ -539,7 +539,7 @@ def test_waits_and_streams_of_a_half_closed_peer_whose_turn_comes_later_end_at_o
     assert h2.seen(last).response.status == 200
     assert not h2.wire.closed
     echo.parked[0].reply(b"1")
-    assert (h2.wire.closed, h2.service.in_progress) == (True, 0)
+    assert (h2.wire.closed, h2.service.in_flight.requests) == (True, 0)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/park"])
@@ -614,7 +614,7 @@ def test_rapid_resets_end_the_connection_and_a_few_do_not(echo: Echo) -> None:
         if h2.wire.closed:
             break
     assert h2.client.goaways[0][0] == ErrorCodes.ENHANCE_YOUR_CALM
-    assert h2.service.in_progress == 0
+    assert h2.service.in_flight.requests == 0
 
 
 @pytest.mark.parametrize(
@@ -746,7 +746,7 @@ def test_any_bytes_are_events_or_the_end_of_the_connection(parts: list[bytes], c
     for call in echo.parked:
         call.reply(b"1")
     h2.server.lost()
-    assert h2.service.in_progress == 0
+    assert h2.service.in_flight.requests == 0
     assert h2.server.held_bytes == 0
 
 
@@ -763,7 +763,7 @@ def test_a_sound_exchange_damaged_anywhere_is_an_answer_or_a_goaway(data: st.Dat
     h2.server.receive(bytes(sent))
     assert h2.wire.sent
     h2.server.lost()
-    assert (h2.service.in_progress, h2.server.held_bytes) == (0, 0)
+    assert (h2.service.in_flight.requests, h2.server.held_bytes) == (0, 0)
 
 
 # --- answers that go on ----------------------------------------------------------------------------------------------

@@ -384,9 +384,9 @@ class HttpConnection:
         self._plan = plan
         if refusal is None and plan.principal is not NOBODY:
             self.admitted = True
-        if refusal is None and plan.counted is not None:
+        if refusal is None:
             self._counted = plan.counted
-            self._counted.in_flight += 1
+            service.in_flight.occupy(plan.counted)
         self._refusal = refusal
         self._body = ChunkedBody() if chunked else GrowingBytes()
         return self._take_body(data)
@@ -615,8 +615,7 @@ class HttpConnection:
 
     def _uncount(self) -> None:
         counted, self._counted = self._counted, None
-        if counted is not None:
-            counted.in_flight -= 1
+        self.service.in_flight.vacate(counted)
 
     def _close(self) -> None:
         self.phase = CLOSED

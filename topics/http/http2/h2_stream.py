@@ -135,14 +135,12 @@ class Http2Stream:
         assert self.plan is not None, "counted for nobody"
         assert self._counted is None, "counted twice"
         self._counted = self.plan.counted
-        if self._counted is not None:
-            self._counted.in_flight += 1
+        self._connection.service.in_flight.occupy(self._counted)
 
     def uncount(self) -> None:
         """Harmless again."""
         counted, self._counted = self._counted, None
-        if counted is not None:
-            counted.in_flight -= 1
+        self._connection.service.in_flight.vacate(counted)
 
     # --- the Stream --------------------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:

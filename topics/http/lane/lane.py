@@ -27,6 +27,7 @@ from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection, Phase
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
+from topics.http.plan.in_flight import NOTHING_COMES, Coming
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.http.wire.head import HEAD_END
@@ -225,7 +226,7 @@ class Lane:
             self._scanner, data, starts, ends, count, self._requests, self._groups, _ROOM, self._reasons
         )
         self._upto_bytes[0 : 4 * count] = bytes(4 * count)
-        requests, coming = 0, {}
+        requests, coming = 0, NOTHING_COMES
         if groups:
             _topic, first, last_count, *_rest = GROUP.unpack_from(self._group_bytes, (groups - 1) * GROUP.size)
             requests = first + last_count
@@ -258,7 +259,7 @@ class Lane:
             service.parse.add(parsed_ns - started_ns)
             service.append.add(service.now_ns() - parsed_ns)
 
-    def _read(self, refs: Any, coming: dict[Principal, int], started_ns: int) -> tuple[int, Any, int] | None:
+    def _read(self, refs: Any, coming: Coming, started_ns: int) -> tuple[int, Any, int] | None:
         """Takes the reads that the scan has found and renders their answers, to be given to `Answers.send`.
 
         coming: the writes of this pass, by whose they are.
@@ -271,12 +272,12 @@ class Lane:
         names: list[str | None] = []
         for number in ffi.unpack(numbers[0], topic_count[0]):
             principal = self._principals[number]
-            full = principal is not None and coming.get(principal, principal.in_flight) >= principal.in_flight_max
+            full = principal is not None and coming.is_full(principal)
             names.append(None if full else self._names[number])
         found = service.engine.read_plain(names, rows[0], count)
         if not found.taken:
             return None
-        service.requests_total += found.taken
+        service.in_flight.answered_at_once(found.taken)
         self.taken += found.taken
         return self.answers.render_reads(found, refs, self._upto, started_ns)
 
@@ -299,7 +300,7 @@ class Lane:
         service = self._service
         conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
 
-    def _drop_unusual_topics(self, buffer: bytearray | memoryview, groups: int) -> dict[Principal, int]:
+    def _drop_unusual_topics(self, buffer: bytearray | memoryview, groups: int) -> Coming:
         """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again.
 
         Neither are requests that might be more than their key may have in flight; returns how many each then has. Nor
@@ -313,9 +314,9 @@ class Lane:
                 for at in self._service.engine.not_plain([names[number] for number in numbers]):
                     lib.tp_forget_topic(self._scanner, numbers[at])
                     GROUP.pack_into(rows, at * GROUP.size, numbers[at], 0, 0, 0, 0, 0, 0)
-                return {}
+                return NOTHING_COMES
         takes = self._service.engine.takes_plain
-        coming: dict[Principal, int] = {}
+        coming = Coming()
         keys: set[tuple[int, bytes]] = set()
         for at, (number, first, count, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
             if number & KEYED:
@@ -326,11 +327,9 @@ class Lane:
                     continue
                 keys.add((number, key))
             principal = self._principals[number]
-            if principal is not None:
-                coming[principal] = coming.get(principal, principal.in_flight) + count
-                if coming[principal] > principal.in_flight_max:
-                    GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
-                    continue
+            if principal is not None and not coming.admits(principal, count):
+                GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
+                continue
             if not takes(self._names[number]):
                 lib.tp_forget_topic(self._scanner, number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
@@ -355,7 +354,7 @@ class Lane:
                 identity = Key(self._key(buffer, first))
             name = self._names[number]
             group = Group(answers, columns, first, count, taken, self._names_json[number], self._principals[number])
-            answers.begin(group)
+            group.begin()
             self.taken += taken
             if not engine.takes_plain(name):
                 buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait

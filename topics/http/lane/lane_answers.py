@@ -96,6 +96,10 @@ class Group:
         """Its name as JSON."""
         self.principal = principal
 
+    def begin(self) -> None:
+        """Counts its requests as being in progress."""
+        self.answers.service.in_flight.enter(self.principal, self.taken)
+
     def done(self, result: AppendResult | TopicsError) -> None:
         """The append's outcome; told at the end of the pass."""
         self.answers.finished.append((self, result))
@@ -123,15 +127,22 @@ class Groups:
 
     def begin(self, groups: list[GroupRow]) -> int:
         """Counts their requests as being in progress; returns how many there are."""
-        service, taken = self.answers.service, 0
-        for group in groups:
-            taken += group[3]
-        service.requests_total += taken
-        service.in_progress += taken
-        for number, _first, _count, requests, *_rest in groups if self.principals else ():
-            if (principal := self.principals.get(number)) is not None:
-                principal.in_flight += requests
+        in_flight, taken = self.answers.service.in_flight, sum([group[3] for group in groups])
+        if self.principals:
+            for number, _first, _count, requests, *_rest in groups:
+                in_flight.enter(self.principals.get(number), requests)
+        else:
+            in_flight.enter(None, taken)
         return taken
+
+    def end(self, groups: list[GroupRow]) -> None:
+        """Counts the requests of these as being in progress no longer."""
+        in_flight = self.answers.service.in_flight
+        if self.principals:
+            for number, _first, _count, requests, *_rest in groups:
+                in_flight.leave(self.principals.get(number), requests)
+        else:
+            in_flight.leave(None, sum([group[3] for group in groups]))
 
     def done(self, appended: PlainAppended) -> None:
         """What became of some of them; told at the end of the pass."""
@@ -169,14 +180,6 @@ class Answers:
         self._refs = ffi.new("uint64_t[]", answers)
         self._lengths = ffi.new("uint32_t[]", answers)
 
-    def begin(self, group: Group) -> None:
-        """Counts its requests as being in progress."""
-        service = self.service
-        service.requests_total += group.taken
-        service.in_progress += group.taken
-        if group.principal is not None:
-            group.principal.in_flight += group.taken
-
     def flush(self) -> None:
         """Answers all that is decided. Refusals, and the last answers of connections, are worded one by one."""
         if not self.finished and not self.finished_many:
@@ -188,9 +191,7 @@ class Answers:
             many = self._end_many(many, finished)
         written: list[tuple[Group, AppendResult]] = []
         for group, result in finished:
-            service.in_progress -= group.taken
-            if group.principal is not None:
-                group.principal.in_flight -= group.taken
+            service.in_flight.leave(group.principal, group.taken)
             if isinstance(result, TopicsError):
                 self._refuse(group, result)
             elif service.closing:
@@ -212,10 +213,7 @@ class Answers:
                 finished += groups.one_by_one(appended)
                 continue
             together.append((groups, appended))
-            for number, _first, _count, taken, *_rest in appended.groups:
-                self.service.in_progress -= taken
-                if groups.principals and (principal := groups.principals.get(number)) is not None:
-                    principal.in_flight -= taken
+            groups.end(appended.groups)
         return together
 
     def _answer(self, finished: list[tuple[Group, AppendResult]], many: list[tuple[Groups, PlainAppended]]) -> None:

@@ -226,10 +226,7 @@ class Call:
     def _head_ready(self) -> None:
         """The answer begins, or will never: the request is no longer in flight."""
         self._exchange = self.on_disconnect = None
-        self.service.in_progress -= 1
-        counted = self.plan.counted
-        if counted is not None:
-            counted.in_flight -= 1
+        self.service.in_flight.leave(self.plan.counted)
 
 
 def run(call: Call) -> None:
@@ -237,11 +234,7 @@ def run(call: Call) -> None:
     route = call.plan.route
     assert route is not None, "a call without a route"
     service = call.service
-    service.in_progress += 1
-    counted = call.plan.counted
-    if counted is not None:
-        counted.in_flight += 1
-    service.requests_total += 1
+    service.in_flight.enter(call.plan.counted)
     try:
         if call.unpacking is None or route.large:  # the handler of a large body takes these turns with its own
             route.handler(call)

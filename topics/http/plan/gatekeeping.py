@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from topics.errors import RequestError
 from topics.http.access.routes import Body
 from topics.http.plan.body import Unpacking, begun, unpack
+from topics.http.plan.in_flight import NOTHING_COMES
 
 if TYPE_CHECKING:
     from topics.http.plan.plan import Plan
@@ -21,7 +22,7 @@ def refusal_of(service: Service, plan: Plan) -> RequestError | None:
     if plan.foreign is not None or plan.unauthorized is not None:
         return plan.foreign or plan.unauthorized
     counted = plan.counted
-    if counted is not None and counted.in_flight >= counted.in_flight_max:
+    if counted is not None and NOTHING_COMES.is_full(counted):
         return RequestError("throttled", "too many requests of this key are in flight (TOPICS_MAX_INFLIGHT_PER_KEY)")
     if plan.forbidden is not None:
         return plan.forbidden

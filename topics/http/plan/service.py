@@ -20,6 +20,7 @@ from topics.http.access.origin import HostRule
 from topics.http.access.routes import Handler, RouteTable
 from topics.http.openapi.description import Description
 from topics.http.plan.engine_api import EngineApi
+from topics.http.plan.in_flight import InFlight
 from topics.http.plan.plan import Plan, Planner
 from topics.http.plan.request_turns import RequestTurns
 from topics.http.streams.heartbeats import Heartbeats
@@ -110,9 +111,7 @@ class Service:
         """Takes an upgrade request whose path and method are in order; `server/` sets it."""
         self.tick = 0
         """Seconds, roughly; what connections note as the time they began to wait."""
-        self.in_progress = 0
-        """Requests handed to a handler and not yet answered."""
-        self.requests_total = 0
+        self.in_flight = InFlight()
         self.refused_total = 0
         """Requests answered 4xx or 5xx, malformed ones included."""
         self.sampling = False

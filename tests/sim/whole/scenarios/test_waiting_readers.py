@@ -71,7 +71,7 @@ def test_a_write_that_came_behind_one_of_the_lane_is_committed_without_another_r
     world.advance_us(40)
     assert world.loop is not None
     begun_ns = world.ring.clock.monotonic_ns()
-    while world.server.service.in_progress or world.server.service.requests_total < 7:
+    while world.server.service.in_flight.requests or world.server.service.in_flight.total < 7:
         world.loop.run_pass(None)  # as a server's loop does: no pass without a reason
     assert world.ring.clock.monotonic_ns() - begun_ns < 50_000_000
 
@@ -91,7 +91,7 @@ def test_a_long_poll_hears_of_a_write_that_came_behind_a_read_which_waited_its_t
     begun_ns = world.ring.clock.monotonic_ns()
     assert world.loop is not None
     assert world.server is not None
-    while world.server.service.in_progress:
+    while world.server.service.in_flight.requests:
         world.loop.run_pass(None)  # as a server's loop does: no pass without a reason
     assert world.ring.clock.monotonic_ns() - begun_ns < 50_000_000
 
