@@ -29,3 +29,10 @@ def test_requests_in_flight_are_counted_in_one_place() -> None:
         "http/plan/service.py",  # where the object is made
     }
     assert places(".", read("in_flight_max")) == {"http/access/principal.py", "http/plan/in_flight.py"}
+
+
+def test_whether_a_head_has_nothing_that_refuses_its_request_is_asked_in_one_place() -> None:
+    """A request that goes the short way, on the general path or to the lane, is let in by what a plan says of it; what
+    refuses one is put in order by gatekeeping."""
+    judged = places("http", read("unauthorized", "forbidden", "foreign", "missing"))
+    assert judged == {"http/plan/gatekeeping.py", "http/plan/plan.py"}

@@ -27,7 +27,13 @@ from topics.http.http1.chunked import ChunkedBody
 from topics.http.http1.http1_stream import Http1Stream
 from topics.http.plan.body import Unpacking
 from topics.http.plan.call import Call, run
-from topics.http.plan.gatekeeping import UNREAD_BODY_BYTES_MAX, ignores_body, refusal_before_body, usable_body
+from topics.http.plan.gatekeeping import (
+    UNREAD_BODY_BYTES_MAX,
+    ignores_body,
+    judged_again,
+    refusal_before_body,
+    usable_body,
+)
 from topics.http.plan.plan import Plan, too_large
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import BadRequestError, envelope, extra_headers, status_of
@@ -423,8 +429,7 @@ class HttpConnection:
         self._uncount()
         refusal, self._refusal = self._refusal, None
         if refusal is None and not plan.principal.is_valid:
-            plan = self.service.planner.again(plan)
-            refusal = plan.unauthorized or plan.forbidden
+            plan, refusal = judged_again(self.service, plan)
         if refusal is None:
             self._serve(plan, whole if len(whole) > self.service.step_bytes else bytes(whole))
         else:

@@ -40,7 +40,7 @@ from topics.http.http2.h2_sender import Sender
 from topics.http.http2.h2_stream import Http2Stream
 from topics.http.plan.body import Unpacking
 from topics.http.plan.call import Call, run
-from topics.http.plan.gatekeeping import ignores_body, refusal_before_body, usable_body
+from topics.http.plan.gatekeeping import ignores_body, judged_again, refusal_before_body, usable_body
 from topics.http.plan.plan import too_large
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import BadRequestError, envelope, extra_headers, status_of
@@ -450,8 +450,8 @@ class Http2Connection:
         started_ns = service.now_ns()
         assert plan is not None, "a request was let in without a plan"
         if not plan.principal.is_valid:
-            plan = stream.plan = service.planner.again(plan)
-            refusal = plan.unauthorized or plan.forbidden
+            plan, refusal = judged_again(service, plan)
+            stream.plan = plan
             if refusal is not None:
                 self._refuse(stream, refusal)
                 return

@@ -405,9 +405,7 @@ class Lane:
         for _conn, view in rows:
             data = bytes(view[:1024])
             plan = known(data[: data.find(HEAD_END) + 4])
-            if plan is None or not plan.usual_body:
-                continue
-            if plan.foreign or plan.unauthorized or plan.forbidden or plan.missing:
+            if plan is None or not plan.usual_body or not plan.is_let_in:
                 continue
             route, request = plan.route, plan.request
             if (

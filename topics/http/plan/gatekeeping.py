@@ -30,6 +30,12 @@ def refusal_of(service: Service, plan: Plan) -> RequestError | None:
     return (gate(plan) if gate is not None else None) or plan.missing
 
 
+def judged_again(service: Service, plan: Plan) -> tuple[Plan, RequestError | None]:
+    """Return the plan and the refusal of a request that was let in, whose key has changed since (R-AUTH-10)."""
+    plan = service.planner.again(plan)
+    return plan, plan.unauthorized or plan.forbidden
+
+
 def refusal_before_body(service: Service, plan: Plan) -> RequestError | None:
     """The same, and what the head says of a body the route would read: its size, and with Expect its encoding."""
     refusal = refusal_of(service, plan)

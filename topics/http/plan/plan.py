@@ -157,10 +157,8 @@ class Plan:
         self.usual_body = encoding is None and headers.get(b"content-type", b"").startswith(_JSON)
         """JSON, not compressed: `body_refusal` need not be asked."""
         self.plain = (
-            foreign is None
+            self.is_let_in
             and self.counted is None
-            and self.unauthorized is None
-            and aim.missing is None
             and self.too_large is None
             and not framing.chunked
             and not self.expects_continue
@@ -170,6 +168,11 @@ class Plan:
     @property
     def query(self) -> Query:
         return self._aim.query
+
+    @property
+    def is_let_in(self) -> bool:
+        """The head has nothing that refuses its request: Host and Origin, the key and its rights, path and method."""
+        return self.foreign is None and self.unauthorized is None and self.forbidden is None and self.missing is None
 
     def body_refusal(self, body_is_empty: bool) -> RequestError | None:
         """Steps 2 and 3 of 2.3 for a JSON route; whether the body, decompressed, is empty may matter."""
