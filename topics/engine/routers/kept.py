@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from topics.engine.read.frame_read import FrameRead
+from topics.engine.read.frame_read import FrameRead, verified
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
@@ -74,13 +74,8 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
         if router.life is RouterLife.GONE or _deletion_of(router) is not None:
             keep_frames(core, router, seqs, done, bounded=bounded)
             return
-        frames: list[tuple[int, bytes]] = []
         try:
-            for data, base, own in read.all_frames():
-                for seq, offset, length in zip(
-                    own.seqs.tolist(), own.offsets.tolist(), own.lengths.tolist(), strict=True
-                ):
-                    frames.append((seq, bytes(data[offset - base : offset - base + length])))
+            frames = [(seq, raw) for part in read.all_frames() for seq, raw, _frame in verified(source, part)]
             _stage(core, router, frames)
         except TopicsError as error:
             done(error)
