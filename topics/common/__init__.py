@@ -1,1 +1,1 @@
-"""What any room may use: metrics, memory of arrays, names of topics."""
+"""Helpers for every room: metrics, page-aligned memory, names of topics, fast tuples."""

@@ -1,7 +1,8 @@
-"""Page-aligned memory, for O_DIRECT and for what the kernel writes into; bytes that come piece by piece.
+"""Page-aligned memory, for O_DIRECT and for buffers that the kernel writes into; growing bytes.
 
-The kernel takes a page back in a quarter of a microsecond or more, so 64 MiB that are let go hold up whoever did it for
-milliseconds. Large memory goes back in steps where a loop takes them (`MemoryReturns`), whoever had it last.
+The kernel needs a quarter of a microsecond or more to take a page back, so freeing 64 MiB blocks
+the calling thread for milliseconds. Large memory is therefore returned in steps, by a loop that
+takes them (`MemoryReturns`), whichever code held it last.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections import deque
 from collections.abc import Callable
 
 LARGE_BYTES = 4 << 20
-"""What is smaller goes back at one go."""
+"""Smaller memory is returned at once."""
 _STEP_BYTES = 4 << 20
-"""Some half a millisecond."""
+"""Bytes returned in one step: some half a millisecond."""
 _FEW_BYTES = 1 << 20
-"""Fewer are copied now and then as they grow."""
+"""Bytes up to this number are copied now and then as they grow."""
 
 
 class PagedMemory(mmap.mmap):
@@ -30,27 +31,28 @@ class PagedMemory(mmap.mmap):
 
 
 class MemoryReturns:
-    """Large memory on its way back to the system: a step in each pass of a loop, as long as there is some.
+    """Large memory being returned to the system: a step in each pass of a loop, while there is any.
 
-    There is one for all of a process, the last one made, and it serves the thread that made it.
+    A process uses one object for all of its memory, the last one made, which serves the thread that
+    made it.
     """
 
     def __init__(self, call_later: Callable[[int, Callable[[], None]], object]) -> None:
-        """call_later(0, fn): has `fn` called in the next pass."""
-        global _returns  # noqa: PLW0603 - memory is let go anywhere
+        """call_later(0, fn) must call `fn` in the next pass."""
+        global _returns  # noqa: PLW0603 - any code may free memory
         self._call_later = call_later
         self._thread = threading.get_ident()
         self._waiting: deque[PagedMemory] = deque()
         self._at = 0
-        """Of the first one, so much is given back."""
+        """Bytes of the first memory that are returned already."""
         _returns = weakref.ref(self)
 
     def __len__(self) -> int:
-        """How many pieces of memory are not given back."""
+        """Return the number of memories that are not returned yet."""
         return len(self._waiting)
 
     def take(self, memory: PagedMemory) -> None:
-        """Give it back in the next passes. It is in nobody's hands any more."""
+        """Return memory to the system in the next passes. No other code may use it any more."""
         if threading.get_ident() == self._thread:
             self._waiting.append(memory)
             if len(self._waiting) == 1:
@@ -71,17 +73,18 @@ _returns: weakref.ref[MemoryReturns] | None = None
 
 
 def page_aligned(size: int) -> mmap.mmap:
-    """`size` bytes of zeros that begin at a page. Given back when the last view of it has gone.
+    """Return `size` bytes of zeros that begin at a page boundary; the last view frees them.
 
-    Private: Python's default is shared memory, which the kernel treats as a file and touches at twice the price.
+    The mapping is private, because the kernel treats Python's default, shared memory, as a file,
+    which makes each first touch of a page cost twice as much.
     """
     return PagedMemory(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class GrowingBytes:
-    """Bytes that come piece by piece, and are never copied once there are many.
+    """Bytes that arrive piece by piece, and are never copied once there are many.
 
-    A bytearray is, where the allocator has no room behind it: 32 MiB at one go.
+    A bytearray copies all of its bytes, 32 MiB in one step, if the allocator has no room after it.
     """
 
     __slots__ = ("_few", "_many", "_size")
@@ -89,7 +92,7 @@ class GrowingBytes:
     def __init__(self) -> None:
         self._few = bytearray()
         self._many: mmap.mmap | None = None
-        """Instead, from a megabyte on."""
+        """The bytes from a megabyte on, instead of `_few`."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -111,7 +114,7 @@ class GrowingBytes:
         return self
 
     def take(self) -> bytes | memoryview:
-        """Return them all, a view where they are many; then there are none."""
+        """Return all bytes, as a view if they are many, and become empty."""
         few, many, size = self._few, self._many, self._size
         self._few, self._many, self._size = bytearray(), None, 0
         return bytes(few) if many is None else memoryview(many)[:size]

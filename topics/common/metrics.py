@@ -1,16 +1,17 @@
-"""Histograms of durations; counters are plain integers where they are counted.
+"""Histograms of durations. Counters are plain integers, held by the code that counts.
 
-Nothing here locks or allocates: bounds are powers of two, so that finding the bucket is one `bit_length`.
+Adding a duration neither locks nor allocates: bounds are powers of two, so that one `bit_length`
+finds the bucket.
 """
 
 from __future__ import annotations
 
 BUCKET_COUNT = 40
-"""Powers of two from 1 ns to 9 minutes; the last bucket takes what is longer."""
+"""Powers of two from 1 ns to 9 minutes; the last bucket takes longer durations."""
 
 
 class Histogram:
-    """Durations in power-of-two buckets: bucket i counts those below 2**i ns (and at least half of that)."""
+    """Durations in power-of-two buckets: bucket i counts durations in [2**(i-1), 2**i) ns."""
 
     __slots__ = ("buckets", "count", "total_ns")
 
@@ -26,7 +27,7 @@ class Histogram:
         self.total_ns += ns
 
     def quantile_ns(self, fraction: float) -> int:
-        """Upper bound of the bucket in which this fraction of the durations lies; 0 without any."""
+        """Return the upper bound (ns) of the bucket of this quantile; 0 without durations."""
         wanted = fraction * self.count
         seen = 0
         for index, count in enumerate(self.buckets):
@@ -36,7 +37,10 @@ class Histogram:
         return 0
 
     def cumulative_us(self) -> list[tuple[str, float]]:
-        """Prometheus buckets: (upper bound in microseconds, durations up to it), "+Inf" last; below 1 us as one."""
+        """Return the Prometheus buckets, as (upper bound in microseconds, durations up to it).
+
+        "+Inf" is last, and durations below 1 us share one bucket.
+        """
         rows: list[tuple[str, float]] = []
         seen = 0
         for index, count in enumerate(self.buckets):

@@ -1,4 +1,4 @@
-"""SQEs in, CQEs out: the io_uring binding. Knows no file format and no protocol."""
+"""The io_uring binding: SQEs in, CQEs out. It knows no file format and no protocol."""
 
 from topics.uring.misuse import RingError
 from topics.uring.uring_ring import UringRing

@@ -1,4 +1,4 @@
-"""The blocking calls of start-up and checkpoint, the same for every ring on a real kernel."""
+"""Blocking calls of start-up and checkpoint, shared by all rings on a real kernel."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing_extensions import Buffer
 from topics.common.memory import page_aligned
 
 SMALLEST_DIRECT_BYTES = 4096
-"""The physical block of today's disks: a torn write leaves whole blocks of this size."""
+"""The physical block of current disks: a torn write leaves whole blocks of this size."""
 LARGEST_DIRECT_BYTES = 65_536
 _PROBES = 4
 
 
 def _keep_alive(sock: socket.socket, idle_s: int) -> None:
-    """Probes begin after `idle_s`; four without an answer, over as long again, are the end."""
+    """Let TCP probe after `idle_s`; four probes without an answer, over as long again, end it."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, -(-idle_s // _PROBES))
@@ -29,10 +29,13 @@ def _keep_alive(sock: socket.socket, idle_s: int) -> None:
 
 
 class BlockingCalls:
-    """Mixin of the rings that run on a real kernel. Everything raises OSError with its errno and filename."""
+    """Mixin of the rings on a real kernel. All calls raise OSError with errno and filename."""
 
     def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, tuple[str, int]]:
-        """Binds and listens; accepted descriptors inherit TCP_NODELAY and keep-alive from the listening one."""
+        """Bind and listen. Return the descriptor and the bound (host, port).
+
+        Accepted descriptors inherit TCP_NODELAY and keep-alive from the listening one.
+        """
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -55,7 +58,10 @@ class BlockingCalls:
             return listener.detach(), (bound[0], bound[1])
 
     def peer_of(self, fd: int) -> tuple[str, int]:
-        """Address of the other side. Raises OSError for a descriptor that is closed, no socket or not connected."""
+        """Return the address of the other side.
+
+        Raises: OSError for a descriptor that is closed, no socket or not connected.
+        """
         name = _borrowed(fd).getpeername()
         return (name[0], name[1]) if isinstance(name, tuple) else ("local", 0)
 
@@ -81,7 +87,7 @@ class BlockingCalls:
         return os.lstat(path)
 
     def lock(self, path: str) -> int:
-        """An flock, held by the descriptor: it ends with the process, however that ends."""
+        """Take an flock. The descriptor holds it, so it ends with the process in every case."""
         fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,9 +117,11 @@ class BlockingCalls:
         return space.f_blocks * space.f_frsize
 
     def direct_block_bytes(self, path: str) -> int:
-        """Found by trying: an unnamed file in the directory, written with O_DIRECT at each alignment in turn.
+        """Return the smallest block that O_DIRECT accepts in this directory; 0 if it accepts none.
 
-        On a full disk its hole is read instead: who has to read past the page cache has to know there, too.
+        The call writes an unnamed file in the directory with O_DIRECT, at each alignment in turn.
+        On a full disk it reads a hole of the file instead, because reads that bypass the page cache
+        need the size there, too.
         """
         try:
             fd = os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC | os.O_DIRECT, 0o600)
@@ -139,7 +147,7 @@ class BlockingCalls:
 
 
 def _is_direct(fd: int, part: memoryview) -> bool:
-    """Whether a descriptor that is open with O_DIRECT takes parts of this size."""
+    """Return whether a descriptor that is open with O_DIRECT accepts parts of this size."""
     size = len(part)
     try:
         return os.pwrite(fd, part, size) == size
@@ -153,7 +161,7 @@ def _is_direct(fd: int, part: memoryview) -> bool:
 
 
 class _borrowed:
-    """A socket object over a descriptor that stays its owner's."""
+    """A socket object over a descriptor that it does not own."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd

@@ -1,4 +1,4 @@
-"""Connections being opened: the descriptor comes before the operation, and becomes its result."""
+"""Connects in flight. The descriptor exists before the operation, and becomes its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class Connects:
         return bool(self._fds)
 
     def begin(self, user_data: int, host: str, port: int) -> tuple[int, Any]:
-        """A new socket and the packed address to connect it to. Resolves the name, which may take its time."""
+        """Return a new socket and the packed address to connect it to.
+
+        Resolving the name blocks.
+        """
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         packed = _pack(family, address)
         with socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol) as client:
@@ -29,7 +32,7 @@ class Connects:
         return fd, packed
 
     def finish(self, user_data: list[int], res: list[int]) -> None:
-        """Puts the descriptor in the place of a connect's 0; closes those that failed."""
+        """Replace the 0 of each connect by its descriptor; close the descriptors of failed ones."""
         for row, each in enumerate(user_data):
             fd = self._fds.pop(each, -1)
             if fd < 0:
@@ -46,7 +49,7 @@ class Connects:
 
 
 def _pack(family: int, address: tuple[Any, ...]) -> Any:
-    """A sockaddr_in or sockaddr_in6, in memory the kernel may read."""
+    """Return a sockaddr_in or sockaddr_in6, in memory that the kernel may read."""
     packed = family.to_bytes(2, sys.byteorder) + address[1].to_bytes(2, "big")
     if family == socket.AF_INET6:
         packed += address[2].to_bytes(4, "big") + socket.inet_pton(family, address[0])

@@ -1,4 +1,4 @@
-"""What a negative result of ring.c means: a misuse refused, or completions lost."""
+"""The meaning of negative results of ring.c: a refused misuse, or lost completions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXTS = {
 
 
 class RingError(RuntimeError):
-    """The ring was used in a way it refuses, or the kernel refuses the ring; `errno` says which."""
+    """A use that the ring refuses, or a ring that the kernel refuses; `errno` says which."""
 
     def __init__(self, error: int) -> None:
         self.errno = error
@@ -25,9 +25,10 @@ class RingError(RuntimeError):
 
 
 def fail(result: int) -> NoReturn:
-    """Raises RingError for a negative result; ends the process when the kernel has lost completions (EBADR).
+    """Raise RingError for a negative result; end the process if completions were lost (EBADR).
 
-    Nobody knows whose was lost: a write would count as pending for ever, a buffer be freed under the kernel.
+    Which completion was lost cannot be known: a write would stay pending for ever, or a buffer
+    would be freed while the kernel still uses it.
     """
     if result == -errno.EBADR:
         sys.stderr.write("topics: the kernel lost io_uring completions for lack of memory; this process cannot go on\n")

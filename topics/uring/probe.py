@@ -1,6 +1,6 @@
-"""What this kernel lets us do: asked once by `topics doctor` and before a ring is chosen.
+"""The probe of the kernel, for `topics doctor` and before a ring is chosen.
 
-Opcodes are asked for by number and the multishot receive is tried; versions are never parsed.
+It asks for opcodes by number and tries the multishot receive; it never parses a version.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ PROBE_WAIT_NS = 1_000_000_000
 
 
 class RingSupport(NamedTuple):
-    """ok: a UringRing works here. reason and remedy: sentences, empty when ok.
+    """The result of a probe.
 
-    opcodes: the needed ones the kernel has; flags: setup flags it took; memlock: RLIMIT_MEMLOCK in words.
+    ok: a UringRing works here.
+    reason, remedy: sentences, empty if ok.
+    opcodes: the needed opcodes that the kernel has.
+    flags: the setup flags that it accepted.
+    memlock: RLIMIT_MEMLOCK in words.
     """
 
     ok: bool
@@ -48,7 +52,10 @@ class RingSupport(NamedTuple):
 
 
 def probe() -> RingSupport:
-    """Opens a small ring, asks for its opcodes, receives one byte with a multishot. Raises for no lack of support."""
+    """Open a small ring, ask for its opcodes, and receive one byte with a multishot receive.
+
+    Missing support is reported in the result, not raised.
+    """
     memlock = memlock_text()
     try:
         ring = UringRing(64, 256, 8, 64)
@@ -76,7 +83,10 @@ def known_opcodes(ring: UringRing) -> tuple[str, ...]:
 
 
 def multishots_work(ring: UringRing) -> bool:
-    """Whether a byte sent to a multishot receive arrives in a provided buffer, and the receive stays armed."""
+    """Return whether a multishot receive works.
+
+    A byte must arrive in a provided buffer, and the receive must stay armed.
+    """
     near, far = socket.socketpair()
     with near, far:
         ring.queue_recv(1, near.fileno())
@@ -87,7 +97,7 @@ def multishots_work(ring: UringRing) -> bool:
 
 
 def describe(support: RingSupport) -> str:
-    """Lines for `topics doctor`."""
+    """Return the lines for `topics doctor`."""
     if not support.ok:
         return f"io_uring: no: {support.reason}\n  remedy: {support.remedy}\n  locked memory: {support.memlock}"
     return f"io_uring: yes\n  setup flags: {', '.join(support.flags)}\n  locked memory: {support.memlock}"

@@ -1,6 +1,6 @@
-"""Opening the queues: the wanted setup flags and sizes first, then flag by flag and half by half what the kernel gives.
+"""Opening the queues: first with the wanted flags and sizes, then with fewer flags and half sizes.
 
-Kernels are asked, never recognised by their version.
+The kernel's answers decide, never its version.
 """
 
 from __future__ import annotations
@@ -23,9 +23,16 @@ OWN_SETUPS = (
     lib.TP_SUBMIT_ALL | lib.TP_COOP_TASKRUN,
     lib.TP_SUBMIT_ALL,
 )
-"""Flags tried in turn by a ring of one thread. All hold SUBMIT_ALL: one bad SQE must not hold back those behind it."""
+"""Flags that a ring of one thread tries in turn.
+
+All include SUBMIT_ALL: one bad SQE must not hold back the SQEs after it.
+"""
 SHARED_SETUPS = (lib.TP_SUBMIT_ALL,)
-"""Without COOP_TASKRUN too: the thread that submitted may be away from the kernel when its completion is due."""
+"""Flags that a shared ring tries.
+
+COOP_TASKRUN is left out, too: the thread that submitted may not be in the kernel when its
+completion is due.
+"""
 FLAG_NAMES = {
     lib.TP_SUBMIT_ALL: "SUBMIT_ALL",
     lib.TP_SINGLE_ISSUER: "SINGLE_ISSUER",
@@ -35,7 +42,7 @@ FLAG_NAMES = {
 
 
 class RingSetup(NamedTuple):
-    """An open ring (cffi `tp_ring *`) and what it was given."""
+    """An open ring (cffi `tp_ring *`), with the sizes and flags that the kernel accepted."""
 
     ring: Any
     entries: int
@@ -44,7 +51,10 @@ class RingSetup(NamedTuple):
 
 
 def open_ring_memory(entries: int, completions: int, wake_fd: int, workers: int, *, shared: bool) -> RingSetup:
-    """Raises OSError with the errno of the last attempt and a message that names cause and remedy."""
+    """Open a ring with the largest sizes and most flags that the kernel accepts.
+
+    Raises: OSError with the errno of the last attempt, naming cause and remedy.
+    """
     setups = SHARED_SETUPS if shared else OWN_SETUPS
     out = ffi.new("tp_ring **")
     asked = (entries, completions)
@@ -66,7 +76,10 @@ def open_ring_memory(entries: int, completions: int, wake_fd: int, workers: int,
 
 
 def explain_refusal(error: int, asked: tuple[int, int] = (0, 0), tried: tuple[int, int] = (0, 0)) -> tuple[str, str]:
-    """Why io_uring_setup failed with this errno, and what to do, each a clause without its full stop."""
+    """Return why io_uring_setup failed with this errno, and what to do.
+
+    Both are clauses without a full stop. asked, tried: (SQEs, CQEs).
+    """
     if error == errno.EPERM:
         level = disabled_level()
         if level:
@@ -99,7 +112,10 @@ def explain_refusal(error: int, asked: tuple[int, int] = (0, 0), tried: tuple[in
 
 
 def disabled_level() -> int:
-    """The sysctl kernel.io_uring_disabled: 0 allowed, 1 for the privileged only, 2 off; 0 where it is missing."""
+    """Return the sysctl kernel.io_uring_disabled; 0 if it is missing.
+
+    0: allowed. 1: for privileged processes only. 2: off.
+    """
     try:
         return int(Path(DISABLED_SYSCTL).read_text())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
-"""UringRing: the Ring Protocol (topics/loop/ring.py) on io_uring, through the few bulk calls of ring.c.
+"""UringRing: the Ring Protocol (topics/loop/ring.py) on io_uring, through the bulk calls of ring.c.
 
-What the kernel really does, and what this does about it: docs/internals/io_uring.md.
+docs/internals/io_uring.md lists how the kernel behaves, and what the ring does about it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from topics.uring.misuse import fail
 from topics.uring.setup import memlock_text, open_ring_memory
 
 JOIN_BYTES = 2048
-"""Sends up to this size are copied together and pinned once; a larger one is pinned by itself."""
+"""Sends up to this size are copied together and pinned once; a larger send is pinned by itself."""
 JOINED_BYTES = 32_768
-"""As many are copied together: one whose peer takes nothing keeps them all until it ends."""
+"""Bytes that are copied together at most.
+
+A send whose peer takes nothing holds all of its group until it ends.
+"""
 WORKERS = 8
-"""Cap of the kernel's worker threads for this ring, for files and for the rest each."""
+"""Cap of the kernel's worker threads for this ring: one for files, and one for the rest."""
 POWERS_OF_TWO = tuple(1 << bits for bits in range(16))
 CLOSE_PATIENCE_NS = 2_000_000_000
-"""How long `close` waits for operations the kernel will not cancel (a sync under way)."""
+"""How long `close` waits for operations that the kernel does not cancel (a running sync)."""
 
 Send = tuple[int, int, Buffer]
 """user_data, descriptor, bytes."""
@@ -41,7 +44,7 @@ Sort = Callable[[Any, Any, Any, int], int]
 
 
 class _Joined:
-    """Memory of several sends."""
+    """The memory of several sends."""
 
     __slots__ = ("data",)
 
@@ -52,17 +55,18 @@ class _Joined:
 _open_rings: weakref.WeakSet[UringRing] = weakref.WeakSet()
 _closed_ring = lib.tp_closed()
 _abandoned: list[object] = []
-"""Memory the kernel may still write to: rings closed before all their operations had ended."""
+"""Memory that the kernel may still write to: of rings closed with operations in flight."""
 
 
 class UringRing(BlockingCalls):
     """One io_uring and its provided receive buffers.
 
-    entries, completions: sizes of the two queues; halved when the kernel has no locked memory for them, see `setup`.
+    entries, completions: sizes of the two queues, halved if the kernel lacks locked memory for them
+        (see `setup`).
     receive_buffers: a power of two; receive_buffer_bytes: the size of each.
-    shared: any thread may drive it, one at a time; else the thread that opened it, alone.
-    spin_us: a wait polls for so long before it sleeps, as long as waits prove to be that short.
-    Raises OSError with the cause and its remedy when the kernel gives no ring.
+    shared: any thread may drive it, one at a time; otherwise only the thread that opened it.
+    spin_us: a wait polls for so long before it sleeps, while waits prove to be that short.
+    Raises: OSError with the cause and its remedy if the kernel refuses the ring.
     """
 
     name = "uring"
@@ -118,7 +122,7 @@ class UringRing(BlockingCalls):
         self._check(lib.tp_accept(self._ring, user_data, fd))
 
     def queue_connect(self, user_data: int, host: str, port: int) -> None:
-        """The name is resolved while the caller waits; use numeric addresses on a loop."""
+        """Queue a connect. Resolving a name blocks, so use numeric addresses on a loop."""
         fd, address = self._connects.begin(user_data, host, port)
         self._pin(user_data, address)
         self._check(lib.tp_connect(self._ring, user_data, fd, address, len(address)))
@@ -133,12 +137,12 @@ class UringRing(BlockingCalls):
         self._check(lib.tp_recycle(self._ring, flags, len(flags)))
 
     def queue_sends(self, sends: Sequence[Send]) -> None:
-        if len(sends) < 2:  # a lone answer: copying together costs more than it saves
+        if len(sends) < 2:  # one answer: copying costs more than it saves
             self._queue_large(sends)
             return
         user_data, fds, parts = zip(*sends, strict=True)
         if parts[len(parts) // 2] is parts[-1]:
-            self._broadcast(sends, parts[-1])  # what goes to many is written at a pass's end
+            self._broadcast(sends, parts[-1])  # a broadcast is written at the end of a pass
             return
         lengths = list(map(len, parts))
         if max(lengths) > JOIN_BYTES:
@@ -157,7 +161,7 @@ class UringRing(BlockingCalls):
     def _queue_joined(
         self, user_data: tuple[int, ...], fds: tuple[int, ...], parts: tuple[Buffer, ...], lengths: list[int]
     ) -> None:
-        """Copied together, and pinned as one."""
+        """Queue sends that are copied together and pinned as one."""
         joined = b"".join(parts)
         assert len(joined) == sum(lengths), "a send's buffer is not made of bytes"
         data = ffi.from_buffer("uint8_t[]", joined)
@@ -168,7 +172,7 @@ class UringRing(BlockingCalls):
         self._check(lib.tp_sends(self._ring, len(lengths), user_data, fds, lengths, data))
 
     def _broadcast(self, sends: Sequence[Send], shared: Buffer) -> None:
-        """Many sends of one buffer, which is pinned where it lies, and perhaps others."""
+        """Queue many sends of one buffer, pinned in place without a copy, and possibly others."""
         others = [send for send in sends if send[2] is not shared]
         if others:
             self.queue_sends(others)
@@ -182,7 +186,7 @@ class UringRing(BlockingCalls):
         self._check(lib.tp_broadcast(self._ring, len(sends), user_data, fds, data, len(data)))
 
     def _queue_large(self, sends: Sequence[Send]) -> None:
-        """Each pinned where it lies; a buffer sent to many in a row is pinned once."""
+        """Queue sends pinned in place; a buffer that follows itself is pinned once."""
         last: object = None
         data: Any = None
         for user_data, fd, part in sends:
@@ -259,7 +263,7 @@ class UringRing(BlockingCalls):
         return columns
 
     def _unpack(self, count: int) -> tuple[list[int], list[int], list[int]]:
-        """The first so many completions reaped, whose buffers are given free."""
+        """Return the first `count` reaped completions, and free their buffers."""
         user_data = ffi.unpack(self._user_data, count)
         res = ffi.unpack(self._res, count)
         flags = ffi.unpack(self._flags, count)
@@ -272,8 +276,11 @@ class UringRing(BlockingCalls):
 
     # --- columns, see `topics.loop.links` ----------------------------------------------------------------------------
     def reap_sorted(self, sort: Sort) -> tuple[list[int], list[int], list[int]]:
-        """As `reap`, of what `sort` leaves: it gets the C columns user_data, res, flags and their number, moves those
-        together that are to be returned, and says how many they are."""
+        """Reap, and return only the completions that `sort` leaves.
+
+        sort: gets the C columns user_data, res and flags and their length, moves the completions to
+            return to the front, and returns their number.
+        """
         count = lib.tp_reap(self._ring, self._user_data, self._res, self._flags, self._room)
         if count <= 0:
             if count < 0:
@@ -286,7 +293,10 @@ class UringRing(BlockingCalls):
         return columns
 
     def queue_send_columns(self, count: int, user_data: Any, fds: Any, lengths: Any, data: Any) -> None:
-        """Sends of C columns; their bytes lie one after the other at `data`, and the caller keeps them."""
+        """Queue sends given as C columns.
+
+        data: the bytes of all sends back to back; the caller holds them until the sends complete.
+        """
         self._check(lib.tp_sends(self._ring, count, user_data, fds, lengths, ffi.cast("uint8_t *", data)))
 
     def recycle_columns(self, flags: Any, count: int) -> None:
@@ -295,11 +305,14 @@ class UringRing(BlockingCalls):
     def wake(self) -> None:
         try:
             self._wake_end.send(b"\0")
-        except OSError:  # full: a wake-up is pending; closed: nobody waits
+        except OSError:  # full: a wake-up is pending; closed: no thread waits
             return
 
     def close(self) -> None:
-        """Cancels what is in flight and waits for it to end, so that the kernel writes to no memory of ours."""
+        """Cancel all operations and wait for their end.
+
+        After that, the kernel writes to no memory of the ring.
+        """
         if self._closed:
             return
         self._closed = True
@@ -317,18 +330,21 @@ class UringRing(BlockingCalls):
         self._woken_end.close()
 
     def __del__(self) -> None:
-        """The kernel may still write to our memory: never freed before the operations have ended, or never at all."""
+        """Close a ring that was dropped.
+
+        The kernel may still write to its memory, so that is freed only after all operations ended.
+        """
         if not getattr(self, "_closed", True):
             warnings.warn("a UringRing was dropped without close()", ResourceWarning, stacklevel=2)
             self.close()
 
     # --- our own -----------------------------------------------------------------------------------------------------
     def in_flight(self) -> int:
-        """Operations whose final completion has not been reaped."""
+        """Return the number of operations whose final completion has not been reaped."""
         return lib.tp_in_flight(self._ring)
 
     def buffers_lent(self) -> int:
-        """Receive buffers reaped and not yet recycled."""
+        """Return the number of receive buffers reaped and not yet recycled."""
         return lib.tp_lent(self._ring)
 
     def _end_operations(self) -> bool:
@@ -345,7 +361,7 @@ class UringRing(BlockingCalls):
         return False
 
     def _pin(self, user_data: int, memory: object) -> None:
-        """Keeps memory until `user_data` has completed: freed earlier, it would be written over by the kernel."""
+        """Hold memory until `user_data` has completed, because the kernel uses it until then."""
         assert user_data not in self._pins, "a user_data was in flight twice"
         self._pins[user_data] = memory
 
