@@ -150,19 +150,28 @@ def note_commits() -> None:
     reason = [""]
     held: dict[Any, tuple[int, str]] = {}
 
-    @patched(Shard, "_on_results")
-    def on_results(original: Callable[..., None], wal: Any, write_res: int, sync_res: int) -> None:
-        flight = wal._flight
+    def note_commit(wal: Any, way: str) -> None:
+        commitment = wal._commitment
         beside = ", beside a sync" if wal._sync.running else ""
-        label = f"{flight.primitive.value}{' in place' if flight.in_place else ''}{beside}"
-        noted["commits"].append((flight.submitted_ns, now_ns(), f"commit {label}", 0))
-        original(wal, write_res, sync_res)
+        label = f"commit {commitment.primitive.value}{way}{beside}"
+        noted["commits"].append((commitment.submitted_ns, now_ns(), label, 0))
+
+    @patched(Shard, "_on_results")
+    def on_results(original: Callable[..., None], wal: Any, *results: int) -> None:
+        note_commit(wal, "")
+        original(wal, *results)
+
+    @patched(Shard, "_write_in_place")
+    def write_in_place(original: Callable[..., Any], wal: Any, *args: Any) -> Any:
+        outcome = original(wal, *args)
+        note_commit(wal, " in place")
+        return outcome
 
     @patched(Shard, "_send_next")
     def send_next(original: Callable[..., None], wal: Any) -> None:
         reason[0] = ""
         original(wal)
-        if wal._flight is None and not wal.staging.is_empty:
+        if wal._in_flight is None and not wal.staging.is_empty:
             held.setdefault(wal, (now_ns(), reason[0]))
         elif wal in held:
             began, why = held.pop(wal)

@@ -52,7 +52,7 @@ def glossary() -> list[tuple[str, str, str]]:
 
 
 def words_of(name: str) -> set[str]:
-    """{"lone", "commit"} for `LoneCommit` and for `lone_commit.py`."""
+    """{"log", "end"} for `LogEnd` and for `log_end.py`."""
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name.partition(".")[0])}
 
 

@@ -342,11 +342,16 @@ MUTANTS = (
     ),
     _one(
         "the rest of a short write synced by itself",
-        "store/wal/shard.py",
-        "flight.primitive = Primitive.LINK  # RWF_DSYNC",
+        "store/wal/commitment.py",
+        "self.primitive = Primitive.LINK  # RWF_DSYNC",
         "pass  # RWF_DSYNC",
     ),
-    _one("a short lone write not taken back", "store/wal/lone_commit.py", "            end.take_back(file)\n", ""),
+    _one(
+        "a short lone write not taken back",
+        "store/wal/commitment.py",
+        "        self.batch = None\n        self._end.take_back()\n",
+        "        self.batch = None\n",
+    ),
     Mutant(
         "a log file given up before it is synced, and a snapshot ahead of the log",
         (

@@ -140,10 +140,13 @@ class Primitive(Enum):
     DSYNC = "dsync"
     """One O_DIRECT write with RWF_DSYNC."""
 
-    @property
-    def syncs(self) -> bool:
+    def __init__(self, name: str) -> None:
+        self.syncs = name in {"link", "direct", "dsync"}
         """Its completion means: on stable storage."""
-        return self not in (Primitive.BARE, Primitive.BARE_DIRECT)
+        self.is_chain = name in {"link", "direct"}
+        """A write softly linked to an fdatasync: two results."""
+        self.is_direct = name in {"bare-direct", "direct", "dsync"}
+        """Past the page cache."""
 
 
 def choose_primitive(
@@ -208,7 +211,7 @@ class Verdict(Enum):
 
 def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) -> Verdict:
     """Source: an ack needs the full count and the sync's 0 (soft links: a short write cancels its sync)."""
-    chained = primitive in (Primitive.LINK, Primitive.DIRECT)
+    chained = primitive.is_chain
     if write_res == expected:
         return Verdict.DONE if not chained or sync_res == 0 else Verdict.FAILED
     if chained and sync_res != -errno.ECANCELED:

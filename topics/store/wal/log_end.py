@@ -19,7 +19,7 @@ from topics.store.wal.wal_files import WalDirectory, WalFile
 
 
 class LogEnd:
-    """Gives a batch its place behind all that is written; `on_written` moves behind it."""
+    """`place` gives a batch its place behind all that is written; `on_written` moves behind it."""
 
     def __init__(  # noqa: PLR0917 - called in one place
         self,
@@ -46,55 +46,65 @@ class LogEnd:
         self.committed_ns = -(1 << 62)
         """When the last commit ended."""
         self._chain = 0
+        """Checksum of the last batch written, or of the file's header."""
+        self._sealed = 0
+        """Checksum of the batch placed last."""
 
     def has_room(self, batch_bytes: int) -> bool:
         """The next batch goes into this file."""
         file = self.file
         return file is not None and not self.leaves_file and file.position + batch_bytes <= file.size
 
-    def prepare(self, batch: Batch, mirror: TailBuffer, file: WalFile) -> bool:
-        """Does a piece of what sealing and placing the next batch takes; False: call again in another pass."""
+    def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
+        """Do a piece of what sealing and placing the next batch takes; False: call again in another pass."""
+        file = self.file
+        assert file is not None, "there is room in a file"
         at = BLOCK_BYTES if self.header else file.position % BLOCK_BYTES
         if batch.prepared is None or batch.prepared.at != at:
             batch.prepared = Prepared(at)
         return batch.prepared.go_on(batch, mirror)
 
-    def seal(self, batch: Batch, file: WalFile) -> int:
-        """Writes the header of the batch that follows all that is written to this file; returns its checksum."""
-        durable = self._durable
-        size, prepared, now_ms = batch.used - BATCH_HEADER_BYTES, batch.prepared, self._clock.now_ms()
+    def place(self, batch: Batch) -> tuple[WalFile, memoryview, int]:
+        """Seal a batch that has room and mirror it in the hot tail; return the file, the blocks to write, their offset.
+
+        Its header says that it follows all that is written to this file.
+        """
+        file, header, prepared = self.file, self.header, batch.prepared
+        assert file is not None, "there is room in a file"
+        durable, size, now_ms = self._durable, batch.used - BATCH_HEADER_BYTES, self._clock.now_ms()
         written, synced, chain = durable.written + 1, durable.synced, self._chain
-        checksum: int
+        fresh = batch.used
         if prepared is None:
-            checksum = lib.tp_seal_batch(batch.pointer, file.epoch, written, synced, chain, size, batch.frames, now_ms)
+            self._sealed = lib.tp_seal_batch(
+                batch.pointer, file.epoch, written, synced, chain, size, batch.frames, now_ms
+            )
         else:
-            checksum = lib.tp_seal_summed(
+            self._sealed = lib.tp_seal_summed(
                 batch.pointer, file.epoch, written, synced, chain, size, batch.frames, now_ms, prepared.body_sum
             )
-        return checksum
-
-    def place(self, batch: Batch, file: WalFile) -> tuple[memoryview, int]:
-        """Mirrors a sealed batch in the hot tail; returns the blocks to write and their file offset."""
+            fresh = BATCH_HEADER_BYTES
         position, file_id = file.position, file.stored.file_id
         data = memoryview(batch.memory)[: batch.used]
-        here = batch.used if batch.prepared is None else BATCH_HEADER_BYTES
-        if not self.header:
-            blocks = self._tail.place(file_id, position, data, room=batch.mirror, fresh=here)
-            return blocks, position & -BLOCK_BYTES
-        block = self.header + bytes(BLOCK_BYTES - len(self.header))
-        return self._tail.place(file_id, 0, data, head=block, room=batch.mirror, fresh=here), 0
+        if not header:
+            blocks = self._tail.place(file_id, position, data, room=batch.mirror, fresh=fresh)
+            return file, blocks, position & -BLOCK_BYTES
+        block = header + bytes(BLOCK_BYTES - len(header))
+        return file, self._tail.place(file_id, 0, data, head=block, room=batch.mirror, fresh=fresh), 0
 
-    def take_back(self, file: WalFile) -> None:
+    def take_back(self) -> None:
         """The batch placed last is not in the file."""
-        self._tail.take_back(file.stored.file_id, file.position)
+        assert self.file is not None, "a file is left only when nothing is in flight"
+        self._tail.take_back(self.file.stored.file_id, 0 if self.header else self.file.position)
 
-    def on_written(self, batch: Batch, file: WalFile, checksum: int, submitted_ns: int, *, synced: bool) -> int:
-        """The batch is in the file; returns how long that took, ns."""
+    def on_written(self, batch: Batch, submitted_ns: int, *, synced: bool) -> int:
+        """The batch placed last is in the file; returns how long that took, ns."""
+        file = self.file
+        assert file is not None, "a file is left only when nothing is in flight"
         self.committed_ns = self._clock.monotonic_ns()
         elapsed_ns = self.committed_ns - submitted_ns
         self._durable.on_written(self._durable.written + 1, synced=synced)
         file.position = align_up(file.position + batch.used, BATCH_ALIGN)
-        self._chain = checksum
+        self._chain = self._sealed
         self.header = b""
         counters = self._counters
         counters.frames += batch.frames - batch.uncounted

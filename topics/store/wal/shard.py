@@ -19,17 +19,17 @@ from topics.loop.timers import Timer
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.file_table import StoredFile
-from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
+from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.format.rows import Framed, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync
-from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict, choose_primitive, judge, rest_begins
+from topics.store.wal.commit import DSYNC_BYTES_MAX, Batch, Commit, Durability, Primitive, Verdict, choose_primitive
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
+from topics.store.wal.commitment import AT_ONCE, Commitment, failed
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place import InPlace
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.lone_commit import LoneCommit
 from topics.store.wal.preallocation import Preallocation
 from topics.store.wal.primitive_tuner import PrimitiveTuner
 from topics.store.wal.staging import Staging
@@ -38,41 +38,10 @@ from topics.store.wal.write_latch import WriteLatch
 
 _WINDOW_BYTES_MAX = 256 * 1024
 """A batch of this size gains nothing by waiting for more."""
-_REST_ATTEMPTS_MAX = 64
 _SYNCED_COMMITS_FEW = 64
 """A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
 _FILLED_BUT = 4
 """So much of a file, as its part, may be left over where a batch or a checkpoint had the log go on in the next."""
-
-
-class _Flight:
-    """The commit in flight."""
-
-    __slots__ = (
-        "attempts",
-        "base",
-        "batch",
-        "blocks",
-        "checksum",
-        "in_place",
-        "is_group",
-        "offset",
-        "primitive",
-        "submitted_ns",
-    )
-
-    def __init__(self, batch: Batch, primitive: Primitive, blocks: memoryview, offset: int, base: int) -> None:
-        self.batch = batch
-        self.primitive = primitive
-        self.blocks = blocks
-        self.offset = offset
-        self.base = base
-        self.attempts = 0
-        self.in_place = False
-        self.is_group = False
-        """Its primitive was a choice of `PrimitiveTuner`."""
-        self.checksum = 0
-        self.submitted_ns = 0
 
 
 class Shard:
@@ -131,7 +100,6 @@ class Shard:
         )
         self.staging = Staging(admission)
         self.in_place = InPlace(loop, in_place_max_ns)
-        self._flight: _Flight | None = None
         self._durable = Durability(last_batch_no)
         self._end = LogEnd(loop.clock, directory, tail, counters, self._durable, bound)
         self._sync = BackgroundSync(
@@ -144,16 +112,9 @@ class Shard:
             on_failed=self._latch,
             on_ended=self._moved.set,
         )
-        self._alone = LoneCommit(
-            loop,
-            self.staging,
-            self._end,
-            self._sync,
-            self._durable,
-            syncs=directory.direct_works and commit in {"auto", Primitive.DSYNC.value},
-            admission=admission,
-            on_failed=self._latch,
-        )
+        self._commitment = Commitment(loop.clock, self._end, admission, self._latch)
+        self._syncs_alone = directory.direct_works and commit in {"auto", Primitive.DSYNC.value}
+        """One O_DIRECT write with RWF_DSYNC is a way to commit here."""
 
     async def open(self) -> None:
         """Prepares the first file, if there is space for one. Raises OSError."""
@@ -166,7 +127,7 @@ class Shard:
     @property
     def backlog_bytes(self) -> int:
         """Staged or in flight."""
-        return self.staging.size + (self._flight.batch.used if self._flight is not None else 0)
+        return self.staging.size + (self._in_flight.used if self._in_flight is not None else 0)
 
     @property
     def end_bytes(self) -> int:
@@ -181,7 +142,11 @@ class Shard:
     @property
     def queue_depth(self) -> int:
         """Callbacks that wait for their batch."""
-        return self.staging.waiters + (len(self._flight.batch.waiters) if self._flight is not None else 0)
+        return self.staging.waiters + (len(self._in_flight.waiters) if self._in_flight is not None else 0)
+
+    @property
+    def _in_flight(self) -> Batch | None:
+        return self._commitment.batch
 
     # --- committing --------------------------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -190,26 +155,51 @@ class Shard:
         if staging.is_empty:
             return
         self._counters.on_queue_depth(self.queue_depth)
-        if self._flight is None:
+        if self._in_flight is None:
             self._send_next()
         staging.close_large()
 
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
-        """Stages and commits a request in this call, if commits may end in place: see `LoneCommit.write`."""
-        in_place = self.in_place
-        if self._flight is not None or self.window_ns or self._bound.pressed:
+        """Stage and commit a request in this call, if one write in place is all it takes. fsync: it is synced then.
+
+        None: nothing was done. A write that went wrong was not done either: the usual way then meets the same again, or
+        finds the log latched.
+        """
+        staging = self.staging
+        if not self._commits_alone(rows, fsync=fsync):
             return None
-        if not (in_place.always or in_place.takes_alone()):
+        batch = staging.filling
+        framed = staging.stage_records(topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node)
+        if not self._end.has_room(batch.used) or (fsync and batch.used > DSYNC_BYTES_MAX):
+            batch.clear()
             return None
-        written = self._alone.write(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
-        if written is not None:
-            self._counters.on_queue_depth(1)
-        if written is not None and not in_place.always:
-            self._counters.in_place += 1
-            in_place.watch(self._end.committed_ns - written[1].write_ns, sync_running=False)
-        return written
+        self._counters.on_queue_depth(1)
+        commit = self._write_in_place(batch, Primitive.DSYNC if fsync else Primitive.BARE)
+        batch.clear()
+        if isinstance(commit, Verdict):
+            self._commitment.take_back()
+            return None
+        return framed, commit
+
+    def _commits_alone(self, rows: Rows, *, fsync: bool) -> bool:
+        end, in_place = self._end, self.in_place
+        return not (
+            self._in_flight is not None
+            or self.window_ns
+            or self._bound.pressed
+            or not (in_place.always or in_place.takes_alone())
+            or not self.staging.is_empty
+            or self._admission.closed
+            or not (self._may_sync_alone() if fsync else self._sync.is_planned)
+            or not end.has_room(rows.size)
+            or (fsync and rows.size > DSYNC_BYTES_MAX)
+        )
+
+    def _may_sync_alone(self) -> bool:
+        """Its own bytes are all there is to sync, which is what RWF_DSYNC does, and no other sync runs."""
+        return self._syncs_alone and not self._durable.unsynced and not self._sync.running
 
     def _send_next(self) -> None:
         if self._admission.read_only:
@@ -234,13 +224,11 @@ class Shard:
             not self._to_next_file(batch.used) or (batch.wants_sync and not self._sync.lets_commit())
         ):
             return
-        file = self._end.file
-        assert file is not None, "there is room in a file"
         mirror = None if self.in_place.always else batch.mirror
-        if mirror is not None and not self._end.prepare(batch, mirror, file):
+        if mirror is not None and not self._end.prepare_piece(batch, mirror):
             self._loop.call_later(0, _nothing)  # the next piece
             return
-        self._send(self.staging.take(), file)
+        self._send(self.staging.take())
 
     def _come_again(self, held_ns: int) -> None:
         """What holds the next commit back ends then: the writers that the last one answered are likely to write again,
@@ -264,12 +252,11 @@ class Shard:
         self.staging.take()
         self._moved.set()
         for done in batch.waiters:
-            done(Commit(None))
+            done(AT_ONCE)
         self._loop.again()
 
-    def _send(self, batch: Batch, file: WalFile) -> None:
+    def _send(self, batch: Batch) -> None:
         durable = self._durable
-        checksum = self._end.seal(batch, file)
         in_place = self.in_place.takes(batch, sync_running=self._sync.running)
         primitive = choose_primitive(
             self._setting,
@@ -280,96 +267,66 @@ class Shard:
             in_place=in_place,
         )
         # The chain although nothing calls for it: a small group.
-        is_group = self._measures and primitive is Primitive.LINK and not durable.unsynced
-        if is_group:
+        is_measured = self._measures and primitive is Primitive.LINK and not durable.unsynced
+        if is_measured:
             primitive = self._groups.choose()
         if self.in_place.always and primitive is Primitive.BARE_DIRECT:
             primitive = Primitive.BARE  # the caller copies into the page cache faster than the device writes
-        blocks, offset = self._end.place(batch, file)
-        flight = _Flight(batch, primitive, blocks, offset, file.position + BATCH_HEADER_BYTES)
-        flight.in_place = in_place
-        flight.is_group = is_group
-        flight.checksum = checksum
-        flight.submitted_ns = self._clock.monotonic_ns()
-        self._flight = flight
-        self._submit(flight, file)
-
-    def _submit(self, flight: _Flight, file: WalFile) -> None:
-        stored = file.stored
-        primitive = flight.primitive
-        if flight.in_place and primitive in (Primitive.BARE, Primitive.DSYNC):
-            dsync = primitive is Primitive.DSYNC
-            fd = stored.direct_fd if dsync else stored.fd
-            write_res = self._files.write_now(fd, flight.blocks, flight.offset, dsync=dsync)
-            if not self.in_place.always:
-                self._counters.in_place += 1
-                self.in_place.watch(flight.submitted_ns, sync_running=self._sync.running)
-            self._on_write(write_res)
+        if in_place and primitive in (Primitive.BARE, Primitive.DSYNC):
+            self._conclude(batch, self._write_in_place(batch, primitive))
             self._loop.again()
+        else:
+            self._write_through_ring(*self._commitment.prepare(batch, primitive, is_measured=is_measured))
+
+    # --- the two drivers of a commitment -----------------------------------------------------------------------------
+    def _write_in_place(self, batch: Batch, primitive: Primitive) -> Commit | Verdict:
+        """Commit by one write that the thread waits for."""
+        commitment = self._commitment
+        fd, blocks, offset = commitment.prepare(batch, primitive)
+        write_res = self._files.write_now(fd, blocks, offset, dsync=primitive is Primitive.DSYNC)
+        outcome = commitment.finish(write_res)
+        if not self.in_place.always:
+            self._counters.in_place += 1
+            self.in_place.watch(commitment.submitted_ns, sync_running=self._sync.running)
+        return outcome
+
+    def _write_through_ring(self, fd: int, blocks: memoryview, offset: int) -> None:
+        """Submit a commit that was prepared, or its rest; `_on_results` hears of its end."""
+        primitive = self._commitment.primitive
+        if primitive.is_chain:
+            self._files.commit_nowait(fd, blocks, offset, self._on_results)
+        else:
+            self._files.write_nowait(fd, blocks, offset, self._on_results, dsync=primitive is Primitive.DSYNC)
+
+    def _on_results(self, write_res: int, sync_res: int = 0) -> None:
+        batch = self._in_flight
+        assert batch is not None, "a completion came for a commit that was not submitted"
+        self._conclude(batch, self._commitment.finish(write_res, sync_res))
+
+    def _conclude(self, batch: Batch, outcome: Commit | Verdict) -> None:
+        """Answer the batch's callbacks; the rest of a short write goes through the ring, so this does not recur."""
+        if outcome is Verdict.REST:
+            self._write_through_ring(*self._commitment.rest())
             return
-        match primitive:
-            case Primitive.BARE:
-                self._files.write_nowait(stored.fd, flight.blocks, flight.offset, self._on_write)
-            case Primitive.BARE_DIRECT:
-                self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write)
-            case Primitive.LINK:
-                self._files.commit_nowait(stored.fd, flight.blocks, flight.offset, self._on_results)
-            case Primitive.DIRECT:
-                self._files.commit_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_results)
-            case Primitive.DSYNC:
-                self._files.write_nowait(stored.direct_fd, flight.blocks, flight.offset, self._on_write, dsync=True)
-
-    def _on_write(self, write_res: int) -> None:
-        self._on_results(write_res, 0)
-
-    def _on_results(self, write_res: int, sync_res: int) -> None:
-        flight, file = self._flight, self._end.file
-        assert flight is not None, "a completion came for a commit nobody submitted"
-        assert file is not None, "a file is left only when nothing is in flight"
-        verdict = judge(flight.primitive, len(flight.blocks), write_res, sync_res)
-        if verdict is Verdict.REST:
-            flight.attempts = 0 if write_res >= BLOCK_BYTES else flight.attempts + 1
-            if flight.attempts < _REST_ATTEMPTS_MAX:
-                self._send_rest(flight, file, rest_begins(write_res))
-                return
-            verdict = Verdict.FAILED
-        if verdict is Verdict.FAILED:
-            self._latch(f"a commit to {file.stored.path} failed (write {write_res}, sync {sync_res})")
-        self._flight = None
         self._moved.set()
-        if self._admission.read_only:  # also when a background sync failed while this was in flight
-            self._fail(flight.batch, self._admission.read_only_error())
+        if isinstance(outcome, Commit):
+            self._on_committed(batch, outcome)
+        elif outcome is Verdict.FULL:
+            self._on_write_full(batch)
+        else:
+            self._fail(batch, self._admission.read_only_error())
             self._fail_staged(self._admission.read_only_error())
-        elif verdict is Verdict.FULL:
-            self._on_write_full(flight, file)
-        else:
-            self._on_committed(flight, file)
 
-    def _send_rest(self, flight: _Flight, file: WalFile, begin: int) -> None:
-        """The rest of a short write, as a commit of its own, before anything else goes to this file."""
-        flight.is_group = False
-        flight.in_place = False  # however small the pieces a file system takes, this is no recursion
-        flight.blocks = flight.blocks[begin:]
-        flight.offset += begin
-        if not flight.primitive.syncs:
-            flight.primitive = Primitive.BARE
-        else:
-            flight.primitive = Primitive.LINK  # RWF_DSYNC would leave the part written before unsynced
-        self._submit(flight, file)
-
-    def _on_committed(self, flight: _Flight, file: WalFile) -> None:
-        batch = flight.batch
-        synced = flight.primitive.syncs
-        elapsed_ns = self._end.on_written(batch, file, flight.checksum, flight.submitted_ns, synced=synced)
-        if not synced:
+    def _on_committed(self, batch: Batch, commit: Commit) -> None:
+        commitment = self._commitment
+        if not commitment.primitive.syncs:
             self._sync.plan()
         else:
-            self._pause.note(batch.frames, flight.submitted_ns, self._end.committed_ns)
-            if flight.is_group:
-                self._groups.note(flight.primitive, elapsed_ns)
+            self._pause.note(batch.frames, commitment.submitted_ns, self._end.committed_ns)
+            if commitment.is_measured:
+                self._groups.note(commitment.primitive, commit.write_ns)
             if self._sync.owed:
                 self._sync.tell()
-        commit = Commit(None, file.stored.file_id, flight.base, elapsed_ns, elapsed_ns if synced else 0)
         waiters = batch.waiters
         self.staging.give_back(batch)
         answering_ns = self._clock.monotonic_ns()
@@ -381,7 +338,7 @@ class Shard:
 
     def _fd_to_sync(self) -> int:
         """What a sync in the background is for, besides files that were left."""
-        if self._flight is not None and self._flight.primitive.syncs:
+        if self._in_flight is not None and self._commitment.primitive.syncs:
             return COMMIT_SYNCS
         assert self._end.file is not None, "unsynced bytes lie in a file"
         return self._end.file.stored.fd
@@ -395,11 +352,11 @@ class Shard:
     def on_latch(self) -> None:
         """Some shard failed: nothing staged here will be written. What is in flight is told first."""
         self._moved.set()
-        if self._flight is None:
+        if self._in_flight is None:
             self._fail_staged(self._admission.read_only_error())
 
     def _fail(self, batch: Batch, error: StorageError) -> None:
-        commit = Commit(error)
+        commit = failed(error)
         for done in batch.waiters:
             done(commit)
 
@@ -412,11 +369,12 @@ class Shard:
         self._end.cancel_rotation()
         self._fail_staged(error)
 
-    def _on_write_full(self, flight: _Flight, file: WalFile) -> None:
+    def _on_write_full(self, batch: Batch) -> None:
         """The file system had no block left for a commit: the file ends at its last good batch."""
+        assert self._end.file is not None, "a file is left only when nothing is in flight"
         self._space.note_full()
-        self._leave(file)
-        self._fail(flight.batch, self._admission.disk_full_error())
+        self._leave(self._end.file)
+        self._fail(batch, self._admission.disk_full_error())
         self._fail_staged(self._admission.disk_full_error())
 
     # --- from file to file -------------------------------------------------------------------------------------------
@@ -461,7 +419,7 @@ class Shard:
     async def drain(self) -> None:
         """Returns when all that was staged is on stable storage, or the log is read-only."""
         while not self._admission.read_only:
-            staged = not self.staging.is_empty or self._flight is not None
+            staged = not self.staging.is_empty or self._in_flight is not None
             if not staged and not self._durable.unsynced:
                 return
             if not staged:
@@ -477,7 +435,7 @@ class Shard:
         await self.drain()
         self.ahead.stop()
         self._sync.stop()
-        while self._flight is not None or self._sync.running or self.ahead.preparing:
+        while self._in_flight is not None or self._sync.running or self.ahead.preparing:
             self._moved.clear()
             await self._moved.wait()
         for file in [*self.ahead.ready, *([self._end.file] if self._end.file is not None else [])]:
