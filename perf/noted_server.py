@@ -37,6 +37,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Task
 from topics.loop.traffic import Traffic
 from topics.store.wal.background_sync import BackgroundSync
+from topics.store.wal.commit_choice import Until
 from topics.store.wal.shard import Shard
 from topics.uring.uring_ring import UringRing
 
@@ -177,22 +178,15 @@ def note_commits() -> None:
             began, why = held.pop(wal)
             noted["holds"].append((began, now_ns(), f"held back: {why}", 0))
 
-    for owner, name, why in (
-        (BackgroundSync, "lets_commit", "a sync in the background runs"),
-        (Shard, "_to_next_file", "no next file"),
-    ):
-
-        @patched(owner, name)
-        def asked(original: Callable[..., bool], *args: Any, why: str = why) -> bool:
-            yes = original(*args)
-            if not yes:
-                reason[0] = why
-            return yes
-
-    @patched(Shard, "_come_again")
-    def come_again(original: Callable[..., None], wal: Any, held_ns: int) -> None:
-        reason[0] = "for the bound of the log" if wal._bound.pressed else "for a larger group"
-        original(wal, held_ns)
+    @patched(Shard, "_on_held")
+    def on_held(original: Callable[..., bool], wal: Any, why: Any, batch: Any) -> bool:
+        goes_on = original(wal, why, batch)
+        if not goes_on:
+            if why.until is Until.TIME:
+                reason[0] = "for the bound of the log" if wal._bound.pressed else "for a larger group"
+            else:
+                reason[0] = f"until {why.until.value}"
+        return goes_on
 
     @patched(BackgroundSync, "_on_sync")
     def on_sync(original: Callable[..., None], sync: Any, upto: int, submitted_ns: int, res: int) -> None:

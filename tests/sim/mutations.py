@@ -41,21 +41,21 @@ _HARD_CHAIN = """\
         self._ring.queue_write(expect(FILE, then), fd, buffer, offset, dsync=False)"""
 
 MUTANTS = (
-    _one("an ack before its sync", "store/wal/shard.py", "wants_sync=batch.wants_sync,", "wants_sync=False,"),
+    _one("an ack before its sync", "store/wal/shard.py", "fsync=batch.wants_sync,", "fsync=False,"),
     _one(
         "the chain's second result ignored",
         "store/wal/commit.py",
-        "return Verdict.DONE if not chained or sync_res == 0 else Verdict.FAILED",
-        "return Verdict.DONE",
+        "return _DONE if not chained or sync_res == 0 else Verdict.FAILED",
+        "return _DONE",
     ),
     _one(
         "a short write taken for a whole one", "store/wal/commit.py", "if write_res == expected:", "if write_res > 0:"
     ),
     _one(
         "a sync beside unsynced bytes covers its own range only",
-        "store/wal/shard.py",
-        "unsynced_precedes=durable.unsynced,",
-        "unsynced_precedes=False,",
+        "store/wal/commit_choice.py",
+        "if shard.unsynced or setting ==",
+        "if setting ==",
     ),
     _one("a failed background sync ignored", "store/wal/background_sync.py", "if res < 0:", "if res < -1000:"),
     _one(
@@ -141,9 +141,9 @@ MUTANTS = (
     ),
     _one(
         "batches claim to be synced when they are written",
-        "store/wal/log_end.py",
-        "durable.written + 1, durable.synced, self._chain",
-        "durable.written + 1, durable.written, self._chain",
+        "store/wal/commitment.py",
+        "durable.written + 1, durable.synced, end.chain",
+        "durable.written + 1, durable.written, end.chain",
     ),
     _one(
         "a floor forgotten when a cap is raised",
@@ -349,8 +349,8 @@ MUTANTS = (
     _one(
         "a short lone write not taken back",
         "store/wal/commitment.py",
-        "        self.batch = None\n        self._end.take_back()\n",
-        "        self.batch = None\n",
+        "        self._tail.take_back(end.file.stored.file_id, 0 if end.header else end.file.position)\n",
+        "",
     ),
     Mutant(
         "a log file given up before it is synced, and a snapshot ahead of the log",

@@ -17,7 +17,7 @@ from topics.loop.choose import open_ring
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.wal.commit import explain_commit
+from topics.store.wal.commit_choice import explain_commit
 from topics.uring.probe import describe, probe
 
 FILE_BYTES = 4 << 20

@@ -25,7 +25,7 @@ def paused_share(
     pause = pause or CommitDelayTuner(PAUSE_NS)
     now_ns = paused = 0
     for at in range(12 * _TRY_EVERY * (_STRETCH + 1)):
-        pauses = pause.pause_ns > 0
+        pauses = pause.delay_ns > 0
         began_ns = now_ns
         if idle_every and at % idle_every == 0:
             began_ns += idle_ns

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 from topics.engine.state.topic import Life, Topic
 from topics.errors import NotCreatedError, TopicsError
 from topics.store.wal.commit import Commit
+from topics.store.wal.commitment import AT_ONCE
 
 if TYPE_CHECKING:
     from topics.engine.shared.core import Core
-
-AT_ONCE = Commit(None)
-"""The commit of what needs none (class `ephemeral`)."""
 
 
 class Operation:

@@ -14,7 +14,7 @@ from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReservationPayload, encode
 from topics.engine.state.identity import Identity, Waiting
-from topics.engine.state.staged_operations import AT_ONCE, Operation, Turn
+from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.topic_numbers import TakesRows
 from topics.engine.values.results import AppendRequest, AppendResult, Done
@@ -27,6 +27,7 @@ from topics.store.format.log_format import FrameType
 from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, Rows, tags_in
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Commit
+from topics.store.wal.commitment import AT_ONCE
 
 _PLACED_BYTES = PLACED.size
 

@@ -18,6 +18,7 @@ from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20
 _FREE_CHUNKS_MAX = 4
+_ZEROS = memoryview(bytes(BLOCK_BYTES))
 HOT_RANGE = struct.Struct("=4Q")
 """file id, start, used, address: a tp_hot_range of reads.h."""
 
@@ -84,25 +85,27 @@ class HotTail:
         """
         start = begin & -BLOCK_BYTES
         size = len(head) + len(data)
-        chunks = self._files.setdefault(file_id, [])
+        chunks = self._files.get(file_id)
+        if chunks is None:
+            chunks = self._files[file_id] = []
         chunk = chunks[-1] if chunks else None
         if chunk is None or begin + size > chunk.start + chunk.capacity:
             chunk = self._open(file_id, start, begin - start, begin - start + size, chunk, room)
             chunks.append(chunk)
-        at = begin - chunk.start
+        view, at = chunk.view, begin - chunk.start
         assert chunk.used <= at, "bytes of the log never change"
         end = at + size
-        blocks_end = align_up(end, BLOCK_BYTES)
+        blocks_end = (end + BLOCK_BYTES - 1) & -BLOCK_BYTES
         if head:
-            chunk.view[at : at + len(head)] = head
+            view[at : at + len(head)] = head
+            at += len(head)
         if chunk is room and fresh < len(data):
-            end_of_fresh = at + len(head) + fresh
-            chunk.view[at + len(head) : end_of_fresh] = data[:fresh]
+            view[at : at + fresh] = data[:fresh]
         else:
-            chunk.view[at + len(head) : end] = data
-        chunk.view[end:blocks_end] = bytes(blocks_end - end)
+            view[at:end] = data
+        view[end:blocks_end] = _ZEROS[: blocks_end - end]
         chunk.used = end
-        return chunk.view[start - chunk.start : blocks_end]
+        return view[start - chunk.start : blocks_end]
 
     def take_back(self, file_id: int, begin: int) -> None:
         """The bytes placed last, from `begin` on, are not in the file: the next ones begin there again."""

@@ -47,19 +47,15 @@ class BackgroundSync:
         self._on_failed = on_failed
         self._on_ended = on_ended
         self.running = False
-        self._timer: Timer | None = None
+        self.timer: Timer | None = None
+        """It will start one."""
         self.owed: deque[tuple[int, Callable[[], None]]] = deque()
         """(batch number, whom to tell once that is on stable storage): see `when_durable`."""
 
-    @property
-    def is_planned(self) -> bool:
-        """A timer will start one."""
-        return self._timer is not None
-
     def plan(self) -> None:
         """Bytes were written that no commit has synced: one follows some time."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._every_ns, self._on_timer)
+        if self.timer is None:
+            self.timer = self._loop.call_later(self._every_ns, self._on_timer)
 
     def start(self) -> None:
         """Syncs the oldest bytes that are not, unless that goes on already."""
@@ -75,15 +71,6 @@ class BackgroundSync:
                 return
         self.running = True
         self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, self._loop.clock.monotonic_ns()))
-
-    def lets_commit(self) -> bool:
-        """A commit may sync: no other sync runs on the file, and none is owed to an earlier one."""
-        if self.running:
-            return False
-        if self._durable.sealed:
-            self.start()
-            return False
-        return True
 
     def when_durable(self, done: Callable[[], None]) -> None:
         """Calls `done` once all that is committed by now is on stable storage; never if the log is latched before.
@@ -108,11 +95,11 @@ class BackgroundSync:
 
     def stop(self) -> None:
         """None is planned any more; one that runs ends by itself."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self.timer = None
         self.start()
 
     def _on_sync(self, upto: int, submitted_ns: int, res: int) -> None:

@@ -19,15 +19,6 @@ from topics.store.format.codec import Pointer, ffi
 from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES
 from topics.store.in_memory.hot_tail import TailBuffer
 
-DSYNC_BYTES_MAX = 256 * 1024
-"""Up to here one write with RWF_DSYNC, made in place, beats the chain, which needs a worker (perf/commits.py)."""
-
-BARE_DIRECT_BYTES_MIN = 64 * 1024
-"""From here on, copying a batch into the page cache by a worker thread costs more than waiting for the device."""
-
-BARE_IN_PLACE_BYTES_MAX = 1 << 20
-"""Up to here a caller that waits copies it: tens of microseconds for 100 KiB, where the device takes hundreds."""
-
 _PREPARED_BYTES = 8 << 20
 """Of a large batch, in a pass: some two milliseconds."""
 
@@ -147,53 +138,8 @@ class Primitive(Enum):
         """A write softly linked to an fdatasync: two results."""
         self.is_direct = name in {"bare-direct", "direct", "dsync"}
         """Past the page cache."""
-
-
-def choose_primitive(
-    setting: str,
-    *,
-    wants_sync: bool,
-    unsynced_precedes: bool,
-    direct_works: bool,
-    size: int,
-    in_place: bool,
-) -> Primitive:
-    """The primitive for one batch of `size` bytes; `setting` is the configured auto, link, direct or dsync.
-
-    RWF_DSYNC syncs its own range only, so bytes before it that are not synced yet call for the chain; and those are
-    dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then. in_place: the
-    caller waits for a single write. For a small batch through the ring `auto` gives LINK, and DSYNC would be right,
-    too. That leaves its flush to a kernel worker bound to the core of the disk's interrupt, which waits for whoever
-    runs there; the chain's worker goes to a core that is free, but costs more: so the caller measures
-    (primitive_tuner.py).
-    """
-    if not wants_sync:
-        large = size > BARE_IN_PLACE_BYTES_MAX if in_place else size >= BARE_DIRECT_BYTES_MIN
-        large = large and direct_works and setting != "link"
-        return Primitive.BARE_DIRECT if large else Primitive.BARE
-    if unsynced_precedes or not direct_works or setting == "link":
-        return Primitive.LINK
-    if setting == "auto":
-        if in_place and size <= DSYNC_BYTES_MAX:
-            return Primitive.DSYNC
-        return Primitive.LINK if size < BARE_DIRECT_BYTES_MIN else Primitive.DIRECT
-    return Primitive(setting)
-
-
-def explain_commit(setting: str, block_bytes: int) -> list[str]:
-    """Which primitive `choose_primitive` would take, and why, a line for each case. block_bytes: 0 without O_DIRECT."""
-    if not block_bytes:
-        return ["link: a buffered write linked to an fdatasync, for lack of O_DIRECT"]
-    if setting != "auto":
-        return [f"{setting}: asked for; link where unsynced bytes precede"]
-    return [
-        "auto:",
-        "  nobody waits for a sync       a bare write, synced in the background",
-        "  a lone commit                 dsync: one O_DIRECT write with RWF_DSYNC",
-        "  a group                       dsync or link, whichever proves faster",
-        "  unsynced bytes precede it     link: a buffered write linked to an fdatasync",
-        "  64 KiB and more               direct: an O_DIRECT write linked to an fdatasync",
-    ]
+        self.is_dsync = name == "dsync"
+        """With RWF_DSYNC."""
 
 
 class Verdict(Enum):
@@ -209,11 +155,15 @@ class Verdict(Enum):
     """Nobody knows what the disk holds: the log is read-only from here on."""
 
 
+_DONE = Verdict.DONE
+"""Here, since looking up the member of an Enum by its class takes as long as ten of other names."""
+
+
 def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) -> Verdict:
     """Source: an ack needs the full count and the sync's 0 (soft links: a short write cancels its sync)."""
     chained = primitive.is_chain
     if write_res == expected:
-        return Verdict.DONE if not chained or sync_res == 0 else Verdict.FAILED
+        return _DONE if not chained or sync_res == 0 else Verdict.FAILED
     if chained and sync_res != -errno.ECANCELED:
         return Verdict.FAILED  # a sync that ran behind a write that did not: not the chain we built
     if write_res in _FULL:
@@ -248,13 +198,12 @@ class Durability:
     def unsynced(self) -> bool:
         return self.written > self.synced
 
-    def on_written(self, batch_no: int, *, synced: bool) -> None:
+    def on_written(self, *, synced: bool) -> None:
         """The next batch is on disk; with `synced`, so is all before it."""
-        assert batch_no == self.written + 1, "batches end in order"
-        assert not synced or not self.sealed, "a sync of this file says nothing about the one before"
-        self.written = batch_no
+        self.written += 1
         if synced:
-            self.synced = batch_no
+            assert not self.sealed, "a sync of this file says nothing about the one before"
+            self.synced = self.written
 
     def on_synced(self, batch_no: int) -> None:
         """A sync ended that was submitted when `batch_no` was the last one written (to the file it was for)."""

@@ -1,7 +1,7 @@
-"""The commit that a shard is making: sealed, placed, judged and answered here, whoever has it written.
+"""The commit that a shard is making: sealed, placed, judged and counted here, however it is written.
 
 Two drivers of `shard.py` call the same two halves. `prepare` says which bytes go where; the driver has them written,
-through the ring or in place; `finish` says what their results mean.
+through the ring or in place; `finish` says what the results mean.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from collections.abc import Callable
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.errors import StorageError
-from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES
-from topics.store.wal.commit import Batch, Commit, Primitive, Verdict, judge, rest_begins
+from topics.store.format.codec import lib
+from topics.store.format.log_format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES
+from topics.store.in_memory.hot_tail import HotTail, TailBuffer
+from topics.store.wal.commit import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
+from topics.store.wal.counters import LogCounters
+from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.wal_files import WalFile
 from topics.store.wal.write_latch import WriteLatch
 
 _REST_ATTEMPTS_MAX = 64
+_DONE = Verdict.DONE
 
 AT_ONCE = Commit(None)
 """The commit of what needs none."""
@@ -36,80 +40,147 @@ class Commitment:
 
     __slots__ = (
         "_attempts",
-        "_base",
         "_blocks",
+        "_bound",
+        "_checksum",
         "_clock",
+        "_counters",
+        "_durable",
         "_end",
-        "_file",
         "_latch",
         "_offset",
         "_on_failed",
+        "_tail",
         "batch",
-        "is_measured",
+        "ended_ns",
         "primitive",
         "submitted_ns",
     )
 
-    def __init__(self, clock: Clock, end: LogEnd, latch: WriteLatch, on_failed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        end: LogEnd,
+        durable: Durability,
+        *,
+        tail: HotTail,
+        latch: WriteLatch,
+        counters: LogCounters,
+        bound: LogBound,
+        on_failed: Callable[[str], None],
+    ) -> None:
         self._clock = clock
         self._end = end
+        self._durable = durable
+        self._tail = tail
         self._latch = latch
+        self._counters = counters
+        self._bound = bound
         self._on_failed = on_failed
         self.batch: Batch | None = None
         """What is on its way; None: nothing is."""
         self.primitive = Primitive.BARE
         """Of the last commit, too, until the next one is prepared."""
-        self.is_measured = False
-        """The primitive was a choice of `PrimitiveTuner`, which wants to know how long it took."""
         self.submitted_ns = 0
-        self._file: WalFile
+        self.ended_ns = -(1 << 62)
+        """When the last commit ended."""
         self._blocks: memoryview
         self._offset = 0
-        self._base = 0
+        self._checksum = 0
         self._attempts = 0
 
-    def prepare(self, batch: Batch, primitive: Primitive, *, is_measured: bool = False) -> Target:
-        """Seal the batch and give it its place behind all that is written; return what the driver writes."""
-        file, self._blocks, self._offset = self._end.place(batch)
-        self._file = file
-        self._base = file.position + BATCH_HEADER_BYTES
-        self._attempts = 0
+    def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
+        """Do a piece of what `prepare` takes for a large batch; False: call again in another pass."""
+        end = self._end
+        assert end.file is not None, "there is room in a file"
+        at = BLOCK_BYTES if end.header else end.file.position % BLOCK_BYTES
+        if batch.prepared is None or batch.prepared.at != at:
+            batch.prepared = Prepared(at)
+        return batch.prepared.go_on(batch, mirror)
+
+    def prepare(self, batch: Batch, primitive: Primitive) -> Target:
+        """Seal a batch that has room in the file, mirror it in the hot tail, and return what the driver writes."""
+        end, used = self._end, batch.used
+        file, header = end.file, end.header
+        assert file is not None, "there is room in a file"
+        durable, now_ms = self._durable, self._clock.now_ms()
+        written, synced, chain = durable.written + 1, durable.synced, end.chain
+        size, frames, pointer = used - BATCH_HEADER_BYTES, batch.frames, batch.pointer
+        if batch.prepared is None:
+            self._checksum = lib.tp_seal_batch(pointer, file.epoch, written, synced, chain, size, frames, now_ms)
+            fresh = used
+        else:
+            body_sum = batch.prepared.body_sum
+            self._checksum = lib.tp_seal_summed(
+                pointer, file.epoch, written, synced, chain, size, frames, now_ms, body_sum
+            )
+            fresh = BATCH_HEADER_BYTES
+        stored, position = file.stored, file.position
+        data = memoryview(batch.memory)[:used]
+        if header:  # the first batch takes it to the disk
+            block, begin = header + bytes(BLOCK_BYTES - len(header)), 0
+            blocks = self._tail.place(stored.file_id, 0, data, head=block, room=batch.mirror, fresh=fresh)
+        else:
+            begin = position & -BLOCK_BYTES
+            blocks = self._tail.place(stored.file_id, position, data, room=batch.mirror, fresh=fresh)
         self.batch = batch
         self.primitive = primitive
-        self.is_measured = is_measured
+        self._blocks = blocks
+        self._offset = begin
         self.submitted_ns = self._clock.monotonic_ns()
-        stored = file.stored
-        return stored.direct_fd if primitive.is_direct else stored.fd, self._blocks, self._offset
+        return stored.direct_fd if primitive.is_direct else stored.fd, blocks, begin
 
     def finish(self, write_res: int, sync_res: int = 0) -> Commit | Verdict:
         """Say how the batch ended: its Commit, or why there is none; REST: `rest` goes out before anything else."""
-        primitive, batch = self.primitive, self.batch
+        primitive, batch, end = self.primitive, self.batch, self._end
+        file = end.file
         assert batch is not None, "a completion came for a commit that was not submitted"
+        assert file is not None, "a file is left only when nothing is in flight"
         verdict = judge(primitive, len(self._blocks), write_res, sync_res)
-        if verdict is not Verdict.DONE or self._latch.read_only:  # a sync in the background may have failed meanwhile
+        if verdict is not _DONE or self._latch.read_only:  # a sync in the background may have failed meanwhile
             return self._on_unfinished(verdict, write_res, sync_res)
         self.batch = None
-        elapsed_ns = self._end.on_written(batch, self.submitted_ns, synced=primitive.syncs)
-        sync_ns = elapsed_ns if primitive.syncs else 0
-        return make_tuple(Commit, (None, self._file.stored.file_id, self._base, elapsed_ns, sync_ns))
+        self.ended_ns = self._clock.monotonic_ns()
+        elapsed_ns = self.ended_ns - self.submitted_ns
+        used, position, synced = batch.used, file.position, primitive.syncs
+        self._durable.on_written(synced=synced)
+        file.position = (position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
+        end.chain = self._checksum
+        end.header = b""
+        counters = self._counters
+        counters.all_frames += batch.frames
+        if batch.uncounted:
+            counters.uncounted_frames += batch.uncounted
+        counters.bytes_written += used
+        counters.commit.add(elapsed_ns)
+        self._bound.on_written(used)
+        if synced:
+            end.synced_commits += 1
+            counters.count_sync(elapsed_ns)
+        base, sync_ns = position + BATCH_HEADER_BYTES, elapsed_ns if synced else 0
+        return make_tuple(Commit, (None, file.stored.file_id, base, elapsed_ns, sync_ns))
 
     def rest(self) -> Target:
         """The rest of a short write, as a commit of its own."""
-        return self._file.stored.fd, self._blocks, self._offset
+        assert self._end.file is not None, "a file is left only when nothing is in flight"
+        return self._end.file.stored.fd, self._blocks, self._offset
 
     def take_back(self) -> None:
         """Forget a batch that was not written whole: the next one goes to its place."""
+        end = self._end
+        assert end.file is not None, "a file is left only when nothing is in flight"
         self.batch = None
-        self._end.take_back()
+        self._tail.take_back(end.file.stored.file_id, 0 if end.header else end.file.position)
 
     def _on_unfinished(self, verdict: Verdict, write_res: int, sync_res: int) -> Verdict:
+        file = self._end.file
+        assert file is not None, "a file is left only when nothing is in flight"
         if verdict is Verdict.REST:
             self._attempts = 0 if write_res >= BLOCK_BYTES else self._attempts + 1
             if self._attempts < _REST_ATTEMPTS_MAX:
                 begin = rest_begins(write_res)
                 self._blocks = self._blocks[begin:]
                 self._offset += begin
-                self.is_measured = False
                 if not self.primitive.syncs:
                     self.primitive = Primitive.BARE
                 else:
@@ -117,7 +188,6 @@ class Commitment:
                 return verdict
             verdict = Verdict.FAILED
         if verdict is Verdict.FAILED:
-            path = self._file.stored.path
-            self._on_failed(f"a commit to {path} failed (write {write_res}, sync {sync_res})")
+            self._on_failed(f"a commit to {file.stored.path} failed (write {write_res}, sync {sync_res})")
         self.batch = None
         return Verdict.FAILED if self._latch.read_only else verdict

@@ -47,7 +47,7 @@ class LogBound:
     def on_written(self, size: int) -> None:
         """A commit of so many bytes ended."""
         self.bytes += size
-        if not 0 < self.checkpoint_bytes < self.bytes:
+        if self.bytes <= self.checkpoint_bytes or not self.checkpoint_bytes:
             return
         left = max(0, self.max_bytes - self.bytes) / (self.max_bytes - self.checkpoint_bytes)
         fair_ns = size * 1_000_000_000 / self._rate

@@ -19,15 +19,16 @@ from topics.loop.timers import Timer
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.file_table import StoredFile
-from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
+from topics.store.format.log_format import BATCH_HEADER_BYTES, WAL_FIRST_BATCH_OFFSET
 from topics.store.format.rows import Framed, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync
-from topics.store.wal.commit import DSYNC_BYTES_MAX, Batch, Commit, Durability, Primitive, Verdict, choose_primitive
+from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
+from topics.store.wal.commit_choice import Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, failed
 from topics.store.wal.counters import LogCounters
-from topics.store.wal.in_place import InPlace
+from topics.store.wal.in_place_limit import InPlaceLimit
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.preallocation import Preallocation
@@ -36,8 +37,8 @@ from topics.store.wal.staging import Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
 from topics.store.wal.write_latch import WriteLatch
 
-_WINDOW_BYTES_MAX = 256 * 1024
-"""A batch of this size gains nothing by waiting for more."""
+_FRAME_ROOM = 128
+"""Of a frame: what it may need beside its record's JSON, unless tag or node are unusually long."""
 _SYNCED_COMMITS_FEW = 64
 """A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
 _FILLED_BUT = 4
@@ -75,16 +76,17 @@ class Shard:
         self._counters = counters
         self._bound = bound
         self._sizes = sizes
-        self._setting = commit
+        self.setting = commit if directory.direct_works else Primitive.LINK.value
+        self.exclusive = False
         self.window_ns = window_ns
         """How long after a commit's end the next one is held back to gather more."""
-        self._pause = CommitDelayTuner(gather_ns)
+        self._delay = CommitDelayTuner(gather_ns)
         self._window_timer: Timer | None = None
         self._window_ends_ns = 0
         """When the timer brings the next pass."""
         self._groups = PrimitiveTuner(Primitive.LINK, Primitive.DSYNC)
-        self._measures = commit == "auto" and directory.direct_works
-        """Small synced groups go through the ring by whichever of the two is faster."""
+        self._is_measured = False
+        """The primitive of the commit in flight was chosen by `_groups`, which wants to know how long it took."""
         self._moved = Event()
         """Set whenever something ended that `drain` may wait for."""
         self.ahead = Preallocation(
@@ -99,9 +101,9 @@ class Shard:
             on_ended=self._moved.set,
         )
         self.staging = Staging(admission)
-        self.in_place = InPlace(loop, in_place_max_ns)
+        self._in_place_limit = InPlaceLimit(loop.clock, in_place_max_ns)
         self._durable = Durability(last_batch_no)
-        self._end = LogEnd(loop.clock, directory, tail, counters, self._durable, bound)
+        self._end = LogEnd(loop.clock, directory, self._durable)
         self._sync = BackgroundSync(
             loop,
             self._durable,
@@ -112,9 +114,16 @@ class Shard:
             on_failed=self._latch,
             on_ended=self._moved.set,
         )
-        self._commitment = Commitment(loop.clock, self._end, admission, self._latch)
-        self._syncs_alone = directory.direct_works and commit in {"auto", Primitive.DSYNC.value}
-        """One O_DIRECT write with RWF_DSYNC is a way to commit here."""
+        self._commitment = Commitment(
+            loop.clock,
+            self._end,
+            self._durable,
+            tail=tail,
+            latch=admission,
+            counters=counters,
+            bound=bound,
+            on_failed=self._latch,
+        )
 
     async def open(self) -> None:
         """Prepares the first file, if there is space for one. Raises OSError."""
@@ -159,6 +168,10 @@ class Shard:
             self._send_next()
         staging.close_large()
 
+    def commit_in_place(self) -> None:
+        """From here on the thread waits for nothing but commits."""
+        self.exclusive = True
+
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
@@ -168,38 +181,70 @@ class Shard:
         finds the log latched.
         """
         staging = self.staging
-        if not self._commits_alone(rows, fsync=fsync):
+        if self._commitment.batch is not None or not staging.is_empty or self._admission.closed or self._bound.pressed:
+            return None  # others go first, or staging it the usual way says why it is refused
+        size = BATCH_HEADER_BYTES + rows.size + rows.count * _FRAME_ROOM
+        choice = choose(self, size, fsync=fsync, alone=True)
+        if not isinstance(choice, Choice) or not choice.in_place:
             return None
         batch = staging.filling
         framed = staging.stage_records(topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node)
-        if not self._end.has_room(batch.used) or (fsync and batch.used > DSYNC_BYTES_MAX):
+        if batch.used > size:
             batch.clear()
             return None
-        self._counters.on_queue_depth(1)
-        commit = self._write_in_place(batch, Primitive.DSYNC if fsync else Primitive.BARE)
+        commit = self._write_in_place(batch, choice.primitive)
         batch.clear()
-        if isinstance(commit, Verdict):
+        if not isinstance(commit, Commit):
             self._commitment.take_back()
             return None
         return framed, commit
 
-    def _commits_alone(self, rows: Rows, *, fsync: bool) -> bool:
-        end, in_place = self._end, self.in_place
-        return not (
-            self._in_flight is not None
-            or self.window_ns
-            or self._bound.pressed
-            or not (in_place.always or in_place.takes_alone())
-            or not self.staging.is_empty
-            or self._admission.closed
-            or not (self._may_sync_alone() if fsync else self._sync.is_planned)
-            or not end.has_room(rows.size)
-            or (fsync and rows.size > DSYNC_BYTES_MAX)
-        )
+    # --- what `choose` asks ------------------------------------------------------------------------------------------
+    @property
+    def unsynced(self) -> bool:
+        """See `ShardView`."""
+        return self._durable.written > self._durable.synced
 
-    def _may_sync_alone(self) -> bool:
-        """Its own bytes are all there is to sync, which is what RWF_DSYNC does, and no other sync runs."""
-        return self._syncs_alone and not self._durable.unsynced and not self._sync.running
+    @property
+    def syncing(self) -> bool:
+        """See `ShardView`."""
+        return self._sync.running or bool(self._durable.sealed)
+
+    @property
+    def sync_planned(self) -> bool:
+        """See `ShardView`."""
+        return self._sync.timer is not None
+
+    @property
+    def room(self) -> int:
+        """See `ShardView`."""
+        file = self._end.file
+        return 0 if file is None or self._end.leaves_file else file.size - file.position
+
+    @property
+    def held_ns(self) -> int:
+        """See `ShardView`."""
+        return self._bound.held_ns() if self._bound.pressed else 0
+
+    @property
+    def delay_ns(self) -> int:
+        """See `ShardView`."""
+        return self._delay.delay_ns
+
+    @property
+    def idle_ns(self) -> int:
+        """See `ShardView`."""
+        return self._clock.monotonic_ns() - self._commitment.ended_ns
+
+    @property
+    def quick(self) -> bool:
+        """See `ShardView`."""
+        return self._in_place_limit.allows()
+
+    @property
+    def quick_beside_sync(self) -> bool:
+        """See `ShardView`."""
+        return not self._sync.running or self._in_place_limit.allows_beside_sync()
 
     def _send_next(self) -> None:
         if self._admission.read_only:
@@ -209,26 +254,37 @@ class Shard:
         if not batch.frames:
             self._settle_empty(batch)
             return
-        window_ns = self.window_ns
-        if not window_ns and batch.wants_sync and not self.in_place.always:
-            window_ns = self._pause.pause_ns
-        held_ns = self._bound.held_ns()
-        if window_ns and batch.used < _WINDOW_BYTES_MAX:
-            held_ns = max(held_ns, self._end.committed_ns + window_ns - self._clock.monotonic_ns())
-        if held_ns > 0:
-            self._come_again(held_ns)
-            return
-        if batch.wants_sync and not self._sync.lets_commit():
-            return
-        if not self._end.has_room(batch.used) and (
-            not self._to_next_file(batch.used) or (batch.wants_sync and not self._sync.lets_commit())
-        ):
-            return
-        mirror = None if self.in_place.always else batch.mirror
-        if mirror is not None and not self._end.prepare_piece(batch, mirror):
+        while True:
+            alone = self.exclusive or (len(batch.waiters) == 1 and self._loop.is_alone())
+            choice = choose(self, batch.used, fsync=batch.wants_sync, alone=alone)
+            if isinstance(choice, Choice):
+                break
+            if not self._on_held(choice, batch):
+                return
+        mirror = None if self.exclusive else batch.mirror
+        if mirror is not None and not self._commitment.prepare_piece(batch, mirror):
             self._loop.call_later(0, _nothing)  # the next piece
             return
-        self._send(self.staging.take())
+        batch, self._is_measured = self.staging.take(), choice.is_measured
+        if choice.in_place:
+            self._conclude(batch, self._write_in_place(batch, choice.primitive))
+            self._loop.again()
+            return
+        primitive = self._groups.choose() if choice.is_measured else choice.primitive
+        self._write_through_ring(*self._commitment.prepare(batch, primitive))
+
+    def _on_held(self, held: Held, batch: Batch) -> bool:
+        """See to it that what the batch waits for comes; True: it is there."""
+        if held.until is Until.FILE:
+            return self._to_next_file(batch.used)
+        if held.until is Until.TIMER:
+            self._sync.plan()
+            return True
+        if held.until is Until.TIME:
+            self._come_again(held.ns)
+        else:
+            self._sync.start()  # where a file that the log has left owes one
+        return False
 
     def _come_again(self, held_ns: int) -> None:
         """What holds the next commit back ends then: the writers that the last one answered are likely to write again,
@@ -255,39 +311,21 @@ class Shard:
             done(AT_ONCE)
         self._loop.again()
 
-    def _send(self, batch: Batch) -> None:
-        durable = self._durable
-        in_place = self.in_place.takes(batch, sync_running=self._sync.running)
-        primitive = choose_primitive(
-            self._setting,
-            wants_sync=batch.wants_sync,
-            unsynced_precedes=durable.unsynced,
-            direct_works=self._directory.direct_works,
-            size=batch.used,
-            in_place=in_place,
-        )
-        # The chain although nothing calls for it: a small group.
-        is_measured = self._measures and primitive is Primitive.LINK and not durable.unsynced
-        if is_measured:
-            primitive = self._groups.choose()
-        if self.in_place.always and primitive is Primitive.BARE_DIRECT:
-            primitive = Primitive.BARE  # the caller copies into the page cache faster than the device writes
-        if in_place and primitive in (Primitive.BARE, Primitive.DSYNC):
-            self._conclude(batch, self._write_in_place(batch, primitive))
-            self._loop.again()
-        else:
-            self._write_through_ring(*self._commitment.prepare(batch, primitive, is_measured=is_measured))
-
     # --- the two drivers of a commitment -----------------------------------------------------------------------------
     def _write_in_place(self, batch: Batch, primitive: Primitive) -> Commit | Verdict:
         """Commit by one write that the thread waits for."""
         commitment = self._commitment
         fd, blocks, offset = commitment.prepare(batch, primitive)
-        write_res = self._files.write_now(fd, blocks, offset, dsync=primitive is Primitive.DSYNC)
+        write_res = self._files.write_now(fd, blocks, offset, dsync=primitive.is_dsync)
         outcome = commitment.finish(write_res)
-        if not self.in_place.always:
+        if not self.exclusive:
             self._counters.in_place += 1
-            self.in_place.watch(commitment.submitted_ns, sync_running=self._sync.running)
+            took_ns = (
+                outcome.write_ns
+                if isinstance(outcome, Commit)
+                else self._clock.monotonic_ns() - commitment.submitted_ns
+            )
+            self._in_place_limit.watch(took_ns, sync_running=self._sync.running)
         return outcome
 
     def _write_through_ring(self, fd: int, blocks: memoryview, offset: int) -> None:
@@ -296,7 +334,7 @@ class Shard:
         if primitive.is_chain:
             self._files.commit_nowait(fd, blocks, offset, self._on_results)
         else:
-            self._files.write_nowait(fd, blocks, offset, self._on_results, dsync=primitive is Primitive.DSYNC)
+            self._files.write_nowait(fd, blocks, offset, self._on_results, dsync=primitive.is_dsync)
 
     def _on_results(self, write_res: int, sync_res: int = 0) -> None:
         batch = self._in_flight
@@ -305,15 +343,17 @@ class Shard:
 
     def _conclude(self, batch: Batch, outcome: Commit | Verdict) -> None:
         """Answer the batch's callbacks; the rest of a short write goes through the ring, so this does not recur."""
-        if outcome is Verdict.REST:
-            self._write_through_ring(*self._commitment.rest())
-            return
-        self._moved.set()
         if isinstance(outcome, Commit):
+            self._moved.set()
             self._on_committed(batch, outcome)
+        elif outcome is Verdict.REST:
+            self._is_measured = False
+            self._write_through_ring(*self._commitment.rest())
         elif outcome is Verdict.FULL:
+            self._moved.set()
             self._on_write_full(batch)
         else:
+            self._moved.set()
             self._fail(batch, self._admission.read_only_error())
             self._fail_staged(self._admission.read_only_error())
 
@@ -322,8 +362,8 @@ class Shard:
         if not commitment.primitive.syncs:
             self._sync.plan()
         else:
-            self._pause.note(batch.frames, commitment.submitted_ns, self._end.committed_ns)
-            if commitment.is_measured:
+            self._delay.note(batch.frames, commitment.submitted_ns, self._commitment.ended_ns)
+            if self._is_measured:
                 self._groups.note(commitment.primitive, commit.write_ns)
             if self._sync.owed:
                 self._sync.tell()
@@ -397,7 +437,7 @@ class Shard:
 
     def _is_bulk(self, file: WalFile) -> bool:
         """Bare writes have filled the file, or will fill the next: none of them gains by zeros, and all would wait."""
-        filled = self.in_place.always or file.position >= file.size - file.size // _FILLED_BUT
+        filled = self.exclusive or file.position >= file.size - file.size // _FILLED_BUT
         return filled and self._end.synced_commits < _SYNCED_COMMITS_FEW
 
     def _leave(self, file: WalFile) -> None:

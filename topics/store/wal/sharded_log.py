@@ -185,7 +185,9 @@ class ShardedLog:
         nothing but this request was received in the pass.
         None: it is not, and nothing was done. `Framed` counts from the commit's base.
         """
-        return self._wals[self.shard_of(topic_id)].write_alone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        wals = self._wals
+        wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
+        return wal.write_alone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
@@ -259,7 +261,7 @@ class ShardedLog:
         For a caller that waits for nothing else. Callbacks run inside `flush`, which has the pass' hooks run again.
         """
         for wal in self._wals:
-            wal.in_place.always = True
+            wal.commit_in_place()
 
     def set_commit_window(self, ns: int) -> None:
         """How long after a commit the next one may be held back to gather more: widened under pressure."""

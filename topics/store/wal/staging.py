@@ -20,6 +20,7 @@ BATCH_ROLL_BYTES = 4 << 20
 """A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
 _BATCH_ROOM = 64 * 1024
 _PLACED_ROWS = 64
+_PLACED_BYTES = PLACED.size
 
 
 class Staging:
@@ -31,7 +32,7 @@ class Staging:
         self._closed: deque[Batch] = deque()
         self._spare: Batch | None = None
         self._placed_rows = _PLACED_ROWS
-        self._placed: Pointer = ffi.new("char[]", PLACED.size * _PLACED_ROWS)
+        self._placed: Pointer = ffi.new("char[]", _PLACED_BYTES * _PLACED_ROWS)
 
     def stage_records(
         self,
@@ -52,11 +53,14 @@ class Staging:
         batch = self.filling
         buffer, spans, count, _size = rows
         length = len(buffer)
+        flags = FLAG_FSYNC if fsync else 0
+        if routed:
+            flags |= FLAG_ROUTED
         if type(buffer) is not bytes:
             buffer = ffi.from_buffer(buffer)
         if count > self._placed_rows:
             self._placed_rows = count
-            self._placed = ffi.new("char[]", PLACED.size * count)
+            self._placed = ffi.new("char[]", _PLACED_BYTES * count)
         at = batch.used
         start = at - BATCH_HEADER_BYTES
         placed = self._placed
@@ -72,7 +76,7 @@ class Staging:
                 topic_id,
                 first_seq,
                 ts_ms,
-                (FLAG_FSYNC if fsync else 0) | (FLAG_ROUTED if routed else 0),
+                flags,
                 node or b"",
                 len(node) if node else 0,
                 node is not None,
@@ -89,7 +93,7 @@ class Staging:
         batch.frames += count
         if not counted:
             batch.uncounted += count
-        return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
+        return make_tuple(Framed, (start, ffi.unpack(placed, _PLACED_BYTES * count)))
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
         """Frames rows of several topics into the filling batch. Raises like `stage_records`."""
@@ -99,7 +103,7 @@ class Staging:
         buffer, spans, topics, count = rows
         if count > self._placed_rows:
             self._placed_rows = count
-            self._placed = ffi.new("char[]", PLACED.size * count)
+            self._placed = ffi.new("char[]", _PLACED_BYTES * count)
         numbers = ffi.from_buffer("uint64_t[]", array("Q", topics))
         at = batch.used
         start = at - BATCH_HEADER_BYTES
@@ -124,7 +128,7 @@ class Staging:
         assert written, "a row points outside its buffer"
         batch.used = at + written
         batch.frames += count
-        return make_tuple(Framed, (start, ffi.unpack(placed, PLACED.size * count)))
+        return make_tuple(Framed, (start, ffi.unpack(placed, _PLACED_BYTES * count)))
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True

@@ -1,0 +1,63 @@
+"""What stands once in the log, found in the code: one body of a commit, one choice, whoever commits."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+TOPICS = Path(__file__).resolve().parents[3] / "topics"
+COMMITMENT, CHOICE, SHARD = "store/wal/commitment.py", "store/wal/commit_choice.py", "store/wal/shard.py"
+ONCE = {
+    "Commit": (COMMITMENT, "how a batch ended is said where it is judged"),
+    "judge": (COMMITMENT, "what the results of a commit mean"),
+    "tp_seal_batch": (COMMITMENT, "a batch is sealed"),
+    "tp_seal_summed": (COMMITMENT, "a batch is sealed"),
+    "Choice": (CHOICE, "whether and how a batch is committed is one question"),
+    "Held": (CHOICE, "whether and how a batch is committed is one question"),
+    "Commitment": (SHARD, "a shard has one commit at a time"),
+    "is_alone": (SHARD, "whether a caller has the loop to itself is asked once for a batch"),
+    "on_queue_depth": (SHARD, "the peak of the queue counts one thing"),
+}
+"""Calls and constructions, each with the one file of the log that makes them, and why."""
+
+
+def calls(room: str = "store/wal") -> dict[str, list[str]]:
+    """By the name called (of a function, method or class), the files of the room that call it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((TOPICS / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            if name == "make_tuple" and isinstance(node.args[0], ast.Name):
+                name = node.args[0].id
+            found[name].append(str(path.relative_to(TOPICS)))
+    return found
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_it_stands_in_one_file(name: str) -> None:
+    file, why = ONCE[name]
+    assert set(calls()[name]) == {file}, why
+
+
+def test_no_other_room_makes_up_how_a_batch_ended() -> None:
+    assert set(calls(".")["Commit"]) == {COMMITMENT}
+
+
+def test_both_drivers_call_the_same_halves_and_each_half_seals_or_judges_once() -> None:
+    found = calls()
+    assert found["finish"].count(SHARD) == 2, "through the ring and in place"
+    assert found["tp_seal_batch"] == found["judge"] == [COMMITMENT]
+    assert found["on_queue_depth"] == [SHARD]
+    assert found["is_alone"] == [SHARD]
+    drivers = ("write_now", "commit_nowait", "write_nowait")
+    assert all(found[driver] == [SHARD] for driver in drivers), "each system call of a commit is begun in one place"
+
+
+def test_a_lone_write_asks_the_same_question_as_a_group() -> None:
+    assert calls()["choose"].count(SHARD) == 3, "flush, the lone write, and the tuner of primitives"
