@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tests.engine.harness import Harness, records
@@ -201,63 +200,6 @@ def test_a_deleted_and_recreated_topic_recovers_as_the_new_one(h: Harness) -> No
     assert [record["data"] for record in h.read()] == ["newest"]
 
 
-def test_topic_ids_and_order_numbers_go_on(h: Harness) -> None:
-    h.put("a")
-    h.put("b")
-    h.delete_topic("b")
-    h.checkpoint()
-    registry = h.engine._core.registry
-    before = (registry.last_id, registry.last_order)
-    h.restart()
-    registry = h.engine._core.registry
-    assert (registry.last_id, registry.last_order) == before
-
-
-def test_a_checkpoint_moves_rows_and_counts_them_where_they_are(h: Harness) -> None:
-    h.append(1, 2, 3, tag="a")
-    h.delete(before_seq=2)
-    h.checkpoint()
-    log = h.store.log.file
-    segment = next(file for file in h.store.files if file.kind is FileKind.SEGMENT)
-    assert (log.live_rows, segment.live_rows) == (0, 2)
-    assert h.engine.catalog.last_in_files(1, np.array([log.file_id], np.uint32)) == 0
-    assert h.engine.catalog.topics_in_log() == []
-    assert [record["$tag"] for record in h.read(include_tags=True)] == ["a", "a"]
-    h.delete(match="a")
-    assert segment.live_rows == 0
-    deletions = h.engine.catalog.take_deletions()
-    assert [part.seqs.tolist() for part in deletions] == [[2, 3]]
-    assert h.engine.catalog.take_deletions() == []
-
-
-def test_records_deleted_while_a_checkpoint_copies_them_are_named(h: Harness) -> None:
-    h.append(1, 2, 3, tag="a")
-    h.append(4, tag="b")
-    catalog = h.engine.catalog
-    rows = catalog.rows_in_files(1, np.array([h.store.log.file.file_id], np.uint32))[0]
-    h.delete(match="b")
-    segment = h.store.new_file(FileKind.SEGMENT)
-    died = catalog.moved(1, rows.seqs, segment.file_id, rows.offsets)
-    assert died.tolist() == [4]
-    assert segment.live_rows == 3
-    assert catalog.moved(99, rows.seqs, segment.file_id, rows.offsets).tolist() == [1, 2, 3, 4]
-    assert rows.tag_table == [b"a", b"b"]
-
-
-def test_what_a_topic_says_about_itself_is_enough_to_adopt_it(h: Harness) -> None:
-    h.put(cap_records=2)
-    h.append(1, 2, 3)
-    description = h.engine.catalog.describe(1)
-    other = Harness()
-    other.engine.catalog.adopt(1, description)
-    other.engine.catalog.recovered(power_lost=False)
-    state = other.state()
-    assert (state.head_seq, state.config.cap_records, state.count) == (3, 2, 0)
-    assert other.diff(0).tombstone is not None
-    assert other.engine.catalog.exists(1)
-    assert other.engine.catalog.lowest_live_seq(1) == 4
-
-
 # --- ephemeral -------------------------------------------------------------------------------------------------------
 def test_ephemeral_records_live_in_memory_and_only_the_head_survives(h: Harness) -> None:
     """R-DUR-5."""
@@ -305,14 +247,3 @@ def test_memory_chunks_go_when_their_records_are_gone(h: Harness) -> None:
     memory = [file for file in h.store.files if file.kind is FileKind.MEMORY]
     assert len(memory) <= 11
     assert sum(file.live_rows for file in memory) == 10
-
-
-def test_topics_of_one_config_share_it_after_a_restart() -> None:
-    world = Harness()
-    for name in ("a", "b"):
-        world.put(name, cap_records=7)
-    world.checkpoint()
-    world.restart()
-    a, b = world.state("a").config, world.state("b").config
-    assert a.cap_records == 7
-    assert a is b
