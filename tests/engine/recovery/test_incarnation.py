@@ -10,7 +10,7 @@ import pytest
 
 from tests.engine.fake_store import FakeLoop, FakeStore, small_config
 from tests.engine.harness import Harness
-from tests.engine.plain_images import topic_images
+from tests.engine.shared.plain_images import topic_images
 from topics.engine.engine import Engine
 from topics.engine.shared.topic_snapshot import TopicsSnapshot
 from topics.engine.state.topic import Topic

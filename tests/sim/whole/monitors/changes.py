@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from tests.engine.plain_images import topic_images
+from tests.engine.shared.plain_images import topic_images
 from tests.sim.whole.monitors.controls import Controls
 from topics.engine.state.router import RouterLife
 from topics.engine.state.topic import Life

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tests.engine.plain_images import topic_images
+from tests.engine.shared.plain_images import topic_images
 from tests.sim.world.sim_disk import Node, SimDirectory, SimDisk
 from tests.sim.world.sim_file import SimFile
 from topics.config import Config
