@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from tests.contract.world.live_world import LiveWorld
-from tests.long.limits.case_sender import ROOM_BYTES, Client
+from tests.contract.world.world import Connection
+from tests.long.limits.case_sender import ANSWER_MS, ROOM_BYTES, Client
 from tests.long.limits.cases import Case, cases
 from tests.long.limits.known import LARGE_BODY, MS_A_MIB, known
 from tests.long.limits.values import Scale
@@ -40,6 +41,12 @@ class LimitsWorld(LiveWorld):
     def longest_ms(self) -> float:
         data = (self.directory / "longest").read_bytes()
         return int(_U64.unpack(data)[0]) / 1e6
+
+    def connect(self) -> Connection:
+        """One that waits longer than a test's: all of a large value is one send."""
+        link = super().connect()
+        self._streams[-1].socket.settimeout(ANSWER_MS / 1000)
+        return link
 
     def begin(self) -> None:
         """Forgets the passes so far."""
