@@ -197,8 +197,16 @@ class FakeCatalog:
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
         return self.bytes_in_files(topic_id, file_ids).last_seq
 
-    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
-        parts = self.rows_in_files(topic_id, file_ids, last_seq=last_seq)
+    def bytes_in_files(
+        self,
+        topic_id: int,
+        file_ids: NDArray[np.uint32],
+        *,
+        first_seq: int = 0,
+        last_seq: int = SEQ_MAX,
+        rows_max: int = SEQ_MAX,
+    ) -> SeqRange:
+        parts = self.rows_in_files(topic_id, file_ids, first_seq=first_seq, last_seq=last_seq, rows_max=rows_max)
         if not parts:
             return SeqRange(0, 0, 0, 0)
         total = sum(int(part.lengths.sum()) for part in parts)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
 from tests.sim.world.faults import FOREVER
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
+from topics.store.checkpoint import low_space
 from topics.store.format.log_format import FrameType
 
 
@@ -108,3 +110,41 @@ def test_a_full_disk_is_given_back_also_what_one_checkpoint_had_no_space_to_copy
     world.check_every_record()
     disk.capacity_bytes = None  # files whose removal was not synced come back, beside what took their space
     world.next_life(power_cut=True).check_every_record()
+
+
+@pytest.mark.parametrize("copies", [0.5, 1.9])
+def test_a_look_at_what_lives_in_the_log_takes_turns_with_everybody_else(
+    copies: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many topics a pass, and so many records of one in a look, however many there are."""
+    monkeypatch.setattr(low_space, "_ROWS_A_LOOK", 3)
+    config = small_config(wal_spare_files=0, disk_low_water_bytes=4096, checkpoint_topics_per_pass=8, pack_run_bytes=0)
+    world = StoreWorld(config=config).open()
+    for topic_id in range(1, 60):
+        world.create(topic_id)
+        world.append(topic_id, 1 + 20 * (topic_id == 7), size=500)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + int(80 * 500 * copies)
+    catalog, looks = world.catalog, [0]
+    bytes_in_files, run_pass = catalog.bytes_in_files, world.loop.run_pass
+    most = total = rows_most = 0
+
+    def look(*arguments: Any, **options: Any) -> Any:
+        nonlocal rows_most
+        looks[0] += "rows_max" in options
+        found = bytes_in_files(*arguments, **options)
+        rows_most = max(rows_most, found.rows * ("rows_max" in options))
+        return found
+
+    def counted(timeout_ns: int | None) -> None:
+        nonlocal most, total
+        looks[0] = 0
+        run_pass(timeout_ns)
+        most, total = max(most, looks[0]), total + looks[0]
+
+    monkeypatch.setattr(catalog, "bytes_in_files", look)
+    monkeypatch.setattr(world.loop, "run_pass", counted)
+    world.checkpoint()
+    assert total >= 59 + 20 // 3
+    assert most <= 8
+    assert rows_most <= 3
+    world.check_every_record()

@@ -427,11 +427,19 @@ class EngineCatalog:
             self._core.in_log.discard(topic_id)
         return 0
 
-    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
+    def bytes_in_files(
+        self,
+        topic_id: int,
+        file_ids: NDArray[np.uint32],
+        *,
+        first_seq: int = 0,
+        last_seq: int = SEQ_MAX,
+        rows_max: int = SEQ_MAX,
+    ) -> SeqRange:
         topic = self._topic(topic_id)
         first = last = count = total = 0
         wanted = set(file_ids.tolist())
-        for chunk, rows, here in topic.index.locations(0, last_seq, wanted) if topic is not None else ():
+        for chunk, rows, here in topic.index.locations(first_seq, last_seq, wanted) if topic is not None else ():
             for file_id, start, end in _runs(here):
                 if file_id in wanted:
                     inside = rows[start:end]
@@ -439,6 +447,8 @@ class EngineCatalog:
                     last = max(last, chunk.first + int(inside[-1]))
                     count += end - start
                     total += int(chunk.lengths[_where(inside)].sum(dtype=np.uint64))
+            if count >= rows_max:
+                break
         return SeqRange(first, last, count, total)
 
     def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:

@@ -97,9 +97,9 @@ class Checkpointer:
         """Named by each snapshot until what the log says was deleted there is flagged: this process may be killed."""
         self._retired_shards = retired_shards
         """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
-        self._scarcity = LowSpace(catalog, manifest, table, wal, config)
-        self._tiering = Tiering(loop, config, manifest, table, opener)
         self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
+        self._scarcity = LowSpace(catalog, manifest, table, wal, config, self._turns)
+        self._tiering = Tiering(loop, config, manifest, table, opener)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
@@ -251,7 +251,8 @@ class Checkpointer:
         counters, bound = self._log.counters, self._log.bound
         bytes_seen = counters.bytes_written
         held_bytes = bound.bytes
-        scarce = self._log.disk_full or self._met_full_disk or self._scarcity.is_tight(self._snapshot_bytes)
+        self._turns.resume()
+        scarce = self._log.disk_full or self._met_full_disk or await self._scarcity.is_tight(self._snapshot_bytes)
         if scarce:
             self._live_at_attempt = live_rows(self._table) if self._log.disk_full else -1
             self._room_at_attempt = None
@@ -261,7 +262,8 @@ class Checkpointer:
         left = [file for file in self._log.left_files() if _lies_before(file, replay)]
         is_whole = True
         if scarce:
-            left = self._make_do(left, replay)
+            self._turns.resume()
+            left = await self._make_do(left, replay)
             is_whole = not any(file.live_rows for file in self._table.of_log() if file not in left)
         frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
@@ -301,10 +303,10 @@ class Checkpointer:
             raise
         self._tiering.drop_hot(moved)
 
-    def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
+    async def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
         """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
         least = self._least_bytes
-        chosen = self._scarcity.affordable((file for file in left if not file.superseded), least)
+        chosen = await self._scarcity.affordable([file for file in left if not file.superseded], least)
         chosen += [file for file in left if file.superseded]  # what lives there shares a frame
         self._tell_of_left(len(left) - len(chosen))
         room = self._log.space.free_bytes() - least

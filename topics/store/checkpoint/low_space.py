@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.config import Config
-from topics.store.format.catalog import Catalog
+from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.format.catalog import SEQ_MAX, Catalog
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import ROW_BYTES
@@ -29,6 +30,8 @@ _PACK_BYTES = 3 * BLOCK_BYTES
 """Of a pack, beside its runs: header, footer, and a name in its directory."""
 _RUN_BYTES = 512
 """Of a run, beside its rows: header, description of the topic, row of the table."""
+_ROWS_A_LOOK = 65_536
+"""Half a millisecond."""
 _LOG_TIMES_AMPLE = 16
 """So many times of what the log holds is enough space, without a look at what lives in it."""
 
@@ -39,19 +42,31 @@ def live_rows(table: FileTable) -> int:
 
 
 class LowSpace:
-    """Reckons what copies take."""
+    """Reckons what copies take, in turns with everybody else: it looks at all that lives in the log."""
 
-    def __init__(self, catalog: Catalog, manifest: Manifest, table: FileTable, log: ShardedLog, config: Config) -> None:
+    def __init__(  # noqa: PLR0917 - called in one place
+        self,
+        catalog: Catalog,
+        manifest: Manifest,
+        table: FileTable,
+        log: ShardedLog,
+        config: Config,
+        turns: TimeSlices,
+    ) -> None:
         self._catalog = catalog
         self._manifest = manifest
         self._table = table
         self._log = log
         self._segment_rows = config.segment_max_events
         self._run_bytes = config.pack_run_bytes
+        self._turns = turns
+        self._topics_per_pass = max(1, config.checkpoint_topics_per_pass)
+        self._looks = 0
+        """Calls of the catalog since the last rest."""
         self.lacking_bytes = 0
         """Of free space, to choose one more file than `affordable` did."""
 
-    def is_tight(self, snapshot_bytes: int) -> bool:
+    async def is_tight(self, snapshot_bytes: int) -> bool:
         """Copies of all that lives in the log would take more than they may. snapshot_bytes: left to the next snapshot.
 
         Routers make several records of one frame, each of which is copied: what the log holds says little.
@@ -62,8 +77,8 @@ class LowSpace:
         ids = self._log_files()
         copied_bytes = _PACK_BYTES
         for topic_id in self._catalog.topics_in_log():
-            found = self._catalog.bytes_in_files(topic_id, ids)
-            copied_bytes += self._copied_bytes(topic_id, found.rows, found.bytes)
+            rows, frame_bytes = await self._bytes_in(topic_id, ids)
+            copied_bytes += self._copied_bytes(topic_id, rows, frame_bytes)
         return space.lacks(max(copied_bytes * 100 // _COPIES_PART, copied_bytes + snapshot_bytes))
 
     def affordable_bytes(self, copied_part: float) -> int:
@@ -80,7 +95,7 @@ class LowSpace:
         sizes = self._log.sizes
         return max(sizes.shards * sizes.file, int(free * _COPIES_PART / 200 / max(1.0, copied_part)))
 
-    def affordable(self, left: Iterable[StoredFile], snapshot_bytes: int) -> list[StoredFile]:
+    async def affordable(self, left: Iterable[StoredFile], snapshot_bytes: int) -> list[StoredFile]:
         """Of each shard's log files in `left`, oldest first, those whose live records there is space to copy.
 
         Always the first files of a shard: what is replayed begins with a file and goes on to the log's end. With
@@ -90,8 +105,8 @@ class LowSpace:
         free = self._log.space.free_bytes()
         budget = max(0, min(free * _COPIES_PART // 100, free - snapshot_bytes))
         files = sorted(left, key=lambda file: file.path)
-        live, packed = self._costs(np.array(sorted(file.file_id for file in files), np.uint32))
-        shared = self._cost_of_shared() if len(self._log.shards) > 1 else 0
+        live, packed = await self._costs(np.array(sorted(file.file_id for file in files), np.uint32))
+        shared = await self._cost_of_shared() if len(self._log.shards) > 1 else 0
         chosen: list[StoredFile] = []
         ended: set[int] = set()
         has_pack = False
@@ -110,25 +125,41 @@ class LowSpace:
             chosen.append(file)
         return chosen
 
-    def _costs(self, file_ids: NDArray[np.uint32]) -> tuple[Counter[int], set[int]]:
+    async def _costs(self, file_ids: NDArray[np.uint32]) -> tuple[Counter[int], set[int]]:
         """Of what lives in each file, and the files of which some goes into a pack."""
         live: Counter[int] = Counter()
         packed: set[int] = set()
         for topic_id in self._catalog.topics_in_log():
-            for rows in self._catalog.rows_in_files(topic_id, file_ids):
-                frame_bytes = int(rows.lengths.sum(dtype=np.int64))
-                live[rows.file_id] += self._copied_bytes(topic_id, len(rows.seqs), frame_bytes)
-                if self._is_small(topic_id, frame_bytes):
-                    packed.add(rows.file_id)
+            rows, _ = await self._bytes_in(topic_id, file_ids)
+            for file_id in file_ids.tolist() if rows else ():
+                rows, frame_bytes = await self._bytes_in(topic_id, np.array([file_id], np.uint32))
+                live[file_id] += self._copied_bytes(topic_id, rows, frame_bytes)
+                if rows and self._is_small(topic_id, frame_bytes):
+                    packed.add(file_id)
         return live, packed
 
-    def _cost_of_shared(self) -> int:
+    async def _cost_of_shared(self) -> int:
         cost, ids = 0, self._log_files()
         for topic_id in self._catalog.topics_in_log():
             if last_seq := self._catalog.last_shared(topic_id):
-                found = self._catalog.bytes_in_files(topic_id, ids, last_seq=last_seq)
-                cost += self._copied_bytes(topic_id, found.rows, found.bytes)
+                rows, frame_bytes = await self._bytes_in(topic_id, ids, last_seq)
+                cost += self._copied_bytes(topic_id, rows, frame_bytes)
         return cost
+
+    async def _bytes_in(self, topic_id: int, file_ids: NDArray[np.uint32], last_seq: int = SEQ_MAX) -> tuple[int, int]:
+        """How many rows of the topic live in the files, and bytes of frames."""
+        rows = frame_bytes = first_seq = 0
+        while True:
+            self._looks += 1
+            if self._turns.over or self._looks >= self._topics_per_pass:
+                await self._turns.rest()
+                self._looks = 0
+            found = self._catalog.bytes_in_files(
+                topic_id, file_ids, first_seq=first_seq, last_seq=last_seq, rows_max=_ROWS_A_LOOK
+            )
+            rows, frame_bytes, first_seq = rows + found.rows, frame_bytes + found.bytes, found.last_seq + 1
+            if found.rows < _ROWS_A_LOOK:
+                return rows, frame_bytes
 
     def _copied_bytes(self, topic_id: int, rows: int, frame_bytes: int) -> int:
         """On the disk, of some of a topic's rows: frames and index, as a run of a pack, or each segment's rounded up to

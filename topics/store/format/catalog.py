@@ -178,7 +178,15 @@ class Catalog(Protocol):
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
         """The highest seq that `rows_in_files` would give; 0: none. Costs as much as what lies above it."""
 
-    def bytes_in_files(self, topic_id: int, file_ids: NDArray[np.uint32], *, last_seq: int = SEQ_MAX) -> SeqRange:
+    def bytes_in_files(
+        self,
+        topic_id: int,
+        file_ids: NDArray[np.uint32],
+        *,
+        first_seq: int = 0,
+        last_seq: int = SEQ_MAX,
+        rows_max: int = SEQ_MAX,
+    ) -> SeqRange:
         """What `rows_in_files` would give in all: its first and last seq, and how many rows and bytes of frames."""
 
     def last_shared(self, topic_id: int) -> int:
