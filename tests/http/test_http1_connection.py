@@ -224,24 +224,6 @@ def test_a_connection_between_requests_holds_no_buffers(echo: Echo) -> None:
     assert not hasattr(peer.http, "__dict__")
 
 
-def test_heads_with_secrets_or_keys_of_one_use_are_not_kept(echo: Echo) -> None:
-    peer = Peer(make_service(echo.routes()))
-    for name in ("Authorization", "Cookie", "Idempotency-Key"):
-        peer.ask("GET", "/v0/topics/a", **{name: "secret"})
-    planner = peer.service.planner
-    assert not any(b"secret" in head for head in planner.kept)
-    assert not any(b"secret" in plan.request.headers.values() for plan in planner._kept_secret.values())
-    peer.ask("GET", "/v0/topics/a")
-    assert len(peer.service.planner.kept) == 1
-
-
-def test_as_many_heads_as_a_client_invents_are_not_all_kept(echo: Echo) -> None:
-    peer = Peer(make_service(echo.routes()))
-    for number in range(3000):
-        peer.ask("GET", f"/v0/topics/t{number}", X=str(number))
-    assert len(peer.service.planner.kept) <= 1024
-
-
 # --- answers of several parts ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("head", [b"HTTP/1.1\r\nHost: a", b"HTTP/1.1\r\nHost: a\r\nConnection: close", b"HTTP/1.0"])
 @pytest.mark.parametrize("size", [0, 100, 70_000])

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.http.byte_stream import Peer, make_service
-from topics.http.access.keyring import parse_keys
-from topics.http.plan import plan
+from tests.http.byte_stream import Peer
 from topics.http.route_table import route_table
 from topics.http.wire.query import boolean, parse_query, token_of, unsigned
 
@@ -104,17 +102,6 @@ def test_pairs_behind_the_first_thousand_are_not_looked_at() -> None:
         for filler in ("&", "a=1&", "%61&"):
             text = f"{filler * behind}token=x"
             assert (parse_query(text).get("token") == "x") is (token_of(text) == "x") is seen
-
-
-@pytest.mark.parametrize("target", ["/v0/topics/a", "/v0/topics/q/work", "/v0/watch/w", "/v0/health", "/nowhere"])
-def test_a_query_is_decoded_behind_the_key(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """2.4, 4.3: sixty thousand pairs are no work for whoever has none."""
-    decoded: list[str] = []
-    monkeypatch.setattr(plan, "parse_query", lambda text: (decoded.append(text), parse_query(text))[1])
-    peer = Peer(make_service(route_table(), keyring=parse_keys("secret")))
-    for token in ("", "&token=wrong"):
-        peer.ask("GET", f"{target}?a=1&b=2{token}")
-        assert decoded == []
 
 
 def test_form_decoding_keeps_malformed_escapes() -> None:

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.fake_engine import FakeEngine
-from topics.clock import ManualClock
-from topics.config import Config
-from topics.http.access.keyring import parse_keys
-from topics.http.plan.service import Service
-from topics.http.route_table import route_table
 from topics.http.wire.error_answers import BadRequestError
 from topics.http.wire.h2_request import HeaderList, parse_header_list
 from topics.http.wire.request import Request
@@ -45,18 +39,3 @@ def test_a_target_has_no_fragment(path: bytes) -> None:
     """R-NET-9."""
     with pytest.raises(BadRequestError, match="fragment"):
         parse_header_list((GET[0], GET[1], (b":path", path), GET[3]), whole=True, max_bytes=65_536, max_fields=100)
-
-
-def test_the_plan_of_a_keyed_list_is_kept_by_its_digest() -> None:
-    """4.1: the secret itself is not; another key, another name, or a body gives another plan."""
-    service = Service(Config(), ManualClock(), route_table(), FakeEngine(), "127.0.0.1", parse_keys("one,two:r"))  # type: ignore[arg-type]
-    planner = service.planner
-    keyed = (*GET, (b"authorization", b"Bearer one"))
-    plan = planner.plan_list(keyed, True)
-    assert planner.plan_list(keyed, True) is plan
-    assert planner.plan_list(keyed, False) is not plan
-    assert planner.plan_list((*GET, (b"authorization", b"Bearer two")), True).principal is not plan.principal
-    assert planner.plan_list((*GET, (b"authorization", b"Bearer no")), True).unauthorized is not None
-    assert "one" not in repr((planner._kept_lists, planner._kept_secret_lists))
-    planner.forget()
-    assert planner.plan_list(keyed, True) is not plan
