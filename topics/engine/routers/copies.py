@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from topics.engine.json import strict_json
 from topics.engine.json.strict_json import JsonKind
 from topics.engine.read.frame_read import OwnFrames, verified
 from topics.engine.state.router import EXACTLY_ONCE, Router
-from topics.store.format.log_format import FLAG_META, FLAG_NODE, FLAG_TAG, FRAME_HEADER_BYTES
+from topics.store.format.log_format import FRAME_HEADER_BYTES
 from topics.store.format.rows import META, NODE, ROW, TAG, Rows
 
 KEY = "_topics_router"
@@ -21,7 +20,6 @@ _ORIGINAL = b'"_topics_original_meta":'
 _META_KEYS_MAX = 64
 _EPOCH = 1
 """A source's records keep their seqs as long as its id lives, so there is one epoch only."""
-_HEAD = struct.Struct("<IBBQQQHHIBBHHII")
 
 
 class Copies(NamedTuple):
@@ -50,15 +48,18 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
     sizes: list[int] = []
     for part in parts:
         for seq, frame, checked in verified(router.source, part):
-            flags = frame[5]
-            node_len, tag_len, data_len, _version, _kind, ext_len, _zero, meta_len, size = _HEAD.unpack_from(frame)[6:]
-            node = len(buffer) + FRAME_HEADER_BYTES + ext_len
+            node_len, tag_len, meta_len = map(len, (checked.node or b"", checked.tag or b"", checked.meta or b""))
+            data_len, size = len(checked.data), checked.size
+            node = len(buffer) + FRAME_HEADER_BYTES + len(checked.ext)
             tag = node + node_len
             text = tag + tag_len
             meta = text + data_len
             buffer += frame
-            kept = (flags & FLAG_TAG and config.preserve_tag and TAG) | (flags & FLAG_META and META)
-            kept |= flags & FLAG_NODE and config.preserve_node and NODE
+            kept = 0 if checked.meta is None else META
+            if checked.tag is not None and config.preserve_tag:
+                kept |= TAG
+            if checked.node is not None and config.preserve_node:
+                kept |= NODE
             if config.guarantee == EXACTLY_ONCE:
                 merged = merge_meta(checked.meta, evidence_of(router, seq))
                 size += len(merged) - meta_len
@@ -69,12 +70,6 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
             sizes.append(size)
     seqs = np.concatenate([part.rows.seqs for part in parts]) if parts else np.empty(0, np.uint64)
     return Copies(seqs, rows, sizes, bytes(buffer))
-
-
-def size_of(frame: bytes) -> int:
-    """Of its record, as the frame says; nothing is checked."""
-    size: int = _HEAD.unpack_from(frame)[-1]
-    return size
 
 
 def key_prefix(router: Router) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from topics.engine.index.index import Index, SelectedRows
 from topics.engine.read.frame_read import FrameRead, OwnFrames
-from topics.engine.routers.copies import Copies, copies_of, size_of
+from topics.engine.routers.copies import Copies, copies_of
 from topics.engine.routers.destination_space import DestinationSpace
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, ForwardStep, stage_forward
@@ -31,7 +31,7 @@ from topics.engine.write.append import Appender
 from topics.engine.write.evictions import has_to_wait
 from topics.engine.write.retention import when_retained
 from topics.errors import StorageError, TopicsError
-from topics.store.format.log_format import Frame
+from topics.store.format.log_format import Frame, record_size
 
 _STEP_ROWS = 8192
 _COPIED_ROWS = 1000
@@ -169,7 +169,7 @@ class ForwardSteps:
             self._stage(router, step)
             return
         frames = [router.kept[seq] for seq in seqs]
-        room = self._room_for(router, step, seqs[0], [size_of(frame) for frame in frames])
+        room = self._room_for(router, step, seqs[0], [record_size(frame) for frame in frames])
         if not room:
             return
         if room < len(seqs):

@@ -330,6 +330,12 @@ class Frame(NamedTuple):
         )
 
 
+def record_size(frame: bytes) -> int:
+    """Return the size of the record in a frame, as the frame states it; nothing is checked."""
+    size: int = _FRAME_HEADER.unpack_from(frame)[-1]
+    return size
+
+
 # --- extension area: TLVs (u8 kind, u16 length, bytes) ---------------------------------------------------------------
 
 EXT_IDEMPOTENCY = 1
