@@ -306,15 +306,15 @@ MUTANTS = (
     ),
     _one(
         "a reservation used before its sync",
-        "engine/write/append.py",
+        "engine/write/reservations.py",
         "log.when_durable(topic.id, on_durable)",
         "on_durable()",
     ),
     _one(
         "a reservation that covers the first record only",
         "engine/state/topic_numbers.py",
-        "return self.next_seq + count - 1 > self.reserved",
-        "return self.next_seq > self.reserved",
+        "        return self.next_seq + count - 1 > self.reserved\n",
+        "        return self.next_seq > self.reserved\n",
     ),
     _one(
         "order numbers given out again after a checkpoint",
@@ -516,8 +516,8 @@ MUTANTS = (
     _one(
         "a reservation counted on that a snapshot has released",
         "engine/state/topic_numbers.py",
-        "            self.reserved = self.next_seq - 1\n            self.growing = 0\n",
-        "            self.reserved = self.next_seq - 1\n",
+        "            self.reserve(self.next_seq - 1)\n            self.growing = 0\n",
+        "            self.reserve(self.next_seq - 1)\n",
     ),
     _one(
         "reservations that add up in a replay",
@@ -528,7 +528,7 @@ MUTANTS = (
     _one(
         "a reservation counted on that failed",
         "engine/state/topic_numbers.py",
-        "            self.reserved = self.growing = 0\n",
+        "            self.reserve(0)\n            self.growing = 0\n",
         "            pass\n",
         f"{_SEQS}::test_a_reservation_that_found_no_space_is_made_again_by_the_next_write",
     ),
@@ -697,8 +697,8 @@ MUTANTS = (
     _one(
         "readers that wait not told of a write",
         "engine/write/append.py",
-        "            core.awake[topic] = None\n",
-        "            pass\n",
+        "    core.wake(topic)\n",
+        "    pass\n",
     ),
     _one(
         "the directories of topics that a killed process made not synced",
@@ -709,7 +709,7 @@ MUTANTS = (
     ),
     _one(
         "a dead letter's copy not synced",
-        "engine/write/append.py",
+        "engine/write/appender.py",
         "None, False, done, synced=True)",
         "None, False, done)",
         "tests/contract/queues/test_queue_durability.py",

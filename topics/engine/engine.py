@@ -56,7 +56,7 @@ from topics.engine.values.results import (
 from topics.engine.values.step_queue import another_pass
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.verify import StateVerifier
-from topics.engine.write.append import Appender
+from topics.engine.write.appender import Appender
 from topics.engine.write.delete import delete_records
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
@@ -79,9 +79,9 @@ class Engine:
         self._core = core = Core(loop, config)
         self._lifecycle = Lifecycle(core)
         self._appender = core.appender = Appender(core, self._lifecycle)
-        self._plain_appender = PlainAppender(self._appender)
+        self._plain_appender = PlainAppender(core)
         core.stager = Stager(core, self._appender, self._lifecycle)
-        core.forwarding = self._forwarding = Forwarding(core, self._appender)
+        core.forwarding = self._forwarding = Forwarding(core)
         self._bulk_reads = BulkReads(core)
         self._routers = RouterManager(core, self._lifecycle, self._forwarding)
         self.catalog = EngineCatalog(core)

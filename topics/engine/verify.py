@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from topics.engine.index.chunk import DEAD, Chunk
-from topics.engine.state.staged_operations import Operation
 from topics.engine.state.topic import Topic
-from topics.engine.write.append import AppendBatch
-from topics.engine.write.plain_appends import PlainBatch
+from topics.engine.write.append import Append
 from topics.store.format.catalog import NO_TAG
 
 if TYPE_CHECKING:
@@ -115,7 +113,7 @@ class StateVerifier:
         assert end - 1 <= index.last_seq or not index.chunks, f"{name}: rows end at {end - 1}, after {index.last_seq}"
         assert index.last_seq <= topic.head, f"{name}: the head is {topic.head}, before the last row {index.last_seq}"
         assert topic.head < topic.next_seq, f"{name}: the head is {topic.head}, the next seq {topic.next_seq}"
-        staged = [_staged(operation, topic) for operation in topic.pending]
+        staged = [operation.staged(topic) for operation in topic.pending]
         _equal(name, "staged records", topic.pending_records, sum(records for records, _size in staged))
         _equal(name, "bytes of staged records", topic.pending_bytes, sum(size for _records, size in staged))
         filling: object = topic.filling
@@ -143,22 +141,13 @@ class StateVerifier:
                     for file_id, count in zip(files.tolist(), rows.tolist(), strict=True):
                         counted[file_id] = counted.get(file_id, 0) + count
             for operation in topic.pending:
-                if isinstance(operation, AppendBatch) and operation.file_id:
-                    counted[operation.file_id] = counted.get(operation.file_id, 0) + operation.rows
+                if isinstance(operation, Append) and operation.file_id:
+                    counted[operation.file_id] = counted.get(operation.file_id, 0) + operation.staged(topic)[0]
         for file_id, count in self._core.registry.dormant.rows_by_file().items():
             counted[file_id] = counted.get(file_id, 0) + count
         for file in self._core.files:
             _equal(f"file {file.file_id} {file.path}", "rows", file.live_rows, counted.pop(file.file_id, 0))
         assert not counted, f"rows point to files that are gone: {counted}"
-
-
-def _staged(operation: Operation, topic: Topic) -> tuple[int, int]:
-    """Records that an operation has staged on the topic, and their bytes."""
-    if isinstance(operation, AppendBatch):
-        return operation.rows, operation.size
-    if isinstance(operation, PlainBatch):
-        return operation.staged(topic)
-    return 0, 0
 
 
 def _mark(topic: Topic) -> _TopicMark:

@@ -18,8 +18,6 @@ from topics.engine.index.chunk_table import ChunkTable
 from topics.engine.index.tags import Tags
 from topics.engine.index.usage import Usage
 from topics.store.format.catalog import NO_TAG
-from topics.store.format.rows import PLACED
-from topics.store.format.topic_rows import place_rows
 
 _HOLE_ROWS_MAX = 64
 """A wider hole starts another chunk."""
@@ -107,7 +105,6 @@ class Index:
         "_firsts",
         "_tags_ahead",
         "_to_shrink",
-        "_usage",
         "bytes",
         "chunks",
         "deaths",
@@ -117,10 +114,11 @@ class Index:
         "removals",
         "table",
         "tags",
+        "usage",
     )
 
     def __init__(self, usage: Usage) -> None:
-        self._usage = usage
+        self.usage = usage
         self.chunks: list[Chunk] = []
         self._firsts: list[int] = []
         self._to_shrink: dict[Chunk, None] = {}
@@ -198,22 +196,6 @@ class Index:
             done += rows
             total += size
         self._added(file_id, first_seq, first_seq + count - 1, count, total)
-
-    def append_placed(self, first_seq: int, file_id: int, base: int, placed: bytes | bytearray) -> bool:
-        """As `append_rows`, from a packed PLACED a row; False when they are not all the next ones of one chunk."""
-        count = len(placed) // PLACED.size
-        chunk = self.extend(first_seq, count, 0, file_id)
-        if chunk is None:
-            return False
-        addresses = chunk.addresses or chunk.find_addresses()
-        size = place_rows(addresses, [0, chunk.count - count, count], placed, file_id, base)
-        self.bytes += size
-        chunk.bytes += size
-        usage = self._usage
-        usage.records += count
-        usage.bytes += size
-        usage.placed(file_id, count)
-        return True
 
     def extend(self, first_seq: int, count: int, size: int, file_id: int) -> Chunk | None:
         """As `append_rows` without tags, but the columns of its last `count` rows, and Usage, are the caller's to fill.
@@ -332,7 +314,7 @@ class Index:
         self.last_seq = last
         if not self.earliest:
             self.earliest = first
-        usage = self._usage
+        usage = self.usage
         usage.records += count
         usage.bytes += size
         usage.placed(file_id, count)
@@ -517,7 +499,7 @@ class Index:
         row = seq - chunk.first
         chunk.flags[row] |= DEAD
         self._died(chunk, 1, int(chunk.sizes[row]))
-        self._usage.left(int(chunk.file_ids[row]), 1)
+        self.usage.left(int(chunk.file_ids[row]), 1)
         if self.tags is not None and chunk.tags is not None and (number := int(chunk.tags[row])) != NO_TAG:
             self._drop_tag(number)
         if row + 1 < chunk.count and chunk.flags[row + 1] < DEAD:
@@ -576,7 +558,7 @@ class Index:
         if not self._tags_ahead and self.tags is not None:
             tags, self.tags = self.tags, None
             if tags.dead or tags.numbers_end > _FEW_ROWS:
-                self._usage.reclaim.run(tags.forget())
+                self.usage.reclaim.run(tags.forget())
 
     def kill_through(self, seq: int) -> int:
         """All live rows up to and including `seq` die; returns how many."""
@@ -610,18 +592,18 @@ class Index:
             if chunk.file_id:
                 by_file[chunk.file_id] = by_file.get(chunk.file_id, 0) + chunk.live
             elif chunk.live:
-                self._usage.left_files(chunk.file_ids[chunk.live_rows(0, chunk.count)])
+                self.usage.left_files(chunk.file_ids[chunk.live_rows(0, chunk.count)])
             chunk.live = chunk.bytes = 0
             self._to_shrink[chunk] = None
         for file_id, rows in by_file.items():
-            self._usage.left(file_id, rows)
+            self.usage.left(file_id, rows)
         if not records:
             return
         self._lost(records, size)
         if self.tags is not None:
             self._count_down([Dead(chunk, None) for chunk in chunks if chunk.tags is not None])
         if len(chunks) > _FEW_CHUNKS:
-            self._usage.reclaim.run(_given_back(chunks))
+            self.usage.reclaim.run(_given_back(chunks))
 
     def kill_found(self, found: list[Found]) -> None:
         """These rows die, all of which hold. It costs what their chunks are: each gets other flags."""
@@ -644,7 +626,7 @@ class Index:
             if chunk.file_id:
                 by_file[chunk.file_id] = by_file.get(chunk.file_id, 0) + count
             else:
-                self._usage.left_files(chunk.file_ids[: len(which)][which])
+                self.usage.left_files(chunk.file_ids[: len(which)][which])
             chunk.set_flags(each.flags)
             chunk.live -= count
             chunk.bytes -= each.size
@@ -653,7 +635,7 @@ class Index:
             if chunk.tags is not None:
                 dead.append(Dead(chunk, which))
         for file_id, rows in by_file.items():
-            self._usage.left(file_id, rows)
+            self.usage.left(file_id, rows)
         if records:
             self.table = None
             self._lost(records, size)
@@ -686,7 +668,7 @@ class Index:
         self.removals += 1
         chunk.flags[start:end] |= DEAD
         self._died(chunk, count, sum(chunk.sizes[start:end].tolist()))
-        self._usage.left_files(chunk.file_ids[start:end])
+        self.usage.left_files(chunk.file_ids[start:end])
         if self.tags is not None and chunk.tags is not None:
             self.tags.drop_rows(chunk.tags[start:end])
             if not len(self.tags):
@@ -720,7 +702,7 @@ class Index:
             return
         chunk.flags[rows] |= DEAD
         self._died(chunk, len(rows), int(chunk.sizes[rows].sum(dtype=np.uint64)))
-        self._usage.left_files(chunk.file_ids[rows])
+        self.usage.left_files(chunk.file_ids[rows])
         if self.tags is not None and chunk.tags is not None:
             if len(rows) > _FEW_ROWS:
                 which = np.zeros(int(rows[-1]) + 1, np.bool_)
@@ -738,7 +720,7 @@ class Index:
         waits = bool(tags.dead)
         tags.dead += dead
         if not waits:
-            self._usage.reclaim.run(self._counted_down(tags))
+            self.usage.reclaim.run(self._counted_down(tags))
 
     def _counted_down(self, tags: Tags) -> Iterator[None]:
         yield from tags.count_down()
@@ -756,8 +738,8 @@ class Index:
         self.live -= count
         self.deaths += 1
         self.bytes -= size
-        self._usage.records -= count
-        self._usage.bytes -= size
+        self.usage.records -= count
+        self.usage.bytes -= size
 
     def _drop_tag(self, number: int) -> None:
         assert self.tags is not None, "a row bears a tag"

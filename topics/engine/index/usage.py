@@ -16,9 +16,11 @@ _STEPS_MAX = 8
 class Usage:
     """Kept exact by every index: the quota, the metrics and the files' right to exist depend on it."""
 
-    __slots__ = ("_files", "_memory", "bytes", "pending_bytes", "reclaim", "records")
+    __slots__ = ("_files", "_memory", "bytes", "has_quota", "pending_bytes", "reclaim", "records")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_quota: bool = False) -> None:
+        self.has_quota = has_quota
+        """Whether `max_total_bytes` bounds them, so that each write asks for what they are."""
         self.records = 0
         self.bytes = 0
         self.pending_bytes = 0

@@ -22,8 +22,9 @@ from topics.engine.state.staged_parts import Total
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import AppendRequest, AppendResult, Done
 from topics.engine.write.admission import check_caps
-from topics.engine.write.append import Appender, reserve
+from topics.engine.write.appender import Appender
 from topics.engine.write.evictions import has_to_wait
+from topics.engine.write.reservations import reserve
 from topics.errors import StorageError, TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.rows import Rows, tags_in
@@ -178,7 +179,7 @@ class Assembly:
         """Reserve the seqs before the frames are staged, which are a batch of their own (class `disk`)."""
         core, topic, count = self._core, self._topic, self._total.records
         core.check_backlog()
-        upto = reserve(core, topic, topic.next_seq + count - 1, core.clock.now_ms(), count)
+        upto = reserve(core, topic, count, core.clock.now_ms())
         generation = topic.reserve_ahead()
 
         def on_commit(commit: Commit) -> None:

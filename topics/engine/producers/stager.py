@@ -20,7 +20,7 @@ from topics.engine.state.staged_parts import OVERHEAD_BYTES, Name, PartPiece, St
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import AppendRequest, AppendResult, Done
 from topics.engine.write.admission import check_caps, check_quota
-from topics.engine.write.append import Appender
+from topics.engine.write.appender import Appender
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import TopicsError
 from topics.store.format.log_format import StagedPiece, pack_staged_piece

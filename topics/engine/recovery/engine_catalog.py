@@ -155,7 +155,8 @@ class EngineCatalog:
                 return None
             self._remove(holder)
         topic = Topic(name, topic_id, config, order, self._core.usage, stored or incarnation_of_id(topic_id))
-        topic.life, topic.is_made = Life.LIVE, True
+        topic.enter(Life.LIVE)
+        topic.is_made = True
         registry.add(topic)
         return topic
 

@@ -19,12 +19,13 @@ from topics.engine.state.router import EXACTLY_ONCE, Router, RouterConfig
 from topics.engine.state.router_frames import ForwardPayload
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import AppendResult
-from topics.engine.write.append import AppendBatch, Appender, reserve
+from topics.engine.write.append import Append, tell
 from topics.engine.write.evictions import log_evictions
+from topics.engine.write.reservations import reserve_beyond
 from topics.errors import TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.log_format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
-from topics.store.format.rows import Rows
+from topics.store.format.rows import Rows, tags_in
 from topics.store.wal.commit import Commit
 
 
@@ -72,16 +73,16 @@ class StepOwner(Protocol):
     def on_failed(self, forward: Forward) -> None: ...
 
 
-class Forward(AppendBatch):
+class Forward(Append):
     """Applied: holes and copies are there for readers, and the router has come to `step.upto`."""
 
     __slots__ = ("first_hole", "owner", "router", "runs", "shared", "step", "total")
 
-    def __init__(self, owner: StepOwner, appender: Appender, router: Router, step: ForwardStep, *, fsync: bool) -> None:
+    def __init__(self, owner: StepOwner, core: Core, router: Router, step: ForwardStep, *, fsync: bool) -> None:
         topic = router.dest
         self.first_hole = topic.next_seq
         topic.take_holes(step.holes)
-        super().__init__(appender, topic, fsync=fsync)
+        super().__init__(core, [topic], [topic.next_seq], [0], [0], [0], bytearray(), fsync=fsync)
         self.owner = owner
         self.router = router
         self.step = step
@@ -93,12 +94,10 @@ class Forward(AppendBatch):
         topic = self.topic
         if self.step.holes:
             take_holes(topic, self.first_hole, self.step.holes)
-            self.core.wake(topic)
-            if topic.routers:  # a loss goes further down the chain, too
-                self.core.forwardable[topic] = None
+            tell(self.core, topic)  # a loss goes further down the chain, too
         if topic.routers:
             add_hops(topic, self.runs)
-        if self.rows:
+        if self.counts[0]:
             super().apply(commit)
         self.owner.on_applied(self)
 
@@ -118,16 +117,15 @@ class Forward(AppendBatch):
         )
         self.file_id = int(originals.file_ids[0])
         self.core.usage.placed(self.file_id, count)
-        self.rows, self.size = count, size
         self.hold(count, size, ts)
 
-    def _publish(self, file_id: int, base: int) -> None:
+    def place(self, file_id: int, base: int) -> None:
         shared = self.shared
         if shared is None:
-            super()._publish(file_id, 0 if self.file_id else base)  # frames in memory say where they are
+            super().place(file_id, base)
             return
         self.topic.index.append_rows(
-            self.first_seq,
+            self.first_seqs[0],
             file_id,
             shared.offsets,
             shared.lengths,
@@ -136,8 +134,7 @@ class Forward(AppendBatch):
             shared.flags,
             self.tags,
         )
-        self.core.usage.left(file_id, self.rows)  # counted by the index from here on
-        self.topic.last_write_ms = int(shared.ts[-1])
+        self.core.usage.left(file_id, self.counts[0])  # counted by the index from here on
 
     def fail(self, error: TopicsError) -> None:
         super().fail(error)
@@ -147,7 +144,7 @@ class Forward(AppendBatch):
 def take_holes(topic: Topic, first: int, count: int) -> None:
     """Seqs that stand for what the source had lost: never live (R-TRIM-1, -2)."""
     last = first + count - 1
-    topic.show(max(topic.head, last))
+    topic.show_holes(last)
     topic.floors.add_gap(Gap(first, last, TRIM))
     topic.floors.settle_gaps(topic.earliest)
 
@@ -159,9 +156,9 @@ def add_hops(topic: Topic, runs: list[Run]) -> None:
         topic.hops.add(*run)
 
 
-def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: ForwardStep) -> Forward:
+def stage_forward(owner: StepOwner, core: Core, router: Router, step: ForwardStep) -> Forward:
     """Stages the step. Raises TopicsError, and then nothing was."""
-    core, topic = appender.core, router.dest
+    topic = router.dest
     now_ms = core.clock.now_ms()
     first = topic.next_seq
     ts = topic.stamp(now_ms)
@@ -178,9 +175,9 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: Fo
             sizes: list[int] = step.originals.sizes.tolist()
             payload.sizes = sizes[:1] if min(sizes) == max(sizes) else sizes
     seqs = step.holes + step.copies
-    reserved = reserve(core, topic, first + seqs - 1, now_ms, step.copies) if topic.lacks(seqs) else 0
+    reserved = reserve_beyond(core, topic, first + seqs - 1, step.copies, now_ms) if topic.lacks(seqs) else 0
     core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, encode(payload), counted=False)
-    forward = Forward(owner, appender, router, step, fsync=fsync)
+    forward = Forward(owner, core, router, step, fsync=fsync)
     forward.runs = runs
     if step.rows is not None and step.rows.count:
         _stage_copies(core, forward, step.rows, ts, fsync=fsync)
@@ -189,21 +186,20 @@ def stage_forward(owner: StepOwner, appender: Appender, router: Router, step: Fo
     if step.copies and topic.memory_through:
         log_evictions(core, topic, topic.config, records=topic.pending_records, size=topic.pending_bytes)
     if reserved:
-        forward.reserves = True
-        topic.reserve(reserved)
+        forward.rely_on((reserved,))
     seen = bool(step.copies or step.holes)
     forward.stage(synced=(fsync and seen) or bool(reserved))
     return forward
 
 
 def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: bool) -> None:
-    topic, first = forward.topic, forward.first_seq
+    topic, first = forward.topic, forward.first_seqs[0]
     routed = forward.step.config.guarantee == EXACTLY_ONCE
     if topic.stage_class == "ephemeral":
         forward.file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, routed=routed)
     else:
         framed = core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, counted=False, routed=routed)
-    forward.add((rows.count, None, False, _nobody), rows, framed, ts)
+    forward.add((rows.count, False, _nobody), rows.count, rows.size, framed, ts, tags_in(rows))
 
 
 def hole_runs(first: int, holes: list[tuple[int, int]]) -> list[Run]:

@@ -27,7 +27,6 @@ from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.read_bounds import fitting
-from topics.engine.write.append import Appender
 from topics.engine.write.evictions import has_to_wait
 from topics.engine.write.retention import when_retained
 from topics.errors import StorageError, TopicsError
@@ -49,9 +48,8 @@ class OnEnd(Protocol):
 class ForwardSteps:
     """Makes the steps; each ends with one call of `on_end`."""
 
-    def __init__(self, core: Core, appender: Appender, on_end: OnEnd) -> None:
+    def __init__(self, core: Core, on_end: OnEnd) -> None:
         self._core = core
-        self._appender = appender
         self._on_end = on_end
         self.stopped = False
         """Nothing is staged any more."""
@@ -322,7 +320,7 @@ class ForwardSteps:
             Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
             return
         try:
-            router.flight = stage_forward(self, self._appender, router, step)
+            router.flight = stage_forward(self, self._core, router, step)
         except TopicsError:
             self._on_end(router, blocked=True)
 
@@ -339,8 +337,8 @@ class ForwardSteps:
             router.drop_kept()
         if router.evidence:
             router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
-        if router.examined == forward.first_hole - 1 and forward.rows:
-            router.examined = forward.first_seq + forward.rows - 1  # our own copies need not be looked at
+        if router.examined == forward.first_hole - 1 and forward.counts[0]:
+            router.examined = forward.first_seqs[0] + forward.counts[0] - 1  # our own copies need not be looked at
         _forget_hops(router.source)
         self._on_end(router, blocked=step.blocked, is_whole=step.is_whole)
 

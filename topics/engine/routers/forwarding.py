@@ -24,7 +24,6 @@ from topics.engine.state.router import HOPS_MAX, Router, RouterLife
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.step_queue import another_pass
-from topics.engine.write.append import Appender
 from topics.errors import TopicsError
 
 LOOKS_A_PASS = 256
@@ -42,9 +41,9 @@ _BUSY_DELAYS = 5
 class Forwarding:
     """The routers' work. One object an engine."""
 
-    def __init__(self, core: Core, appender: Appender) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
-        self._steps = ForwardSteps(core, appender, self._on_end)
+        self._steps = ForwardSteps(core, self._on_end)
         self._news: dict[Router, None] = {}
         """Routers whose sources have new records, not looked at yet."""
         self._behind: dict[Router, None] = {}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from topics.engine.read.wait import Place
     from topics.engine.recovery.checkpoint_requests import CheckpointWait
     from topics.engine.routers.forwarding import Forwarding
-    from topics.engine.write.append import Appender
+    from topics.engine.write.appender import Appender
 
 
 class Core:
@@ -49,7 +49,7 @@ class Core:
         self.loop = loop
         self.clock: Clock = loop.clock
         self.config = config
-        self.usage = Usage()
+        self.usage = Usage(has_quota=config.max_total_bytes > 0)
         self.registry = Registry(self.usage)
         self.producers = ProducerTotals(config)
         self.staged = StagedParts()

@@ -138,7 +138,8 @@ class Dormant:
         self._is_dormant[row] = False
         incarnation = f"{int(self.incarnations[row]):016x}"
         topic = Topic(self.names[row], topic_id, self.configs[row], int(self.orders[row]), self._usage, incarnation)
-        topic.life, topic.is_made = Life.LIVE, True
+        topic.enter(Life.LIVE)
+        topic.is_made = True
         topic.found(int(self.heads[row]), int(self.last_ts[row]))
         topic.found_generation(int(self.generations[row]))
         topic.begin(0)

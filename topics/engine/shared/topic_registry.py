@@ -121,7 +121,7 @@ class Registry:
     def remove(self, topic: Topic) -> None:
         if topic.visible:
             self._count(topic, -1)
-        topic.life = Life.GONE
+        topic.enter(Life.GONE)
         if topic.producers is not None:
             topic.producers.clear()
         del self.by_id[topic.id]

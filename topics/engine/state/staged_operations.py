@@ -6,7 +6,7 @@ classes: so records become visible in the order of their seqs, and a delete find
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from topics.engine.state.topic import Life, Topic
@@ -35,6 +35,10 @@ class Operation:
     def fail(self, error: TopicsError) -> None:
         """Nothing of it happened."""
         raise NotImplementedError
+
+    def staged(self, _topic: Topic) -> tuple[int, int]:
+        """Return how many records it has staged on a topic, and their bytes."""
+        return 0, 0
 
     # --- the way there -----------------------------------------------------------------------------------------------
     def stage(self, *, synced: bool) -> None:
@@ -88,9 +92,34 @@ def settle(topic: Topic) -> None:
         if commit is None:
             return
         del pending[0]
+        topic.stop_filling(operation)
         if commit.error is not None:
             operation.fail(commit.error)
         elif topic.life is Life.GONE:
             operation.fail(NotCreatedError(f"topic {topic.name} could not be created"))
         else:
             operation.apply(commit)
+
+
+def settle_all(operation: Operation, topics: Sequence[Topic]) -> None:
+    """`settle` for an operation in the queues of several topics, whose commit has ended.
+
+    They share a shard of the log, where commits end in order, so the operation is the first one in every queue; and
+    none of them is gone, since the end of a topic would be queued after it.
+    """
+    queued: list[Topic] = []
+    """Those in which something comes after it."""
+    for topic in topics:
+        pending = topic.pending
+        assert pending[0] is operation, "a topic's operations are decided in order"
+        del pending[0]
+        if pending:
+            queued.append(topic)
+    commit = operation.commit
+    assert commit is not None, "it has ended"
+    if commit.error is not None:
+        operation.fail(commit.error)
+    else:
+        operation.apply(commit)
+    for topic in queued:
+        settle(topic)

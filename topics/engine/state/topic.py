@@ -47,7 +47,6 @@ class Topic(TopicNumbers):
         "expiry",
         "feeders",
         "floors",
-        "has_caps",
         "hops",
         "id",
         "incarnation",
@@ -56,7 +55,6 @@ class Topic(TopicNumbers):
         "keys",
         "keys_forgotten",
         "last_read_ms",
-        "last_write_ms",
         "life",
         "memory_through",
         "name",
@@ -70,6 +68,7 @@ class Topic(TopicNumbers):
         "running",
         "stage_class",
         "waiters",
+        "writable",
     )
 
     def __init__(  # noqa: PLR0917 - what makes a topic
@@ -83,6 +82,7 @@ class Topic(TopicNumbers):
         self.order = order
         """The number of the latest create or config frame of this topic, over all topics."""
         self.life = Life.CREATING
+        """Changed by `enter`."""
         self.is_made = False
         """Its creation is durable: else readers do not see it, though it is being deleted already."""
         self.memory_through = 0
@@ -115,7 +115,6 @@ class Topic(TopicNumbers):
         # --- readers
         self.waiters: dict[Waiter, None] = {}
         """Told of changes, in order of arrival: see `topics.engine.state.waiters`."""
-        self.last_write_ms = 0
         self.last_read_ms = 0
         self.consumed_ms = 0
         self.set_config(config, config)
@@ -133,11 +132,18 @@ class Topic(TopicNumbers):
             and applied.discard == "old"
             and self.stage_class != "ephemeral"
             and not self.memory_through
+            and not self.index.usage.has_quota
         )
-        """An append needs no admission and no retention first."""
+        """By its config, an append needs no admission and no retention first."""
+        self.writable = self.plain and self.life is Life.LIVE
+        """A write may take the short way: it needs nothing but its seqs."""
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
-        """Records may have to go after an append."""
         self.need_reservation(self.stage_class == "disk")
+
+    def enter(self, life: Life) -> None:
+        """Begin another part of the topic's life."""
+        self.life = life
+        self.writable = self.plain and life is Life.LIVE
 
     def leave_memory(self) -> None:
         """None of the records that count is in memory any more."""

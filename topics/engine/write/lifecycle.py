@@ -42,7 +42,7 @@ class Creation(Operation):
         self.core.quiet_until_ms = 0
         self.core.registry.show(self.topic)
         if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
-            self.topic.life = Life.LIVE
+            self.topic.enter(Life.LIVE)
         if self.core.awaited:
             self.core.tell_made(self.topic)
         if self.done is not None:
@@ -109,7 +109,7 @@ class Removal(Operation):
 
     def fail(self, error: TopicsError) -> None:
         if self.topic.is_made:
-            self.topic.life = Life.LIVE
+            self.topic.enter(Life.LIVE)
         for router in self.core.routers.of_topic(self.topic):  # they may have gone to rest meanwhile
             self.core.forwarding.note(router)
         self.done(error)
@@ -284,7 +284,7 @@ class Lifecycle:
         except TopicsError as error:
             done(error)
             return
-        topic.life = Life.DELETING
+        topic.enter(Life.DELETING)
         Removal(core, topic, done).stage(synced=True)
 
 

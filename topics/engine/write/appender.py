@@ -1,0 +1,384 @@
+"""Writes come in: checks, seqs, and frames into the log. What then becomes of them is `Append`'s (append.py).
+
+All writes of one pass of the loop to one topic are one operation, with one callback from the log and one visit to the
+index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topics.common.tuples import make_tuple
+from topics.engine.shared.core import Core
+from topics.engine.state import refusals
+from topics.engine.state.identity import Identity
+from topics.engine.state.staged_operations import Operation, Turn
+from topics.engine.state.topic import Life, Topic
+from topics.engine.state.topic_numbers import TakesRows
+from topics.engine.values.results import AppendRequest, AppendResult, Done
+from topics.engine.write.admission import check_admission
+from topics.engine.write.append import Append, append_to, index_rows, index_some
+from topics.engine.write.evictions import eviction_payload, has_to_wait, log_evictions
+from topics.engine.write.lifecycle import Lifecycle
+from topics.engine.write.reservations import reserve, reserve_ahead
+from topics.engine.write.retention import expire
+from topics.errors import TopicsError
+from topics.store.format.rows import Framed, Rows, tags_in
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
+from topics.store.wal.commit import Commit
+from topics.store.wal.commitment import AT_ONCE
+
+
+def check_meant(topic: Topic, request: AppendRequest) -> None:
+    """Raises RequestError incarnation_mismatch: the topic is not the one that the write means (R-INC-4)."""
+    present = topic.incarnation if topic.visible else None
+    if present != request.incarnation:
+        raise refusals.incarnation_mismatch(request.topic, present)
+
+
+class LateRefusal(Operation):
+    """A write that brought its topic about and is refused: told once the topic is there, since it stays (7.5)."""
+
+    __slots__ = ("done", "error")
+
+    def __init__(self, core: Core, topic: Topic, error: TopicsError, done: Done[AppendResult]) -> None:
+        super().__init__(core, topic)
+        self.error = error
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        self.done(self.error)
+
+    def fail(self, error: TopicsError) -> None:
+        self.done(error)
+
+
+class Appender:
+    """`append` takes writes; what is staged by the end of a pass is one batch a topic."""
+
+    def __init__(self, core: Core, lifecycle: Lifecycle) -> None:
+        self.core = core
+        self._lifecycle = lifecycle
+        self._by_name = core.registry.by_name
+
+    def takes_plain(self, name: str) -> bool:
+        """See `Engine.takes_plain`."""
+        topic = self._by_name.get(name)
+        return topic is not None and topic.writable
+
+    def will_take_plain(self, name: str) -> bool:
+        """See `Engine.will_take_plain`."""
+        topic = self._by_name.get(name)
+        return topic is not None and topic.plain
+
+    def key_in_flight(self, name: str, key: bytes) -> bool:
+        """See `Engine.key_in_flight`."""
+        topic = self._by_name.get(name)
+        return topic is not None and topic.waiting_for(key) is not None
+
+    def _plain(self, request: AppendRequest) -> Topic | None:
+        """Return the topic of a write that may take the short way: it needs nothing but its seqs."""
+        topic = self._by_name.get(request.topic)
+        if (
+            topic is None
+            or not topic.writable
+            or request.identity is not None
+            or request.violation is not None
+            or request.incarnation is not None
+        ):
+            return None
+        return topic
+
+    def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
+        """See `Engine.append`."""
+        topic = self._plain(request)
+        try:
+            if topic is not None and request.frames is None:
+                self._stage(topic, request.rows, request.node, self.core.clock.now_ms(), None, False, done)
+            else:
+                self._append_checked(self.core.registry.named(request.topic), request, done)
+        except TopicsError as error:
+            done(error)
+
+    def append_alone(self, request: AppendRequest) -> AppendResult | None:
+        """See `Engine.append_alone`: the short way of `append` and of `Append`, in one go."""
+        topic = self._plain(request)
+        if topic is None or topic.pending or topic.waiters or topic.routers:
+            return None
+        core, rows, first = self.core, request.rows, topic.next_seq
+        count = rows.count
+        last = first + count - 1
+        if last > topic.ample and (topic.lacks(count) or topic.is_short(first)):
+            return None
+        ts = topic.stamp(core.clock.now_ms())
+        fsync = topic.stage_class == "fsync"
+        written = core.log.write_alone(topic.id, first, ts, rows, request.node, fsync=fsync)
+        if written is None:
+            return None
+        framed, commit = written
+        file_id, base, tags = commit.file_id, commit.base - framed.start, tags_in(rows)
+        if count == 1:
+            index_some(topic, first, 1, framed.placed, 0, tags, file_id, base)
+        else:
+            index_rows(core.usage, (topic,), (first,), (count,), (rows.size,), framed.placed, tags, file_id, base)
+        core.in_log.add(topic.id)
+        topic.publish_new(last, ts)
+        return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, commit.sync_ns))
+
+    def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
+        """Records the server itself puts into a topic, which is created when it is missing (R-Q-25).
+
+        Nothing is refused for want of room in the topic, and whatever its class they are on stable storage before
+        `done` hears of them: what they are copies of is deleted then.
+        """
+        topic = self.core.registry.named(name)
+        if topic is not None and topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.append_copies(name, rows, done))
+            return
+        if topic is not None and has_to_wait(topic):
+            Turn(self.core, topic, lambda: self.append_copies(name, rows, done), done).wait()
+            return
+        try:
+            if topic is None:
+                topic = self._lifecycle.create_for(AppendRequest(name, rows))
+            topic.stop_filling()
+            self._stage(topic, rows, None, self.core.clock.now_ms(), None, False, done, synced=True)
+            topic.stop_filling()
+        except TopicsError as error:
+            done(error)
+
+    # --- checks ------------------------------------------------------------------------------------------------------
+    def _append_checked(self, topic: Topic | None, request: AppendRequest, done: Done[AppendResult]) -> None:
+        """All checks, in the order of 7.5; raises the first that fails."""
+        if topic is not None and topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.append(request, done))
+            return
+        created = topic is None
+        if topic is None:
+            topic = self._lifecycle.create_for(request)
+        elif request.violation is not None:
+            raise request.violation
+        elif request.incarnation is not None:
+            check_meant(topic, request)
+        core, config = self.core, topic.config
+        now_ms = core.clock.now_ms()
+        if config.ttl_ms:
+            expiry = expire(core, topic, now_ms)
+            if expiry is not None and config.discard == "reject":
+                # What expired makes room, once that is durable.
+                expiry.then.append(lambda error: done(error) if error is not None else self.append(request, done))
+                return
+        if has_to_wait(topic):
+            Turn(core, topic, lambda: self.append(request, done), done).wait()
+            return
+        try:
+            identity = request.identity
+            if identity is not None:
+                if self._is_duplicate(topic, identity, now_ms, request, done):
+                    return
+                if identity.is_piece:
+                    core.stager.take(topic, request, now_ms, created=created, done=done)
+                    return
+            check_admission(core, topic, request.rows, now_ms)
+            if request.frames is None or created:  # the topic and its first records are one batch: both are, or neither
+                self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
+            else:
+                self._stage_gathered(topic, request, request.frames, now_ms, identity, created, done)
+        except TopicsError as error:
+            if not created:
+                raise
+            LateRefusal(core, topic, error, done).stage_unlogged()
+
+    def _is_duplicate(
+        self, topic: Topic, identity: Identity, now_ms: int, request: AppendRequest, done: Done[AppendResult]
+    ) -> bool:
+        """Answers a duplicate (R-IDEM-3), or lets it wait for the write it repeats (R-IDEM-5)."""
+        known = identity.find(self.core, topic, now_ms)
+        if known is not None:
+            done(known.answer(request))
+            return True
+        waiting = topic.waiting_for(identity.name)
+        if waiting is None:
+            return False
+        waiting.append((request, done))
+        return True
+
+    def _begin(self, topic: Topic, identity: Identity, done: Done[AppendResult]) -> Done[AppendResult]:
+        """Enter a write that is on its way under an identity; return what it is to be answered by."""
+        topic.begin_identity(identity.name)
+        identity.hold(self.core, topic)
+        return self._ending(topic, identity, done)
+
+    def _ending(self, topic: Topic, identity: Identity, done: Done[AppendResult]) -> Done[AppendResult]:
+        """Return a `done` that ends the identity first, and then answers the duplicates that waited."""
+        in_memory = topic.stage_class == "ephemeral"
+
+        def end(result: AppendResult | TopicsError) -> None:
+            if not isinstance(result, TopicsError):
+                self._on_published(topic, identity, result.first_seq, in_memory=in_memory)
+                done(result)
+                return
+            identity.fail(self.core, topic)
+            waiting = topic.end_identity(identity.name)
+            done(result)
+            for request, later in waiting:
+                self.append(request, later)
+
+        return end
+
+    def _on_published(self, topic: Topic, identity: Identity, first_seq: int, *, in_memory: bool) -> None:
+        """Enter a published write, with the publication itself (R-IDEM-6), and answer the duplicates that waited."""
+        known = identity.publish(self.core, topic, first_seq, in_memory=in_memory)
+        for request, done in topic.end_identity(identity.name):
+            if request.identity is not None and request.identity.is_piece:
+                self.append(request, done)
+            else:
+                done(known.answer(request))
+
+    # --- staging -----------------------------------------------------------------------------------------------------
+    def _stage(  # noqa: PLR0917 - one call a request
+        self,
+        topic: Topic,
+        rows: Rows,
+        node: bytes | None,
+        now_ms: int,
+        identity: Identity | None,
+        created: bool,
+        done: Done[AppendResult],
+        *,
+        synced: bool = False,
+    ) -> None:
+        """Gives out seqs and puts the frames into the log's filling batch. Raises, and then nothing was staged."""
+        core, count, first = self.core, rows.count, topic.next_seq
+        ts, last = topic.stamp(now_ms), first + count - 1
+        extension = b"" if identity is None else identity.begin(core, topic, rows, node, now_ms)
+        filling: TakesRows | None = topic.filling
+        in_memory: Append | None = None
+        if topic.stage_class == "ephemeral":
+            file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, node=node, extension=extension)
+            filling = in_memory = append_to(core, topic, fsync=False)
+            in_memory.file_id = file_id
+            topic.enqueue(in_memory)
+        else:
+            fsync, reserves = topic.stage_class == "fsync", last > topic.ample and topic.lacks(count)
+            if reserves or filling is None:
+                filling = None
+                self._check_room(created)
+            reserved = reserve(core, topic, count, now_ms) if reserves else 0
+            framed = core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
+            if filling is None:
+                filling = self._open(topic, reserved, fsync=fsync, synced=synced)
+            if topic.memory_through:
+                records, size = topic.pending_records + count, topic.pending_bytes + rows.size
+                log_evictions(core, topic, topic.config, records=records, size=size)
+        if identity is not None:
+            done = self._begin(topic, identity, done)
+        filling.add((count, created, done), count, rows.size, framed, ts, tags_in(rows))
+        if in_memory is not None:
+            in_memory.on_commit(AT_ONCE)
+        elif last > topic.ample and topic.is_short(first):
+            reserve_ahead(core, topic, count, now_ms)
+
+    def _check_room(self, created: bool) -> None:
+        """Raises RequestError throttled: the log takes nothing for now. The creation of a topic has found room."""
+        if created:
+            self.core.check_backlog()
+        else:
+            self.core.check_log()
+
+    def _open(self, topic: Topic, reserved: int, *, fsync: bool, synced: bool) -> Append:
+        """Return an operation for this pass's further writes; with a reservation, they wait for its sync."""
+        append = append_to(self.core, topic, fsync=fsync)
+        if reserved:
+            append.rely_on((reserved,))
+        append.stage(synced=synced or fsync or bool(reserved))
+        topic.fill(append)
+        self.core.filled.append(topic)
+        return append
+
+    def append_piece(self, topic: Topic, request: AppendRequest, identity: Identity, done: Done[AppendResult]) -> None:
+        """Stage a piece's records in the staging area. Raises, and then nothing was staged."""
+        now_ms = self.core.clock.now_ms()
+        if request.frames is None:
+            self._stage(topic, request.rows, request.node, now_ms, identity, False, done)
+        else:
+            self._stage_gathered(topic, request, request.frames, now_ms, identity, False, done)
+
+    def _stage_gathered(  # noqa: PLR0917 - as `_stage`
+        self,
+        topic: Topic,
+        request: AppendRequest,
+        frames: PrebuiltFrames,
+        now_ms: int,
+        identity: Identity | None,
+        created: bool,
+        done: Done[AppendResult],
+    ) -> None:
+        """`_stage` of a write whose rows are frames already: an operation of its own."""
+        core, rows, first = self.core, request.rows, topic.next_seq
+        frames.extend(b"" if identity is None else identity.begin(core, topic, rows, request.node, now_ms))
+        reserved = 0
+        if topic.stage_class != "ephemeral":
+            self._check_room(created)
+            if topic.lacks(rows.count):
+                reserved = reserve(core, topic, rows.count, now_ms)
+        ts = topic.stamp(now_ms)
+        append, framed = self._number(topic, frames, rows.size, ts, synced=reserved > 0)
+        if reserved:
+            append.rely_on((reserved,))
+        if identity is not None:
+            done = self._begin(topic, identity, done)
+        append.add((rows.count, created, done), rows.count, rows.size, framed, ts, tags_in(rows))
+        if topic.is_short(first):
+            reserve_ahead(core, topic, rows.count, now_ms)
+        self._queue(append)
+
+    def append_gathered(  # noqa: PLR0917 - called in one place
+        self,
+        topic: Topic,
+        frames: PrebuiltFrames,
+        size: int,
+        tags: NDArray[np.uint32] | None,
+        identity: Identity,
+        created: bool,
+        done: Done[AppendResult],
+    ) -> None:
+        """Gives out seqs to frames that were put together before: in class `disk` they are reserved already.
+
+        The identity is begun and held. Raises, and then nothing was staged.
+        """
+        if topic.stage_class != "ephemeral":
+            self.core.check_log()
+        ts = topic.stamp(self.core.clock.now_ms())
+        append, framed = self._number(topic, frames, size, ts)
+        write = (frames.count, created, self._ending(topic, identity, done))
+        append.add(write, frames.count, size, framed, ts, tags)
+        self._queue(append)
+
+    def _number(
+        self, topic: Topic, frames: PrebuiltFrames, size: int, ts: int, *, synced: bool = False
+    ) -> tuple[Append, Framed]:
+        """Number frames from the topic's next seq on, and stage them as an operation of their own.
+
+        synced: also where the topic's class does not ask for it.
+        """
+        core, first = self.core, topic.next_seq
+        fsync = topic.stage_class == "fsync"
+        topic.stop_filling()
+        append = append_to(core, topic, fsync=fsync)
+        if topic.stage_class == "ephemeral":
+            append.file_id, framed = core.memory.stage_gathered(topic.id, frames, first, ts)
+        else:
+            records, pending = topic.pending_records + frames.count, topic.pending_bytes + size
+            floors = eviction_payload(topic, topic.config, records=records, size=pending)
+            framed = core.log.stage_gathered(
+                topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=append.on_commit, floors=floors
+            )
+        return append, framed
+
+    @staticmethod
+    def _queue(append: Append) -> None:
+        append.topic.enqueue(append)
+        if append.file_id:
+            append.on_commit(AT_ONCE)

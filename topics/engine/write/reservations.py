@@ -1,0 +1,46 @@
+"""Seqs of class `disk` are reserved on stable storage before they are acknowledged, so that no power cut makes a topic
+give one out again. Source: R-DUR-6.
+"""
+
+from __future__ import annotations
+
+from topics.engine.shared.core import Core
+from topics.engine.state.control_frames import ReservationPayload, encode
+from topics.engine.state.topic import Topic
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
+
+
+def reserve(core: Core, topic: Topic, count: int, now_ms: int) -> int:
+    """Stage a reservation for the next `count` seqs and more; return its end."""
+    return reserve_beyond(core, topic, topic.next_seq + count - 1, count, now_ms)
+
+
+def reserve_ahead(core: Core, topic: Topic, count: int, now_ms: int) -> None:
+    """Stage the next reservation after a write of `count`, before the last one is used up.
+
+    No write waits for it to be on stable storage.
+    """
+    log = core.log
+    upto = reserve_beyond(core, topic, topic.next_seq - 1, count, now_ms)
+    generation = topic.reserve_ahead()
+
+    def on_commit(commit: Commit) -> None:
+        if commit.error is None:
+            log.when_durable(topic.id, on_durable)
+        else:
+            topic.reserved_ahead(generation, 0)
+
+    def on_durable() -> None:
+        topic.reserved_ahead(generation, upto)
+
+    log.when_committed(topic.id, False, on_commit)
+
+
+def reserve_beyond(core: Core, topic: Topic, last_seq: int, count: int, now_ms: int) -> int:
+    """Stage a reservation of seqs beyond `last_seq`, for a write of `count` records; return its end."""
+    upto = topic.next_reservation(last_seq, count)
+    core.log.stage_control(
+        topic.id, FrameType.HEAD_RESERVATION, upto, now_ms, encode(ReservationPayload(topic.generation))
+    )
+    return upto
