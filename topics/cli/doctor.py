@@ -1,4 +1,7 @@
-"""`topics doctor`: what this machine lets us do, what would be used and why, and what a commit costs here."""
+"""`topics doctor`: a report of what this machine supports, what `serve` would use, and why.
+
+It measures a commit with each commit primitive, too.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _FULL = ": the disk is full. Delete records, or give the volume space (docs/oper
 
 
 class CommitCost(NamedTuple):
-    """Quantiles of one commit of one block, microseconds."""
+    """Quantiles of the time of one commit of one block, in microseconds."""
 
     primitive: str
     p50_us: float
@@ -35,7 +38,11 @@ class CommitCost(NamedTuple):
 
 
 def report(config: Config) -> Iterator[str]:
-    """Lines of the report, as they become known. Raises OSError when the data directory cannot be used."""
+    """Yield the lines of the report, each as soon as it is known.
+
+    A data directory that does not exist is created for the measurement, and removed at the end.
+    Raises: OSError if the data directory cannot be used.
+    """
     yield f"kernel: {platform.release()} {platform.machine()}, Python {platform.python_version()}"
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield f"open files: {files[0]} (hard limit {files[1]}); each connection needs one"
@@ -71,10 +78,14 @@ def report(config: Config) -> Iterator[str]:
 
 
 def measure_commits(loop: Loop, directory: str, *, direct: bool) -> Iterator[CommitCost]:
-    """Each primitive on a file of its own; the file is removed again."""
+    """Yield the cost of each commit primitive, measured on a temporary file in `directory`.
+
+    direct: O_DIRECT works there, so its two primitives are measured, too.
+    Raises: OSError if a test commit fails.
+    """
     path = os.path.join(directory, PROBE_NAME)
     files = loop.files
-    block = page_aligned(BLOCK_BYTES)  # page-aligned, as O_DIRECT wants it
+    block = page_aligned(BLOCK_BYTES)  # O_DIRECT needs aligned memory
     block[:] = b"\1" * BLOCK_BYTES
     try:
         fd = loop.run_task(files.open(path, os.O_CREAT | os.O_RDWR))
@@ -98,6 +109,10 @@ def measure_commits(loop: Loop, directory: str, *, direct: bool) -> Iterator[Com
 
 
 def _measure(loop: Loop, name: str, commit: Callable[[int, Callable[[int, int], None]], None]) -> CommitCost:
+    """Time COMMITS commits, one after the other.
+
+    commit: starts a commit at a byte of the file; its callback gets the results of write and sync.
+    """
     took: list[int] = []
     for number in range(COMMITS):
         results: list[tuple[int, int]] = []

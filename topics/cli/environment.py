@@ -1,7 +1,7 @@
 """Settings from `TOPICS_*` variables. Source: the wire contract, section 14.
 
-Integers are unsigned decimals with blanks trimmed, unparsable means default (the port alone is strict); booleans are on
-for `true` and `1`.
+Integers are unsigned decimals; blanks around them are trimmed, and a text that is no number means
+the default, except for the port, where it is an error. Booleans are on for `true` and `1`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from topics.config import RANGES, Config
 from topics.errors import UsageError
 
 _CLAMPED = ("wal_shards", "segment_max_bytes")
-"""More than the most means the most."""
+"""Settings whose values are cut to the highest one allowed."""
 _BOOLEANS = ("true", "1", "false", "0", "")
 
 
 def config_of(env: Mapping[str, str]) -> Config:
-    """Settings from `TOPICS_*` variables; raises UsageError for a port or a choice that means nothing."""
+    """Return the settings that the `TOPICS_*` variables give.
+
+    Raises: UsageError for a port that is no number, or a value that `Config` refuses.
+    """
     values: dict[str, object] = {}
     for setting in fields(Config):
         raw = env.get(f"TOPICS_{setting.name.upper()}")
@@ -43,7 +46,7 @@ def config_of(env: Mapping[str, str]) -> Config:
             values[setting.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
         elif raw.strip():
             values[setting.name] = raw.strip()
-    config = replace(Config(), **values)  # type: ignore[arg-type]  # each was parsed by its default's type
+    config = replace(Config(), **values)  # type: ignore[arg-type]  # parsed by its default's type
     config = _with_host_port(config)
     return replace(
         config,
@@ -53,7 +56,10 @@ def config_of(env: Mapping[str, str]) -> Config:
 
 
 def odd_variables(env: Mapping[str, str]) -> list[str]:
-    """What `config_of` takes in another way than whoever set it may think: a sentence each, to be logged."""
+    """Return a sentence for the log about each variable that probably does not do what was meant.
+
+    These are unknown names, booleans of another spelling, and integers that are no number.
+    """
     settings = {f"TOPICS_{setting.name.upper()}": setting.default for setting in fields(Config)}
     found = []
     for name in sorted(name for name in env if name.startswith("TOPICS_")):
@@ -72,7 +78,10 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
 
 
 def _with_host_port(config: Config) -> Config:
-    """`host:port` or `[v6]:port` in the host carries the port; a bare IPv6 address is a host."""
+    """Move a port from the host to `port`: of `host:port` or `[v6]:port`.
+
+    A bare IPv6 address is a host without a port. Raises: UsageError for a port that is no number.
+    """
     host, port = config.host, config.port
     if host.startswith("["):
         host, _, rest = host[1:].partition("]")
@@ -87,7 +96,7 @@ def _with_host_port(config: Config) -> Config:
 
 
 def _carries_port(host: str) -> bool:
-    """`host:port` or `[v6]:port`: the port variable is ignored then."""
+    """Return whether a host is `host:port` or `[v6]:port`; the port variable is then ignored."""
     host = host.strip()
     return "]:" in host if host.startswith("[") else host.count(":") == 1
 

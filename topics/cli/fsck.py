@@ -1,6 +1,8 @@
-"""`topics fsck`: every checksum of a data directory, damage named by place and record; `--rebuild` keeps the rest.
+"""`topics fsck`: compares every checksum of a data directory, and names damage by place and record.
 
-Exit codes: 0 sound, 1 damage found (or left behind by a rebuild), 2 could not look: in use, missing, not ours.
+`--rebuild` keeps everything that is sound. Exit codes: 0 sound; 1 damage was found, or is left
+after a rebuild; 2 the check could not run, because the directory is in use, missing, or not one of
+this package.
 """
 
 from __future__ import annotations
@@ -24,17 +26,17 @@ from topics.store.repair.verify_directory import Damage, VerifyReport, verify
 SOUND, DAMAGED, CANNOT_LOOK = 0, 1, 2
 
 _SIGNS = frozenset(("topics.json", "snapshots", "topics", "packs", "wal"))
-"""A directory with none of these holds nothing of ours."""
+"""Names in a data directory: a directory with none of them is not one."""
 
 
 class Outcome(msgspec.Struct):
-    """What `topics fsck --json` prints: the last look at the directory, and what a rebuild did before it."""
+    """The output of `topics fsck --json`: the last check, and the rebuild before it, if any."""
 
     data_dir: str
     report: VerifyReport
     rebuilt: Rebuilt | None = None
     damage: list[Damage] = []
-    """What the first look found, when a rebuild followed."""
+    """Findings of the first check, if a rebuild followed it."""
 
     @property
     def exit_code(self) -> int:
@@ -42,9 +44,9 @@ class Outcome(msgspec.Struct):
 
 
 def check(config: Config, *, mend: bool) -> Outcome:
-    """Looks at config.data_dir under its lock; with `mend` rebuilds a damaged one and looks again.
+    """Check config.data_dir under its lock; with `mend`, rebuild it if damaged, and check again.
 
-    Raises: UsageError when there is nothing to look at, LockedError while a server has it, OSError.
+    Raises: UsageError if it is no data directory; LockedError while a server uses it; OSError.
     """
     refuse_missing(config.data_dir)
     ring, _ = open_ring(config, shared=False)
@@ -74,7 +76,10 @@ def _take(ring: Ring, config: Config) -> TakenDirectory:
 
 
 def refuse_missing(path: str) -> None:
-    """Raises UsageError unless `path` is a directory that holds something of ours. Makes nothing."""
+    """Raise UsageError unless `path` is a data directory. It is not created.
+
+    Raises: StorageError if it cannot be listed.
+    """
     try:
         names = os.listdir(path)
     except FileNotFoundError:
@@ -86,7 +91,7 @@ def refuse_missing(path: str) -> None:
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
-    """The outcome for people."""
+    """Yield the outcome as lines for people."""
     report, names = outcome.report, outcome.report.names
     for finding in outcome.damage:
         yield f"damage: {describe(finding, names)}"
@@ -108,7 +113,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
 
 
 def verdict(outcome: Outcome) -> str:
-    """What to do about it, in half a sentence."""
+    """Return the result and what to do about it, as a clause without a full stop."""
     findings = outcome.report.findings
     if not findings:
         return "all sound"
@@ -123,7 +128,10 @@ def verdict(outcome: Outcome) -> str:
 
 
 def describe(finding: Damage, names: dict[int, str]) -> str:
-    """Path, offset, topic and seq as far as they are known, then what is wrong."""
+    """Return a line: path, offset, topic and seq as far as they are known, and what is wrong.
+
+    names: of topics, by id.
+    """
     parts = [finding.path]
     if finding.offset >= 0:
         parts.append(f"offset {finding.offset}")
@@ -137,7 +145,7 @@ def describe(finding: Damage, names: dict[int, str]) -> str:
 
 
 def as_json(outcome: Outcome) -> bytes:
-    """One object; offset, topic_id and seq are null where they are not known."""
+    """Return the outcome as a JSON object; offset, topic_id and seq are null if unknown."""
     fields: dict[str, Any] = msgspec.to_builtins(outcome, str_keys=True)
     names = outcome.report.names
     for finding in (*fields["report"]["findings"], *fields["damage"]):

@@ -1,4 +1,4 @@
-"""`topics`: its subcommands, and errors as one sentence with a non-zero exit code."""
+"""The command `topics`: its subcommands. An error is one sentence and a non-zero exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]
 
 
 def settings(**options: str | None) -> Config:
-    """The environment's, overridden by the options given. Raises UsageError."""
+    """Return the settings of the environment, overridden by the options given.
+
+    Raises: UsageError for a setting without a meaning.
+    """
     given = as_variables({name.upper(): value for name, value in options.items()})
     return config_of({**os.environ, **given})
 
@@ -38,7 +41,7 @@ def doctor(
     io: Io = None,
     commit: Annotated[str | None, typer.Option(help="auto, link, direct or dsync.")] = None,
 ) -> None:
-    """What this machine lets us do, what `serve` would use and why, and what a commit costs here."""
+    """Report what this machine supports, what `serve` uses and why, and what a commit costs."""
     from topics.cli.doctor import report  # noqa: PLC0415 - `topics --help` should load neither
 
     for line in report(settings(data_dir=data_dir, io=io, commit=commit)):
@@ -52,7 +55,10 @@ def fsck(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     io: Io = None,
 ) -> None:
-    """Verify every checksum of a stopped data directory. Exit code 0: sound, 1: damage found, 2: could not look."""
+    """Verify every checksum of a stopped data directory.
+
+    Exit code 0: sound; 1: damage found; 2: the check could not run.
+    """
     from topics.cli import fsck as command  # noqa: PLC0415 - `topics --help` should load neither
 
     try:
@@ -84,7 +90,7 @@ def _root(
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong; of an OSError without its number."""
+    """Return the sentence for an error; that of an OSError leaves out its number."""
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"{error.filename}: {error.strerror}: choose another port with --port, or 0 for a free one"
     if isinstance(error, OSError) and error.strerror:
@@ -93,7 +99,7 @@ def sentence(error: Exception) -> str:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script."""
     try:
         app()
     except (TopicsError, OSError) as error:

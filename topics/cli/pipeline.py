@@ -1,7 +1,8 @@
-"""`topics pipeline NAME`: a command for each pipeline, which turns options into its `run` and the report into JSON.
+"""`topics pipeline NAME`: a command for each pipeline: options in, a JSON report out.
 
-Progress goes to stderr, the report to stdout or a file. Exit codes are those of `topics fsck`: 0 all well, 1 something
-wrong was found (damage, differences, broken rules, losses that were not allowed), 2 it could not run to its end.
+Progress is written to stderr, the report to stdout or a file. Exit codes, as of `topics fsck`:
+0 all is well; 1 the run found something wrong (damage, differences, broken rules, losses that were
+not allowed); 2 the run could not complete.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def export(  # noqa: PLR0917 - typer makes options of them
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
-    """Write what is new since the last run as Parquet, by topic and day."""
+    """Write the records since the last run as Parquet, by topic and day."""
 
     def work(progress: Progress) -> Report:
         from topics.pipelines import export as pipeline  # noqa: PLC0415 - needs pyarrow
@@ -90,7 +91,10 @@ def scrub(  # noqa: PLR0917 - typer makes options of them
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
-    """Compare every checksum of a data directory, also while a server has it; or all records with a backup."""
+    """Compare every checksum of a data directory, or all its records with those of a backup.
+
+    A server may be using the directory.
+    """
 
     def work(progress: Progress) -> Report:
         from topics.pipelines import scrub as pipeline  # noqa: PLC0415 - needs pyarrow
@@ -120,7 +124,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
-    """Check rules on `data`, what became of each seq, and an export against the log."""
+    """Check rules on `data`, account for each seq, and compare an export with the log."""
 
     def work(progress: Progress) -> Report:
         from topics.pipelines import check as pipeline  # noqa: PLC0415 - needs pyarrow
@@ -153,7 +157,7 @@ def rollup(  # noqa: PLR0917 - typer makes options of them
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
-    """Count records, bytes, tags and losses by topic and window of time."""
+    """Count records, bytes, tags and losses, by topic and window of time."""
 
     def work(progress: Progress) -> Report:
         from topics.pipelines import rollup as pipeline  # noqa: PLC0415 - needs pyarrow
@@ -185,7 +189,10 @@ def replay(  # noqa: PLR0917 - typer makes options of them
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
-    """Send Parquet and JSON Lines files into topics, each row once, also when it is run again."""
+    """Append the rows of Parquet and JSON Lines files to topics.
+
+    Each row is appended once, even if the command is run again.
+    """
 
     def work(progress: Progress) -> Report:
         from topics.pipelines import replay as pipeline  # noqa: PLC0415 - needs pyarrow
@@ -202,7 +209,7 @@ def bundle(
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
-    """Pack what executors need of this package into a zip, for --conf spark.submit.pyFiles."""
+    """Write a zip of the modules that executors need, for --conf spark.submit.pyFiles."""
 
     def work(_progress: Progress) -> Report:
         from topics.pipelines import bundle as pipeline  # noqa: PLC0415 - `topics --help` should not load numpy
@@ -251,14 +258,20 @@ def compact(  # noqa: PLR0917 - typer makes options of them
 
 
 def open_engine(name: str, master: str, conf: Sequence[str]) -> PipelineEngine:
-    """Return the engine that the options name. Raises UsageError."""
+    """Return the engine that the options name.
+
+    Raises: UsageError for an unknown name, or options of another engine.
+    """
     from topics.pipelines import engines  # noqa: PLC0415 - `topics --help` should not load numpy
 
     return engines.open_engine(name, master, conf)
 
 
 def origin_of(path: str, cold_path: str, subscribe: str, pattern: str, *, verify: bool = True) -> Origin:
-    """Return the origin that the options name. Raises UsageError for a --subscribe without any name."""
+    """Return the origin that the options name.
+
+    Raises: UsageError for a --subscribe without any name.
+    """
     from topics.pipelines.source import Origin  # noqa: PLC0415 - `topics --help` should not load numpy
 
     names = _words(subscribe)
@@ -268,7 +281,7 @@ def origin_of(path: str, cold_path: str, subscribe: str, pattern: str, *, verify
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a list with commas."""
+    """Return the parts of a list that commas separate, without blanks."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
@@ -286,7 +299,10 @@ def _windows(report: Report) -> str:
 def _finish(
     work: Callable[[Progress], Report], report_path: str, quiet: bool, as_text: Callable[[Report], str] | None = None
 ) -> None:
-    """Run a pipeline, show its report, and leave with its exit code. as_text: what stdout gets instead of JSON."""
+    """Run a pipeline, show its report, and exit with its code.
+
+    as_text: makes the text for stdout instead of the JSON.
+    """
     progress = _Progress(quiet)
     try:
         with _report_file(report_path) as write:
@@ -296,7 +312,7 @@ def _finish(
                 write(_encoded(report))
             if as_text is not None:
                 print(as_text(report))
-    except KeyboardInterrupt:  # the signal came before the run notes signals, or it is the second one
+    except KeyboardInterrupt:  # before the run handles signals, or the second signal
         progress.clear()
         print("topics: stopped by a signal: run it again", file=sys.stderr)
         raise typer.Exit(COULD_NOT_RUN) from None
@@ -316,7 +332,7 @@ def _encoded(report: Report) -> str:
 
 
 def _exit_code_of(error: Exception) -> int:
-    """Return WRONG for losses that the options did not allow, COULD_NOT_RUN for all else."""
+    """Return WRONG for losses that the options do not allow, COULD_NOT_RUN for other errors."""
     from topics.pipelines.errors import DataLossError  # noqa: PLC0415 - `topics --help` should not load numpy
 
     return WRONG if isinstance(error, DataLossError) else COULD_NOT_RUN
@@ -334,10 +350,11 @@ def _sentence(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _report_file(path: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes the report: to stdout, or to a file that is replaced as a whole or not at all.
+    """Yield a function that writes the report to stdout, or to the file at `path`.
 
-    A device or a pipe, as /dev/stdout may be, is written to and stays what it is. Raises OSError before any work is
-    done when the file cannot be written.
+    A file is replaced as a whole or not at all. A device or a pipe, as /dev/stdout may be, is
+    written to directly.
+    Raises: OSError, before any work is done, if the file cannot be created.
     """
     if not path:
         yield print
@@ -359,7 +376,10 @@ def _report_file(path: str) -> Iterator[Callable[[str], None]]:
 
 
 def write_report(file: FileIO, text: str, path: str) -> None:
-    """Write a report. Raises OSError that names the path."""
+    """Write a report.
+
+    Raises: OSError that names the path.
+    """
     view = memoryview(f"{text}\n".encode())
     try:
         while view:
@@ -369,7 +389,7 @@ def write_report(file: FileIO, text: str, path: str) -> None:
 
 
 class _Progress:
-    """Sentences about how far a run is, on stderr: one line that changes on a terminal, lines elsewhere."""
+    """Progress of a run on stderr: one line that changes on a terminal, else a line each time."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet

@@ -1,4 +1,4 @@
-"""`topics serve`: settings from the environment, overridden by options."""
+"""`topics serve`: runs the server, with settings from the environment and options over them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def as_variables(options: Mapping[str, object]) -> dict[str, str]:
-    """Options given, as the TOPICS_* variables they go before. Raises UsageError for an empty one."""
+    """Return the options given as the TOPICS_* variables that they override.
+
+    Raises: UsageError for an empty option.
+    """
     given = {name: str(value) for name, value in options.items() if value is not None}
     for name, value in given.items():
         if not value.strip():
@@ -39,7 +42,10 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     sync_every_ms: Annotated[int | None, typer.Option(min=0, help="Background sync of `disk` records.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Serve topics over HTTP until SIGINT or SIGTERM. Every setting is also a TOPICS_* variable (docs/settings.md)."""
+    """Serve topics over HTTP until SIGINT or SIGTERM.
+
+    Every setting is also a TOPICS_* variable (docs/settings.md).
+    """
     # numpy's linear algebra starts threads that spin for a while; nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from topics.server.composition import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
@@ -63,7 +69,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     )
     for sentence in odd_variables(env):
         _log.warning("%s", sentence)
-    # The keys stay nowhere but in the configuration, which the server forgets them in.
+    # The configuration is the only holder of the keys, and the server drops them from it.
     config = config_of(env)
     for place in (env, os.environ):
         place.pop("TOPICS_API_KEYS", None)
