@@ -55,7 +55,7 @@ def report(config: Config) -> Iterator[str]:
         made = ring.make_directory(config.data_dir)
         low_water = LogSizes(config, ring.volume_bytes(config.data_dir)).low_water
         free = ring.free_bytes(config.data_dir)
-        yield f"data directory: {config.data_dir}{' (not there yet)' if made else ''}"
+        yield f"data directory: {config.data_dir}{' (does not exist yet)' if made else ''}"
         is_low = _FULL if free < low_water else ""
         yield f"free space: {free >> 20} MiB; appends stop below {low_water >> 20} MiB{is_low}"
         block_bytes = ring.direct_block_bytes(config.data_dir)

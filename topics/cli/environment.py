@@ -66,14 +66,14 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
         text = env[name].strip()
         if name not in settings:
             near = get_close_matches(name, settings, 1, 0.8)
-            found.append(f"{name} is no setting{f' (is {near[0]} meant?)' if near else ''}: it is ignored")
+            found.append(f"{name} is not a setting{f' (did you mean {near[0]}?)' if near else ''}: it is ignored")
             continue
         default = settings[name]
         if isinstance(default, bool):
             if text not in _BOOLEANS:
                 found.append(f"{name} is {text!r}, which means off: use true or false")
         elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
-            found.append(f"{name} is {text!r}, no whole number: the default, {default}, is used")
+            found.append(f"{name} is {text!r}, which is not a whole number: the default, {default}, is used")
     return found
 
 

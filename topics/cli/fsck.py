@@ -118,7 +118,7 @@ def verdict(outcome: Outcome) -> str:
     if not findings:
         return "all sound"
     if all(finding.is_index for finding in findings):
-        return f"{len(findings)} damaged, all of it indexes and flags, by which nothing is lost"
+        return f"{len(findings)} damaged, all in indexes and flags: no record is lost"
     if outcome.rebuilt is not None:
         return f"{len(findings)} damaged places are left"
     return (

@@ -22,7 +22,7 @@ app = typer.Typer(
 app.command()(serve)
 app.add_typer(pipeline.app, name="pipeline")
 
-DataDir = Annotated[str | None, typer.Option(help="Where records are kept; TOPICS_DATA_DIR, else ./topics-data.")]
+DataDir = Annotated[str | None, typer.Option(help="Data directory; else TOPICS_DATA_DIR, else ./topics-data.")]
 Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]
 
 
@@ -51,7 +51,7 @@ def doctor(
 @app.command()
 def fsck(
     data_dir: DataDir = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Keep what is sound of a damaged directory.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild a damaged directory from what is sound.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     io: Io = None,
 ) -> None:

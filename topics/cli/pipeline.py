@@ -33,29 +33,29 @@ app = typer.Typer(
 
 Path = Annotated[str, typer.Option("--path", help="The data directory.")]
 ColdPath = Annotated[str, typer.Option("--cold-path", help="Its cold directory, if it has one.")]
-Subscribe = Annotated[str, typer.Option("--subscribe", help="Names of topics, comma between; all if left out.")]
-Pattern = Annotated[str, typer.Option("--subscribe-pattern", help="Or a regular expression of whole names.")]
+Subscribe = Annotated[str, typer.Option("--subscribe", help="Topics, separated by commas; all if left out.")]
+Pattern = Annotated[str, typer.Option("--subscribe-pattern", help="Regular expression of whole names instead.")]
 Compression = Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")]
-NoVerify = Annotated[bool, typer.Option("--no-verify", help="Trust the records without comparing checksums.")]
+NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not compare the checksums of records.")]
 EngineName = Annotated[
     str, typer.Option("--engine", help="local (this process) or spark; spark if --master or --conf is given.")
 ]
 Master = Annotated[str, typer.Option("--master", help="Master of Spark, as spark://host:7077; local[*] if left out.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", help="Setting of Spark, key=value; repeatable.")]
 ReportFile = Annotated[str, typer.Option("--report", help="File that gets the JSON report, instead of stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors on stderr.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Write only errors to stderr.")]
 
 
 @app.command()
 def export(  # noqa: PLR0917 - typer makes options of them
-    to: Annotated[str, typer.Option(help="The directory to export to; made if missing.")],
+    to: Annotated[str, typer.Option(help="The directory to export to; created if missing.")],
     path: Path = "",
     cold_path: ColdPath = "",
     subscribe: Subscribe = "",
     subscribe_pattern: Pattern = "",
     layout: Annotated[str, typer.Option(help="manifest or delta.")] = "manifest",
     schema: Annotated[
-        str, typer.Option(help="Columns read out of `data`, as 'id bigint, name string'; or infer.")
+        str, typer.Option(help="Columns to read out of `data`, as 'id bigint, name string', or infer.")
     ] = "",
     drop_data: Annotated[bool, typer.Option("--drop-data", help="Keep `data` only where the schema fails.")] = False,
     on_data_loss: Annotated[str, typer.Option(help="fail, skip or record.")] = "fail",
@@ -146,9 +146,9 @@ def rollup(  # noqa: PLR0917 - typer makes options of them
     subscribe: Subscribe = "",
     subscribe_pattern: Pattern = "",
     window: Annotated[str, typer.Option(help="Length of a window, as '15 minutes'.")] = "1 hour",
-    to: Annotated[str, typer.Option(help="Parquet file that gets the table; replaced if it is there.")] = "",
+    to: Annotated[str, typer.Option(help="Parquet file that gets the table; replaced if it exists.")] = "",
     tags: Annotated[str, typer.Option(help="How distinct tags are counted: exact, approx or none.")] = "exact",
-    event_time: Annotated[str, typer.Option(help="JSON pointer to the time in `data` that lateness is from.")] = "",
+    event_time: Annotated[str, typer.Option(help="JSON pointer to the event time in `data`, for lateness.")] = "",
     table: Annotated[bool, typer.Option("--table", help="Print the windows as a table instead of the report.")] = False,
     no_verify: NoVerify = False,
     engine: EngineName = "",
@@ -177,12 +177,12 @@ def replay(  # noqa: PLR0917 - typer makes options of them
     inputs: Annotated[list[str], typer.Argument(help="Parquet and JSON Lines files, or directories of them.")],
     url: Annotated[str, typer.Option(help="The server, as http://localhost:4000.")],
     token_file: Annotated[str, typer.Option(help="File with the key of the server.")] = "",
-    topic: Annotated[str, typer.Option(help="Topic of all rows, before what rows and directories say.")] = "",
+    topic: Annotated[str, typer.Option(help="Topic for all rows, whatever rows and directories name.")] = "",
     form: Annotated[str, typer.Option("--as", help="records (columns data, tag, ..) or data (the whole row).")] = (
         "records"
     ),
     tag: Annotated[str, typer.Option(help="With --as data: JSON pointer to the tag.")] = "",
-    rate: Annotated[float, typer.Option(help="Most rows a second; 0: no bound.")] = 0.0,
+    rate: Annotated[float, typer.Option(help="At most this many rows a second; 0: unlimited.")] = 0.0,
     engine: EngineName = "",
     master: Master = "",
     conf: Conf = None,
@@ -205,7 +205,7 @@ def replay(  # noqa: PLR0917 - typer makes options of them
 
 @app.command()
 def bundle(
-    to: Annotated[str, typer.Argument(help="The zip to write; replaced if it is there.")],
+    to: Annotated[str, typer.Argument(help="The zip to write; replaced if it exists.")],
     report: ReportFile = "",
     quiet: Quiet = False,
 ) -> None:
@@ -221,8 +221,8 @@ def bundle(
 
 @app.command()
 def compact(  # noqa: PLR0917 - typer makes options of them
-    to: Annotated[str, typer.Option(help="The directory to write; it must not be there yet.")] = "",
-    to_topic: Annotated[str, typer.Option(help="Or the topic to append to, of the server at --url.")] = "",
+    to: Annotated[str, typer.Option(help="The directory to write; it must not exist yet.")] = "",
+    to_topic: Annotated[str, typer.Option(help="Topic of the server at --url to append to instead.")] = "",
     url: Annotated[str, typer.Option(help="The server of --to-topic.")] = "",
     token_file: Annotated[str, typer.Option(help="File with a key of that server.")] = "",
     path: Path = "",

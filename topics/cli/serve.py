@@ -31,15 +31,15 @@ def as_variables(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def serve(  # noqa: PLR0917 - typer makes options of them
-    data_dir: Annotated[str | None, typer.Option(help="Where records are kept; made if missing.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Data directory; created if missing.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind; may carry the port.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65_535, help="Port to bind; 0 picks a free one.")] = None,
     io: Annotated[str | None, typer.Option(help="auto, uring or portable.")] = None,
     commit: Annotated[str | None, typer.Option(help="auto, link, direct or dsync; `topics doctor` explains.")] = None,
     http_parser: Annotated[str | None, typer.Option(help="auto, httptools or h11.")] = None,
     port_file: Annotated[str | None, typer.Option(help="File that gets the bound host:port.")] = None,
-    allowed_host: Annotated[list[str] | None, typer.Option(help="Further Host to serve; repeatable.")] = None,
-    sync_every_ms: Annotated[int | None, typer.Option(min=0, help="Background sync of `disk` records.")] = None,
+    allowed_host: Annotated[list[str] | None, typer.Option(help="Additional Host to accept; repeatable.")] = None,
+    sync_every_ms: Annotated[int | None, typer.Option(min=0, help="Interval of the sync of `disk` records.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve topics over HTTP until SIGINT or SIGTERM.
