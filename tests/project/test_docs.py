@@ -31,7 +31,7 @@ def headings(page: Path) -> set[str]:
 
 
 def test_every_link_in_the_documents_leads_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("perf/*.md")]:
+    for page in [page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob)]:
         for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
             goal = page.parent / target if target else page
             assert goal.exists(), f"{page.name} links to {target}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from pathlib import PurePath
 
-from tests.project.test_tree import tracked
+from tests.project.test_tree import ROOT, tracked
 
 ENTRIES_MAX = 20
 TREES = ("topics", "tests")
@@ -42,3 +43,25 @@ def test_no_file_name_stands_twice() -> None:
     several = {name for name, places in found.items() if len(places) > 1}
     assert several - set(OFTEN) == set(), {name: found[name] for name in several - set(OFTEN)}
     assert set(OFTEN) <= several, "an exception that is none any more"
+
+
+def subjects() -> dict[str, set[str]]:
+    """Names of test files, without `test_`, by folder, as tests/README.md lists them."""
+    rows = re.findall(r"^\| `(tests/[\w/]+)/` \| [^|]+ \|([^|]*)\|$", (ROOT / "tests" / "README.md").read_text(), re.M)
+    return {folder: set(re.findall(r"`(\w+)`", names)) for folder, names in rows}
+
+
+def test_a_test_file_is_named_after_a_module_of_its_room_or_a_subject_that_the_map_lists() -> None:
+    modules: dict[str, set[str]] = defaultdict(set)
+    for path in paths():
+        if path.parts[0] == "topics" and path.suffix in (".py", ".c"):
+            modules[path.parts[1]].add(path.stem)
+    found: dict[str, set[str]] = {folder: set() for folder in subjects()}
+    for path in paths():
+        if path.parts[0] == "tests" and path.name.startswith("test_") and path.suffix == ".py":
+            of_room = found.setdefault(str(path.parent), set())
+            of_room |= {path.stem[5:]} - modules[path.parts[1]]
+    listed = subjects()
+    assert listed.keys() == found.keys(), f"rows of tests/README.md: {listed.keys() ^ found.keys()}"
+    wrong = {folder: names ^ listed[folder] for folder, names in found.items() if names != listed[folder]}
+    assert not wrong, f"named after a module of the room, or in its row of tests/README.md, and not both: {wrong}"
