@@ -18,6 +18,7 @@ import sysconfig
 import tempfile
 from contextlib import suppress
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +63,7 @@ EXTENSIONS = (
     Extension("topics.engine.json._records", "topics/engine/json/records.h"),
     Extension("topics.loop._links", "topics/loop/links.h"),
     Extension("topics.http.lane._scan", "topics/http/lane/scan.h"),
+    Extension("topics.engine.index._index_reads", "topics/engine/index/index_reads.h"),
 )
 
 
@@ -120,6 +122,7 @@ def shown(extension: Extension) -> list[str]:
     return [*dict.fromkeys(headers), extension.header]
 
 
+@cache
 def make_ffi(extension: Extension) -> FFI:
     """The cffi builder of one extension. Types of headers in another extension's folder are those of its module."""
     header = ROOT / extension.header
@@ -169,6 +172,10 @@ def links_ffi() -> FFI:
 
 def scan_ffi() -> FFI:
     return make_ffi(EXTENSIONS[4])
+
+
+def index_reads_ffi() -> FFI:
+    return make_ffi(EXTENSIONS[5])
 
 
 def check_toolchain() -> str:

@@ -19,5 +19,6 @@ setup(
         "build_ffi.py:records_ffi",
         "build_ffi.py:links_ffi",
         "build_ffi.py:scan_ffi",
+        "build_ffi.py:index_reads_ffi",
     ]
 )

@@ -69,7 +69,7 @@ class FakeEngine:
     def reads_plain(self, name: str) -> bool:
         return False
 
-    def read_plain(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
+    def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
         raise AssertionError("no read is plain")
 
     def takes_plain(self, name: str) -> bool:

@@ -85,7 +85,12 @@ def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_wer
     """A scanner counts from 256 scans before 2^32 on."""
     scanner = new_scanner()
     assert lib.tp_learn_host(scanner, b"x", 1) == 0
-    suffix, rows, topics, count = b"/diff" * reads, ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
+    suffix, rows, topics, count = (
+        b"/diff" * reads,
+        ffi.new("struct tp_read **"),
+        ffi.new("uint32_t **"),
+        ffi.new("uint32_t *"),
+    )
     requests, groups = ffi.new("struct tp_request[]", 10), ffi.new("struct tp_group[]", 10)
     first, reasons = lib.tp_learn_topic(scanner, b"a" + suffix, 1 + len(suffix), lib.TP_NO_KEY), ffi.new("uint8_t[]", 2)
     for scan in range(600):

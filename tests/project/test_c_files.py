@@ -15,10 +15,13 @@ from pathlib import Path
 import pytest
 
 import build_ffi
+from topics.engine.index.chunk_table import INDEX_CHUNK
+from topics.engine.read.render_bulk import TOPIC
 from topics.engine.write.write_columns import GROUP
 from topics.http.lane._scan import ffi
 from topics.http.lane.lane_answers import REQUEST
 from topics.store.format.rows import PLACED, ROW
+from topics.store.in_memory.hot_tail import HOT_RANGE
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path for path in (ROOT / "topics").rglob("*.[ch]") if not path.name.startswith("_"))
@@ -61,6 +64,7 @@ def test_a_build_is_made_again_when_any_of_its_files_changes() -> None:
         "_codec",
         "_records",
         "_scan",
+        "_index_reads",
     ]
 
 
@@ -122,13 +126,21 @@ def test_no_number_is_declared_in_two_places_of_c_or_in_c_and_python() -> None:
 
 @pytest.mark.parametrize(
     ("name", "row"),
-    [("tp_row", ROW), ("tp_placed", PLACED), ("tp_request", REQUEST), ("tp_group", GROUP)],
+    [
+        ("tp_row", ROW),
+        ("tp_placed", PLACED),
+        ("tp_request", REQUEST),
+        ("tp_group", GROUP),
+        ("tp_read_topic", TOPIC),
+        ("tp_index_chunk", INDEX_CHUNK),
+        ("tp_hot_range", HOT_RANGE),
+    ],
 )
 def test_what_python_unpacks_has_the_layout_that_c_declares(name: str, row: struct.Struct) -> None:
     fields = [
         (field.offset, ffi.sizeof(field.type))
         for label, field in ffi.typeof(f"struct {name}").fields
-        if label not in ("zero", "reserved")
+        if label != "zero"
     ]
     found, at = [], 0
     for count, letter in re.findall(r"(\d*)([a-zA-Z])", row.format):

@@ -75,10 +75,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("engine/shared/core.py", "engine/delivery"): "the core makes the parts that share it, which know the core in turn",
     ("engine/shared/core.py", "engine/read"): "the core makes the parts that share it, which know the core in turn",
     ("engine/shared/core.py", "engine/scheduling"): "the core makes the parts that share it",
-    (
-        "http/lane/scanner.h",
-        "store",
-    ): "the lane fills rows of plain reads, whose layout is that of the C code that reads",
 }
 """Arrows that are there in spite of the rules, each with its reason. One that is no longer needed fails a test."""
 SANS_IO = ("http", "ws")

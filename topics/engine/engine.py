@@ -205,9 +205,9 @@ class Engine:
         """Reads of this topic may be plain: see `read_plain`."""
         return self._bulk_reads.reads_plain(name)
 
-    def read_plain(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
+    def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
         """Many reads of a pass at once, those that need no more than what is in memory: see `BulkReads.project`."""
-        return self._bulk_reads.project(names, reads, count)
+        return self._bulk_reads.project(names, reads, count, long_bytes)
 
     def open_feed(self, sink: Sink) -> Feed:
         """For a reader that stays: what it subscribes to is delivered to `sink` (10.4, 11.5), from `Feed.resume` on."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.index._index_reads import lib
 from topics.engine.index.tag_filter import TagFilter
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.topic_rows import addresses_of
@@ -22,7 +23,7 @@ THIN_ROWS_MIN = 1024
 _FILTER_ROWS_MIN = 1024
 """The tags of fewer rows are as quickly looked through."""
 
-DEAD = 0x80
+DEAD = lib.TP_ROW_DEAD
 """In `flags`, above the frame's own: the row is not live (deleted, evicted, or a hole)."""
 
 

@@ -1,14 +1,17 @@
-"""The chunks of an index as one C table (store/format/reads.h), for reads that look at rows without a Python object."""
+"""The chunks of an index as one C table (index_reads.h), for reads that look at rows without a Python object."""
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.chunk import Chunk
-from topics.store.read.render_bulk import INDEX_CHUNK
+
+INDEX_CHUNK = struct.Struct("=7Q")
+"""first, count, and the addresses of flags, file_ids, offsets, lengths, sizes: a tp_index_chunk."""
 
 
 class ChunkTable:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topics.engine.index.chunk_table import ChunkTable
 from topics.engine.read.consumption import mark_read
+from topics.engine.read.render_bulk import TOPIC, BulkRenderer
 from topics.engine.state.topic import Topic
-from topics.store.read.render_bulk import TOPIC, BulkRenderer
 
 if TYPE_CHECKING:
     from topics.engine.shared.core import Core
@@ -37,16 +37,17 @@ class BulkReads:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._projection = BulkRenderer(core.config, core.bounds[:4])
+        self._projection = BulkRenderer(core.bounds[:4])
 
     def reads_plain(self, name: str) -> bool:
         """Reads of this topic may be plain."""
         return _usable(self._core.registry.visible(name))
 
-    def project(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
-        """Completes `count` tp_read rows (store/format/reads.h), which name their topic by its place in `names`.
+    def project(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
+        """Completes `count` tp_read rows (index_reads.h), which name their topic by its place in `names`.
 
-        None: nothing of it is to be taken. Topics that could be read were (R-PRI-4).
+        None: nothing of it is to be taken. long_bytes: of JSON, too many for a read that has to be short. Topics that
+        could be read were (R-PRI-4).
         """
         now_ms = self._core.clock.now_ms()
         visible = self._core.registry.visible
@@ -60,7 +61,9 @@ class BulkReads:
             rows.append(_packed(topic))
         topics = b"".join(rows)
         turns = self._core.turns
-        size, taken = self._projection.project(reads, count, topics, self._core.reader.ranges(), max(turns.left, 0))
+        size, taken = self._projection.project(
+            reads, count, topics, self._core.reader.ranges(), max(turns.left, 0), long_bytes
+        )
         turns.spend(size)
         return PlainReads(self._projection.out, size, topics, taken)
 

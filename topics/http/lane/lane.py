@@ -52,6 +52,8 @@ _MANY = 2
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
 """Tries a second to learn a name."""
+_AROUND_READ_BYTES = 640
+"""More than an answer to a read has around its elements, a topic's name of 255 characters included."""
 _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
 _ANSWER = Phase.ANSWER
@@ -113,7 +115,9 @@ class Lane:
         self._upto = ffi.new("uint32_t[]", _RECEIVES)
         self._upto_bytes: Any = ffi.buffer(self._upto)
         self._reasons = ffi.new("uint8_t[]", _RECEIVES)
-        self._reads = ffi.new("void **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
+        self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
+        self._long_read_bytes = max(config.gzip_min_bytes - _AROUND_READ_BYTES, 0) if config.gzip_level else 1 << 62
+        """Bytes of elements from which on an answer may be compressed: not for a client that takes gzip."""
         self._missed = ffi.new("uint32_t[]", _RECEIVES)
         self.least = _LEAST
         """Receives in a pass below which no connection becomes a column: for one alone the general path is faster."""
@@ -274,7 +278,7 @@ class Lane:
             principal = self._principals[number]
             full = principal is not None and coming.is_full(principal)
             names.append(None if full else self._names[number])
-        found = service.engine.read_plain(names, rows[0], count)
+        found = service.engine.read_plain(names, rows[0], count, self._long_read_bytes)
         if not found.taken:
             return None
         service.in_flight.answered_at_once(found.taken)

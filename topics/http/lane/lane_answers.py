@@ -317,7 +317,7 @@ class Answers:
             memory,
             room,
             found.elements,
-            found.topics,
+            ffi.from_buffer("struct tp_read_topic[]", found.topics),
             refs,
             head,
             len(head),

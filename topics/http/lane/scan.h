@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "../../engine/index/index_reads.h"
 #include "../../engine/json/columns.h"
 
 typedef struct tp_scanner tp_scanner;
@@ -53,15 +54,15 @@ void tp_forget_topics(tp_scanner *s);
 int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
                          uint32_t count, struct tp_request *requests, struct tp_group *groups, uint32_t room,
                          uint8_t *reasons);
-/* The reads among them, which are not in `requests`: the number of struct tp_read (store/format/reads.h) in *reads, and the
+/* The reads among them, which are not in `requests`: the number of them in *reads, and the
  * numbers of their topics, by slot, in *topics. To be completed by tp_project_reads; good until the next scan. */
-uint32_t tp_scanned_reads(tp_scanner *s, void **reads, uint32_t **topics, uint32_t *topic_count);
-/* Renders the answers to the reads taken, whose elements are in `elements`; topics: struct tp_read_topic by slot, as
+uint32_t tp_scanned_reads(tp_scanner *s, struct tp_read **reads, uint32_t **topics, uint32_t *topic_count);
+/* Renders the answers to the reads taken, whose elements are in `elements`; topics: by slot, as
  * tp_project_reads left them; total: `server_total_ms`. upto[r] gets the end of what was taken of receive r; refs, out_refs
  * and so on as in tp_render_answers. Returns the bytes written; -1: no room for them. */
-int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements, const void *topics,
-                        const uint64_t *refs, const char *head, uint32_t head_len, const char *total,
-                        uint32_t total_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
+int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements,
+                        const struct tp_read_topic *topics, const uint64_t *refs, const char *head, uint32_t head_len,
+                        const char *total, uint32_t total_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
 /* Rows of receives that were not taken to their end: upto[i] is not ends[i]. Returns how many there are. */
 uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows);
 

@@ -86,7 +86,7 @@ static int read_query(const char *p, const char *end, struct tp_read *read)
 
 int add_read(tp_scanner *s, const struct tp_request *r, const char *body)
 {
-    struct tp_read read = {.receive = r->receive, .end = r->end, .flags = r->flags & TP_TAKES_GZIP ? TP_READ_GZIP : 0};
+    struct tp_read read = {.receive = r->receive, .end = r->end, .flags = r->flags & TP_TAKES_GZIP ? TP_READ_SHORT : 0};
     if (read_query(body, body + r->len, &read)) return TP_MISS_BODY;
     struct name *name = s->names + r->topic;
     if (name->stamp != s->stamp) {
@@ -99,7 +99,7 @@ int add_read(tp_scanner *s, const struct tp_request *r, const char *body)
     return 0;
 }
 
-uint32_t tp_scanned_reads(tp_scanner *s, void **reads, uint32_t **topics, uint32_t *topic_count)
+uint32_t tp_scanned_reads(tp_scanner *s, struct tp_read **reads, uint32_t **topics, uint32_t *topic_count)
 {
     *reads = s->reads;
     *topics = s->read_topics;
@@ -107,11 +107,10 @@ uint32_t tp_scanned_reads(tp_scanner *s, void **reads, uint32_t **topics, uint32
     return s->read_count;
 }
 
-int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements, const void *topic_rows,
-                        const uint64_t *refs, const char *head, uint32_t head_len, const char *total, uint32_t total_len,
-                        uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
+int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements,
+                        const struct tp_read_topic *topics, const uint64_t *refs, const char *head, uint32_t head_len,
+                        const char *total, uint32_t total_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
-    const struct tp_read_topic *topics = topic_rows;
     char *p = out;
     uint32_t n = 0, receive = NOBODY;
     *sends = 0;

@@ -5,8 +5,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../../engine/json/columns.h"
-#include "../../store/format/reads.h"
 #include "scan.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128 };

@@ -91,7 +91,7 @@ class EngineApi(Protocol):
     def reads_plain(self, name: str) -> bool:
         """Reads of this topic may be plain: see `read_plain`."""
 
-    def read_plain(self, names: Sequence[str | None], reads: Any, count: int) -> PlainReads:
+    def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
         """Many reads of a pass at once, those that need no more than what is in memory: see `Engine.read_plain`."""
 
     @property

@@ -157,19 +157,10 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
                    const uint32_t *lengths, const uint64_t *seqs, const uint64_t *ts, const uint8_t *flags,
                    uint32_t count, uint64_t topic_id, uint32_t *lengths_out);
 
-/* For tp_project_reads: settings that bound a read (5.2). */
-struct tp_read_limits {
-    uint32_t default_limit, max_limit;
-    uint64_t default_bytes, max_bytes; /* accounted */
-    uint64_t around_bytes, gzip_bytes; /* most of an answer around its elements; from where on it would be compressed */
+/* File bytes [start, start + used) in memory at `address`. Sorted by file, then by start. */
+struct tp_hot_range {
+    uint64_t file_id, start, used, address;
 };
-
-/* Many reads in one call (reads.h): `count` struct tp_read of topics in `topics` (struct tp_read_topic), whose frames lie in
- * the `hot_count` struct tp_hot_range of memory. The elements of each go behind those before into out[:room]. A read is
- * taken when it is no more than a run of live records that are all here, sound and within the room; the others are left
- * to tp_project, with its words for what is wrong. *taken: how many were. Returns the bytes written. */
-int64_t tp_project_reads(char *out, uint64_t room, void *reads, uint32_t count, const void *topics, const void *hot,
-                         uint32_t hot_count, const struct tp_read_limits *limits, uint32_t *taken);
 
 /* Columns of texts: node, tag, data, meta, in the order in which they lie in a frame. */
 enum { TP_TEXT_COLUMNS = 4 };

@@ -176,18 +176,6 @@ class _Lib(Protocol):
         topic_id: int,
         lengths_out: Pointer,
     ) -> int: ...
-    def tp_project_reads(
-        self,
-        out: Pointer,
-        room: int,
-        reads: Pointer,
-        count: int,
-        topics: bytes,
-        hot: Pointer,
-        hot_count: int,
-        limits: Pointer,
-        taken: Pointer,
-    ) -> int: ...
     def tp_fill_texts(
         self,
         data: Pointer,

@@ -20,7 +20,7 @@ _CHUNK_BYTES_MAX = 1 << 20
 _FREE_CHUNKS_MAX = 4
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
 HOT_RANGE = struct.Struct("=4Q")
-"""file id, start, used, address: a tp_hot_range of reads.h."""
+"""file id, start, used, address: a tp_hot_range of codec.h."""
 
 
 class TailBuffer:

@@ -1,10 +1,7 @@
-/* Many reads in one call, from the rows of the index to JSON: see codec.h and reads.h. */
-#include "codec.h"
-#include "elements.h"
-#include "frames.h"
-#include "reads.h"
-
-#define ROW_DEAD 0x80u /* DEAD in engine/index/chunk.py */
+/* Many reads in one call, from the rows of indexes to JSON: see index_reads.h. */
+#include "../../store/format/elements.h"
+#include "../../store/format/frames.h"
+#include "index_reads.h"
 
 static const struct tp_hot_range *hot_range(const struct tp_hot_range *hot, uint32_t count, const struct tp_hot_range *last,
                                             uint64_t file_id, uint64_t offset, uint64_t length)
@@ -56,7 +53,7 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
         for (uint64_t row = from > chunk->first ? from - chunk->first : 0; row < rows; row++) {
             uint64_t seq = chunk->first + row;
             if (seq > topic->head) break;
-            if (flags[row] & ROW_DEAD) continue;
+            if (flags[row] & TP_ROW_DEAD) continue;
             if (s.count >= limit || (s.count && s.size + sizes[row] > budget)) {
                 more = 1;
                 break;
@@ -77,19 +74,18 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
     if (!s.count && (read->flags & TP_READ_WAITS)) return 0;
     read->off = *at;
     read->len = (uint32_t)(q - (out + *at));
-    if ((read->flags & TP_READ_GZIP) && (uint64_t)read->len + limits->around_bytes >= limits->gzip_bytes) return 0;
+    if ((read->flags & TP_READ_SHORT) && read->len >= limits->long_bytes) return 0;
     read->count = s.count;
     read->next = more ? cursor : topic->head;
     *at += read->len;
     return 1;
 }
 
-int64_t tp_project_reads(char *out, uint64_t room, void *read_rows, uint32_t count, const void *topic_rows,
-                         const void *hot_rows, uint32_t hot_count, const struct tp_read_limits *limits, uint32_t *taken)
+int64_t tp_project_reads(char *out, uint64_t room, struct tp_read *reads, uint32_t count,
+                         const struct tp_read_topic *topics, const struct tp_hot_range *hot, uint32_t hot_count,
+                         const struct tp_read_limits *limits, uint32_t *taken)
 {
-    struct tp_read *reads = read_rows;
-    const struct tp_read_topic *topics = topic_rows;
-    const struct tp_hot_range *hot = hot_rows, *last = NULL;
+    const struct tp_hot_range *last = NULL;
     uint64_t at = 0;
     *taken = 0;
     uint32_t stuck = 0xffffffff; /* a receive with a read that was not taken */
