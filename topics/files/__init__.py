@@ -1,13 +1,13 @@
-"""A data directory read from its files alone: no server, no ring, no lock; a server may write to it.
+"""Reading a data directory directly from its files: no server, no ring, no lock.
 
     directory = open_directory("/var/lib/topics")
     topic = directory.topics["orders"]
     for batch in read_pieces(directory.location, topic.pieces, columns=["seq", "ts", "data"]):
         ...
 
-A reader sees what the newest checkpoint copied into segments and packs, and nothing newer. It needs
-numpy, xxhash and, for batches, pyarrow. Without the C module numpy and pyarrow do its work, with the
-same rows and the same errors.
+A server may write to the directory meanwhile. A reader sees the records that the newest checkpoint
+copied into segments and packs, and nothing newer. It needs numpy, xxhash and, for batches, pyarrow.
+Without the C module, numpy and pyarrow do its work, with equal rows and errors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _NEED_PYARROW = {"COLUMNS", "DEFAULT_COLUMNS", "read_pieces", "schema_of"}
-"""Planning and scrubbing need none."""
+"""Names that are imported when first used, because planning and scrubbing need no pyarrow."""
 
 
 def __getattr__(name: str) -> Any:

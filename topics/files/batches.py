@@ -30,14 +30,17 @@ FIELDS = {
 }
 COLUMNS = tuple(FIELDS)
 _IN_FRAMES = ("node", "data", "meta")
-"""Columns that no index has."""
+"""Columns that are read from the frames, because no index has them."""
 _SEQ_MAX = (1 << 63) - 1
 _GAP_BYTES = 64 << 10
-"""Most bytes between two wanted frames that are read along with them, instead of in two reads."""
+"""Gap between two wanted frames up to which one read covers both; above it there are two reads."""
 
 
 def schema_of(columns: Sequence[str]) -> Any:
-    """pa.Schema of batches with these columns. Raises UsageError for an unknown one, or one that comes twice."""
+    """Return the pa.Schema of batches with these columns.
+
+    Raises: UsageError for an unknown or repeated column.
+    """
     for name in columns:
         if name not in FIELDS or columns.count(name) > 1:
             raise UsageError(f"columns must be different ones of {', '.join(COLUMNS)}, and {name!r} is not")
@@ -45,7 +48,10 @@ def schema_of(columns: Sequence[str]) -> Any:
 
 
 class Wanted(NamedTuple):
-    """The columns and records that a reader asks for, and the bounds of a batch."""
+    """The columns and records that a reader asks for, and the bounds of a batch.
+
+    tags: only records with one of these tags; None: all records.
+    """
 
     schema: Any
     verify: bool
@@ -55,7 +61,7 @@ class Wanted(NamedTuple):
 
 
 class Batches:
-    """Pieces as batches; buffers and arrays are kept from one piece to the next."""
+    """Makes batches of pieces; buffers and arrays are reused from one piece to the next."""
 
     def __init__(self, source: PieceSource, decoder: Decoder, wanted: Wanted) -> None:
         self._source = source
@@ -67,9 +73,9 @@ class Batches:
         self._topics: tuple[str, Any] = ("", None)
 
     def of(self, piece: Piece) -> Iterator[Any]:
-        """Yield the piece's live records as pa.RecordBatch; none is empty.
+        """Yield the piece's live records as pa.RecordBatch, each with one row at least.
 
-        Raises VanishedError, before the first one only; CorruptError.
+        Raises: VanishedError, only before the first batch; CorruptError; SeqTooLargeError.
         """
         path, rows = self._source.rows(piece)
         wanted = self._wanted
@@ -85,7 +91,7 @@ class Batches:
         needs_tags = wanted.tags is not None and rows.tags is None
         texts = [name for name in names if name in _IN_FRAMES]
         if needs_tags or ("tag" in names and (texts or rows.tags is None)):
-            texts.append("tag")  # a tag read with its frame is cheaper than a look into a table
+            texts.append("tag")  # reading it with the frame is cheaper than a lookup in a table
         if not texts:
             for start, end in _slices(rows, wanted):
                 yield self._batch(piece, rows.select(slice(start, end)), {})
@@ -101,7 +107,10 @@ class Batches:
                     yield batch
 
     def _read_texts(self, fd: int, path: str, piece: Piece, rows: LiveRows, names: list[str]) -> dict[str, Any]:
-        """Read columns of texts, by name. Raises CorruptError naming the first frame that is not sound."""
+        """Read columns of texts, by name.
+
+        Raises: CorruptError, naming the first frame that is damaged.
+        """
         verify = self._wanted.verify and not rows.is_verified
         size = int(rows.lengths.sum(dtype=np.uint64))
         texts = self._decoder.texts(Order(piece.topic_id, names, len(rows.seqs), size, verify), self._rooms)
@@ -134,7 +143,7 @@ class Batches:
         return _numbers(rows.sizes.astype(np.int64), pa.int64())
 
     def _topic(self, piece: Piece, rows: LiveRows) -> Any:
-        """Return the topic's name, once a row; a slice of one array."""
+        """Return the topic's name for each row, as a slice of one array."""
         name, array = self._topics
         if name != piece.topic or len(array) < len(rows.seqs):
             array = pa.repeat(pa.scalar(piece.topic), max(len(rows.seqs), min(16384, self._wanted.batch_rows)))
@@ -152,7 +161,7 @@ class Batches:
 
 
 def _numbers(values: NDArray[np.int64], kind: Any) -> Any:
-    """Return numbers as a column, without a copy of contiguous ones."""
+    """Return numbers as a column; contiguous ones are not copied."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
@@ -167,7 +176,10 @@ def _strings(texts: Sequence[bytes]) -> Any:
 
 
 def _slices(rows: LiveRows, wanted: Wanted) -> Iterator[tuple[int, int]]:
-    """Yield (first row, row after the last) of each batch: within the bounds, one row at least."""
+    """Yield (first row, row after the last) of each batch.
+
+    A batch is within the bounds, except one of a single row that is larger.
+    """
     count = len(rows.seqs)
     if count <= wanted.batch_rows and _span(rows) <= wanted.batch_bytes:
         yield 0, count
@@ -183,7 +195,7 @@ def _slices(rows: LiveRows, wanted: Wanted) -> Iterator[tuple[int, int]]:
 
 
 class _Window(NamedTuple):
-    """A range of bytes of the file that is read at a time, and the rows in it: [first, last)."""
+    """A range of bytes of the file that one call reads, and the rows in it: [first, last)."""
 
     start: int
     size: int
@@ -192,14 +204,15 @@ class _Window(NamedTuple):
 
 
 def _span(rows: LiveRows) -> int:
-    """Return the bytes from the first frame to the end of the last: no less than all frames have together."""
+    """Return the bytes from the first frame to the end of the last, gaps included."""
     return int(rows.offsets[-1]) + int(rows.lengths[-1]) - int(rows.offsets[0])
 
 
 def _windows(rows: LiveRows, size: int, window_bytes: int) -> Iterator[_Window]:
-    """Yield the windows of rows, in order; each has the frames of its rows whole, and little else.
+    """Yield the windows of rows, in order; each covers its frames completely, and little else.
 
-    Args: size, bytes that the frames have together; window_bytes, most of a window with more than one frame.
+    size: bytes of all frames together.
+    window_bytes: the largest size of a window with more than one frame.
     """
     starts, lengths, count = rows.offsets, rows.lengths, len(rows.offsets)
     limits = [count]

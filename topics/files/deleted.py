@@ -1,4 +1,4 @@
-"""Records that were deleted and whose bytes are still there."""
+"""Deleted records whose bytes are still in the files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from topics.files.piece_files import PieceSource, VanishedError
 
 
 def deleted_seqs(location: Location, piece: Piece, *, calls: FileReads | None = None) -> NDArray[np.int64] | None:
-    """Return the seqs of a piece's deleted records, ascending; None when its file is gone.
+    """Return the seqs of a piece's deleted records, ascending int64; None if its file is gone.
 
-    A record that was deleted before a checkpoint could copy it, and one whose file has gone since, is in no file.
-    Raises CorruptError, FormatError, StorageError and what `read_pieces` raises for a directory.
+    Records that were deleted before a checkpoint copied them are in no file, so they are not
+    returned.
+    Raises: CorruptError, FormatError, StorageError, and the errors of `read_pieces` that concern a
+    directory.
     """
     with closing(PieceSource(location, calls or SYSTEM, deleted=True)) as source:
         try:

@@ -1,4 +1,7 @@
-"""A data directory as its newest sound snapshot has it, read without a lock and beside a running server."""
+"""The view of a data directory that its newest sound snapshot gives.
+
+It is read without a lock, beside a running server.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from topics.store.format.segment_format import COLD_MARK_NAME, DIRECTORY_FORMAT,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
-    """A data directory as one snapshot has it. It does not change: `refresh` gives the newest one."""
+    """A data directory as of one snapshot. It does not change: `refresh` returns the newest one."""
 
     location: Location
     snapshot: int
-    """Its number, as `POST /v0/checkpoint` answers it; 0 before the first one."""
+    """Number of the snapshot, as `POST /v0/checkpoint` answers it; 0 before the first one."""
     created_ms: int
     clean: bool
-    """The server was stopped when it was taken: nothing is in the log alone."""
+    """The snapshot was taken when the server stopped, so every record is in segments and packs."""
     topics: Mapping[str, TopicFiles]
     """All topics, by name."""
     calls: FileReads
@@ -41,9 +44,9 @@ class Directory:
         return self.location.cold
 
     def refresh(self) -> Directory:
-        """Return the directory of the newest snapshot, this object when there is no newer one.
+        """Return the directory as of the newest snapshot; this object if there is no newer one.
 
-        Raises what `open_directory` raises.
+        Raises: the errors of `open_directory`.
         """
         with reading(self.location, self.calls):
             if newest_number(self.calls, self.path) == self.snapshot:
@@ -54,9 +57,10 @@ class Directory:
 def open_directory(path: str, cold: str | None = None, *, calls: FileReads | None = None) -> Directory:
     """Read the newest sound snapshot of a data directory.
 
-    Args: cold, the cold directory that goes with it, if it has one; calls, the kernel's without.
-    Raises: NoDirectoryError, NotReadableError, NoColdDirectoryError, FormatError, CorruptError, DirectoryBusyError,
-    StorageError (the disk failed).
+    cold: its cold directory, if it has one.
+    calls: the file calls; those of the kernel by default.
+    Raises: NoDirectoryError, NotReadableError, NoColdDirectoryError, FormatError, CorruptError,
+    DirectoryBusyError, StorageError (the disk failed).
     """
     calls = calls or SYSTEM
     location = Location(path.rstrip("/") or "/", (cold or "").rstrip("/"))
@@ -107,7 +111,10 @@ def _no_directory(location: Location, calls: FileReads) -> NoDirectoryError:
 
 
 def _check_cold(location: Location, calls: FileReads, snapshot: SnapshotContents) -> None:
-    """Raise NoColdDirectoryError unless data and cold directory have the same id, or no segment is in the cold one."""
+    """Raise NoColdDirectoryError unless the cold directory is the one of this data directory.
+
+    Both have the same id. Before a segment was moved to it, a cold directory need not have one.
+    """
     if not location.cold:
         if snapshot.has_cold:
             raise NoColdDirectoryError(

@@ -1,15 +1,16 @@
-"""Errors of reading a data directory from its files alone: one sentence each, with the remedy.
+"""Errors of reading a data directory directly from its files: one sentence each, with the remedy.
 
     StorageError
-    ├── NoDirectoryError       nothing there, or no data directory of this package
+    ├── NoDirectoryError       the path is missing, or is no data directory of this package
     ├── NotReadableError       it belongs to another user
-    ├── NoColdDirectoryError   older segments lie in a cold directory that was not named, or that is another one's
-    ├── DirectoryBusyError     the server changed the files faster than they could be read, again and again
+    ├── NoColdDirectoryError   segments are in a cold directory, and none or a wrong one was named
+    ├── DirectoryBusyError     the server kept changing the files before they could be read
     ├── TopicGoneError         the topic was deleted while it was read
     └── SeqTooLargeError       seqs above 2^63 - 1, which no signed column can hold
 
-Beside these: CorruptError (bytes that have rotted; its detail has path, offset, topic and seq), FormatError (of another
-version), StorageError (the disk failed) and UsageError (an unknown column).
+Readers also raise CorruptError (damaged bytes; its detail has path, offset, topic and seq),
+FormatError (files of another version), StorageError (the disk failed) and UsageError (an unknown
+column).
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from topics.errors import StorageError
 
 
 class NoDirectoryError(StorageError):
-    """There is no data directory at the path."""
+    """The path has no data directory."""
 
 
 class NotReadableError(StorageError):
-    """The files may not be read by this process: only the user that runs the server may."""
+    """This process may not read the files; only the user that runs the server may."""
 
 
 class NoColdDirectoryError(StorageError):
-    """The cold directory that goes with the data directory is missing, or another one was named."""
+    """The cold directory of the data directory was not named, or another one was."""
 
 
 class DirectoryBusyError(StorageError):
-    """Files vanished again and again before they could be opened."""
+    """Files vanished many times in a row before they could be opened."""
 
 
 class TopicGoneError(StorageError):
@@ -38,4 +39,4 @@ class TopicGoneError(StorageError):
 
 
 class SeqTooLargeError(StorageError):
-    """A seq above 2^63 - 1: an Arrow int64 cannot hold it."""
+    """A seq is above 2^63 - 1, which an Arrow int64 cannot hold."""

@@ -1,6 +1,7 @@
-"""The file calls of this room: few, blocking, and behind a Protocol, so that the simulator can stand in for the kernel.
+"""The blocking file calls of this room, as a Protocol that the simulator implements, too.
 
-Nothing is mapped into memory: a page that a rotten disk cannot give would kill the process with SIGBUS.
+Files are read, not mapped into memory: a mapped page that the disk cannot read would kill the
+process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FileReads(Protocol):
-    """File calls that a reader makes. Each raises OSError with its errno."""
+    """The file calls that a reader makes. Each raises OSError with its errno."""
 
     def open(self, path: str) -> int:
         """Return a descriptor for reading."""
@@ -23,16 +24,19 @@ class FileReads(Protocol):
     def close(self, fd: int) -> None: ...
 
     def size(self, fd: int) -> int:
-        """Return the bytes of the open file."""
+        """Return the size of the open file in bytes."""
 
     def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
-        """Fill `buffer` from file byte `offset` on; returns how many bytes there were, fewer at the file's end."""
+        """Fill `buffer` from file byte `offset` on, and return the number of bytes read.
+
+        It is smaller than the buffer only at the end of the file.
+        """
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a directory, in no order."""
+        """Return the names in a directory, in any order."""
 
     def owner(self, path: str) -> int:
-        """Return the user id of the owner of a directory, which need not be readable."""
+        """Return the user id of a directory's owner. The directory need not be readable."""
 
     def user(self) -> int:
         """Return the user id that this process runs as."""
@@ -84,7 +88,7 @@ def opened(calls: FileReads, path: str) -> Iterator[int]:
 
 
 def read_range(calls: FileReads, fd: int, start: int, size: int) -> bytearray:
-    """Return bytes [start, start + size) of a file, fewer where it ends."""
+    """Return bytes [start, start + size) of a file, or fewer if it ends before."""
     buffer = bytearray(size)
     count = calls.read_into(fd, buffer, start)
     return buffer if count == size else buffer[:count]

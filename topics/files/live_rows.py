@@ -1,4 +1,4 @@
-"""The live records of a piece as columns of numbers: the place of each, and what its index says of it."""
+"""The live records of a piece as columns of numbers: position, size, time and tag of each."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
 
 class LiveRows(NamedTuple):
-    """n live records of one topic in one file, oldest first; columns of shape (n,)."""
+    """n live records of one topic in one file, oldest first, as columns of shape (n,)."""
 
     seqs: NDArray[np.uint64]
     """Strictly increasing."""
     offsets: NDArray[np.uint32]
     """Bytes from the start of the file to the frame."""
     lengths: NDArray[np.uint32]
-    """Whole frame, bytes."""
+    """Bytes of the whole frame."""
     sizes: NDArray[np.uint32]
-    """Accounted bytes."""
+    """Bytes that count against the topic's caps."""
     ts: NDArray[np.uint64]
     """Milliseconds, never decreasing."""
     tags: NDArray[np.uint32] | None
-    """Into tag_table, or NO_TAG; None: there is no index, the tags stand in the frames alone."""
+    """Indexes into tag_table, or NO_TAG; None: without an index, only the frames have the tags."""
     tag_table: Sequence[bytes]
     is_verified: bool = False
-    """The checksum of each frame was compared when the rows were found."""
+    """The scan that found the rows has compared the checksum of each frame."""
 
     def select(self, where: slice | NDArray[np.bool_] | NDArray[np.intp]) -> LiveRows:
-        """Return some of the rows, in order."""
+        """Return the rows chosen by a slice, a mask or ascending indexes."""
         return LiveRows(
             self.seqs[where],
             self.offsets[where],
@@ -54,7 +54,7 @@ class LiveRows(NamedTuple):
         return self.select(slice(low, int(np.searchsorted(self.seqs, np.uint64(last), "right"))))
 
     def tagged(self, tags: frozenset[bytes]) -> LiveRows:
-        """Return the rows with one of these tags; all rows when no index has their tags."""
+        """Return the rows with one of these tags; all rows if there is no index of tags."""
         if self.tags is None:
             return self
         wanted = [number for number, tag in enumerate(self.tag_table) if tag in tags]
@@ -68,7 +68,11 @@ NO_ROWS = LiveRows(_NONE64, _NONE32, _NONE32, _NONE32, _NONE64, None, [], True)
 def rows_of_index(
     columns: IndexColumns, first_seq: int, part: slice = slice(None), *, deleted: bool = False
 ) -> LiveRows:
-    """Return the live rows of an index, or the deleted ones. first_seq: what each delta counts from."""
+    """Return the live rows of an index, or the deleted ones.
+
+    first_seq: the seq to which each delta is added.
+    part: the rows of the index to take.
+    """
     rows = LiveRows(
         columns.deltas[part].astype(np.uint64) + np.uint64(first_seq),
         columns.offsets[part],
@@ -85,7 +89,7 @@ def rows_of_index(
 
 
 def rows_of_frames(parts: list[Frames], *, deleted: bool = False) -> LiveRows:
-    """Return the live records among frames that were scanned, or the deleted ones."""
+    """Return the live records among scanned frames, or the deleted ones."""
     chosen = []
     for frames in parts:
         live = (frames.says_deleted() == deleted) & (frames.types == FrameType.RECORD)

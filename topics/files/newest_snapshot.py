@@ -1,7 +1,8 @@
-"""The newest sound snapshot as values: JSON decoded by the standard library, because an executor may have no other.
+"""The newest sound snapshot as values.
 
-Which fields there are is said by `store/segments/manifest.py` and `engine/shared/topic_snapshot.py`; a test compares
-the names.
+The standard library decodes its JSON, because an executor may lack other decoders. The fields are
+defined by `store/segments/manifest.py` and `engine/shared/topic_snapshot.py`; a test compares the
+names.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TRIES = 16
 
 
 class SegmentEntry(NamedTuple):
-    """A segment as a snapshot lists it."""
+    """A segment, as a snapshot lists it."""
 
     first: int
     last: int
@@ -42,7 +43,7 @@ class SegmentEntry(NamedTuple):
 
 
 class RunEntry(NamedTuple):
-    """A topic's run in a pack as a snapshot lists it."""
+    """A topic's run in a pack, as a snapshot lists it."""
 
     first: int
     last: int
@@ -50,18 +51,21 @@ class RunEntry(NamedTuple):
     pack: int
     epoch: int
     bytes: int
-    """An estimate: the pack's, divided by its runs."""
+    """An estimate: the bytes of the pack, divided by the number of its runs."""
 
 
 class TopicEntry(NamedTuple):
-    """A topic as a snapshot has it."""
+    """A topic, as a snapshot lists it."""
 
     image: dict[str, Any]
-    """engine.snapshot.TopicImage; of PlainTopics its columns, as the fields that they stand for."""
+    """The fields of a TopicImage of `engine/shared/topic_snapshot.py`.
+
+    The columns of PlainTopics are given as these fields, too.
+    """
     segments: list[SegmentEntry]
     """Segments in seq order; the last one may be unsealed."""
     runs: list[RunEntry]
-    """Runs in seq order; all of them lie below the segments."""
+    """Runs in seq order; all their seqs are below those of the segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +77,20 @@ class SnapshotContents:
     clean: bool
     topics: dict[str, TopicEntry]
     has_cold: bool
-    """A segment lies in the cold directory."""
+    """At least one segment is in the cold directory."""
 
 
 EMPTY = SnapshotContents(0, 0, False, {}, False)
-"""Before the first checkpoint."""
+"""The contents of a directory before its first checkpoint."""
 
 
 def newest_number(calls: FileReads, path: str) -> int:
-    """Return the highest number of a snapshot file of a data directory; 0 when there is none."""
+    """Return the highest number of a snapshot file in a data directory; 0 without one."""
     return max(snapshot_numbers(calls, path), default=0)
 
 
 def snapshot_numbers(calls: FileReads, path: str) -> list[int]:
-    """Return the numbers of the snapshot files of a data directory, in no order."""
+    """Return the numbers of the snapshot files in a data directory, in any order."""
     try:
         names = calls.list_directory(f"{path}/{SNAPSHOT_DIRECTORY}")
     except FileNotFoundError:
@@ -95,10 +99,10 @@ def snapshot_numbers(calls: FileReads, path: str) -> list[int]:
 
 
 def load_newest(calls: FileReads, path: str) -> SnapshotContents:
-    """Return the newest sound snapshot of a data directory; EMPTY when there is none.
+    """Return the newest sound snapshot of a data directory; EMPTY without any snapshot.
 
-    Raises: CorruptError, none is sound; FormatError, of a newer build; DirectoryBusyError, each was gone before it
-    could be opened; OSError.
+    Raises: CorruptError if no snapshot is sound; FormatError for one of a newer build;
+    DirectoryBusyError if each was gone before it could be opened; OSError.
     """
     for _ in range(_TRIES):
         damaged: CorruptError | None = None
@@ -110,7 +114,7 @@ def load_newest(calls: FileReads, path: str) -> SnapshotContents:
             try:
                 file = read_snapshot(calls, name)
             except FileNotFoundError:
-                break  # a newer snapshot has taken its place since the names were read
+                break  # a newer snapshot has replaced it since the names were read
             except CorruptError as error:
                 damaged = error
                 continue
@@ -126,7 +130,7 @@ def load_newest(calls: FileReads, path: str) -> SnapshotContents:
 
 
 def read_snapshot(calls: FileReads, path: str) -> SnapshotFile:
-    """A whole snapshot file. Raises FormatError, CorruptError or OSError."""
+    """Read a whole snapshot file. Raises: FormatError, CorruptError, OSError."""
     with opened(calls, path) as fd:
         size = calls.size(fd)
         if size > SNAPSHOT_LARGE_BYTES:
@@ -135,7 +139,10 @@ def read_snapshot(calls: FileReads, path: str) -> SnapshotFile:
 
 
 def decode(file: SnapshotFile, name: str) -> SnapshotContents:
-    """Return the contents of a snapshot file. Raises FormatError: they are not what this build knows."""
+    """Return the contents of a snapshot file.
+
+    Raises: FormatError if this build does not know them.
+    """
     try:
         store, catalog = json.loads(file.store), json.loads(file.catalog)
         if store.get("format", 1) != 1:
@@ -171,7 +178,7 @@ def decode(file: SnapshotFile, name: str) -> SnapshotContents:
 
 
 def _plain_images(blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The topics of `engine.snapshot.PlainTopics` as images."""
+    """Yield the topics of PlainTopics as the fields of a TopicImage each."""
     for block in blocks:
         fields = ("names", "ids", "orders", "heads", "last_ts", "generations", "config")
         for at, (name, topic_id, order, head, last_ts, generation, config) in enumerate(

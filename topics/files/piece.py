@@ -1,4 +1,7 @@
-"""Pieces: the records of one topic in one file, as values that can be sent to the machine that reads them."""
+"""Pieces: references to the records of one topic in one file.
+
+They are values, so a planner can send them to the machine that reads the records.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,31 @@ from typing import NamedTuple
 
 
 class Kind(IntEnum):
-    """The kind of file that has the records of a piece."""
+    """The kind of file that holds the records of a piece."""
 
     SEGMENT = 1
-    """A file of the topic's own."""
+    """A file of one topic."""
     RUN = 2
-    """A part of a pack, which many topics share."""
+    """One topic's part of a pack, a file that many topics share."""
 
 
 class Location(NamedTuple):
-    """Paths of a data directory on the machine that reads it. cold: "" without a cold directory."""
+    """The paths of a data directory on the machine that reads it.
+
+    cold: "" without a cold directory.
+    """
 
     path: str
     cold: str = ""
 
 
 class Loss(NamedTuple):
-    """Seqs from_seq to to_seq, both included, that the topic lost without being asked to.
+    """Seqs from_seq to to_seq, both included, that the topic lost other than by a delete.
 
-    reason: of R-TOMB-3 (`cap`, `ttl`, `mixed`, `source_trim`, `crash`), or `recreated` when the topic is another one
-    now. As in a tombstone, records in the range that were deleted on purpose before are part of it.
+    reason: one of R-TOMB-3 (`cap`, `ttl`, `mixed`, `source_trim`, `crash`), or `recreated` if
+        another topic bears the name now.
+
+    As in a tombstone, the range includes records that were deleted on purpose before.
     """
 
     topic: str
@@ -38,44 +46,44 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records from_seq to to_seq, both included, of one topic in one file. Small, picklable, and ordered by from_seq.
+    """Records from_seq to to_seq, both included, of one topic in one file. Small and picklable.
 
-    Pieces of a topic never overlap. What a piece says of its file is what the snapshot said that listed it; if the
-    file is gone or another one since, `read_pieces` looks for the same seqs elsewhere.
+    Pieces of a topic never overlap. The fields about the file are as of the snapshot that listed
+    it. If the file was removed or replaced since, `read_pieces` finds the seqs in another file.
     """
 
     topic: str
     topic_id: int
     incarnation: str
-    """16 hex digits: another one names other records."""
+    """16 hex digits. With another incarnation, the seqs name other records."""
     kind: Kind
     path: str
-    """The file's, below the directory of its tier."""
+    """Path of the file, relative to the directory of its tier."""
     tier: int
-    """manifest.HOT or COLD: which of the two directories."""
+    """HOT or COLD of `segment_format`: the data directory, or the cold one."""
     epoch: int
-    """Random, new with each file: tells this file from another one of the same name."""
+    """Random number of the file: distinguishes it from another file of that name."""
     sum: int
-    """Segments: the checksum over the frames' checksums, as the snapshot has it."""
+    """For segments: the checksum over the checksums of the frames, as of the snapshot."""
     end: int
-    """Segments: bytes of the file that count. Bytes after them were written after the snapshot."""
+    """For segments: the end of the frames, in bytes. Later bytes came after the snapshot."""
     sealed: bool
     run: int
-    """Runs: the row of the pack's run table; -1 for a segment."""
+    """For runs: the row of the pack's run table; -1 for a segment."""
     first_seq: int
-    """First seq of the segment or run, whatever part of it is asked for."""
+    """First seq of the whole segment or run, which may be below from_seq."""
     last_seq: int
     from_seq: int
     to_seq: int
     records: int
-    """About how many records there are from from_seq to to_seq: an estimate that ignores deletes, never 0."""
+    """Estimated number of records from from_seq to to_seq, at least 1; deletes are ignored."""
     bytes: int
-    """About how many bytes of the file they fill: an estimate."""
+    """Estimated bytes of these records in the file."""
     last_ts: int
-    """Segments: ms of the last frame; 0 when it is not known."""
+    """For segments: the time of the last frame, in ms; 0 if unknown."""
 
     def clip(self, from_seq: int, to_seq: int) -> Piece | None:
-        """Return the part of the piece with these seqs, both included; None when there is none."""
+        """Return the part of the piece with these seqs, both included; None if it is empty."""
         low, high = max(self.from_seq, from_seq), min(self.to_seq, to_seq)
         if low > high:
             return None

@@ -1,7 +1,8 @@
-"""The files of pieces, found in either tier: their rows, and their bytes.
+"""The files of pieces, found in either tier: their rows and their bytes.
 
-A file is its piece's when it has the epoch of the piece. `VanishedError` is raised when another file has its name, or
-none: a checkpoint has moved, merged or dropped the file since the piece was planned.
+A file belongs to a piece if it has the epoch of the piece. `VanishedError` means that the file is
+missing, or that another one has its name: a checkpoint has moved, merged or dropped the file since
+the piece was planned.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ _IDENTITY = struct.Struct("<4sHBBQQ")
 
 
 class VanishedError(Exception):
-    """The file of a piece is gone, or another one."""
+    """The file of a piece is gone, or another file has its name."""
 
 
 class LocatedPiece(NamedTuple):
-    """A piece's rows, and the file they lie in."""
+    """The rows of a piece, and the path of their file."""
 
     path: str
     rows: LiveRows
@@ -59,17 +60,18 @@ class OpenPack(NamedTuple):
     path: str
     fd: int
     table: NDArray[np.void] | None
-    """RUN_DTYPE; None: the index is damaged, and the headers of runs are read instead."""
+    """RUN_DTYPE; None: the index is damaged, so the headers of runs are read instead."""
     columns: IndexColumns | None
     ends: NDArray[np.int64]
-    """Row of the columns at which each run ends."""
+    """The row of the columns at which each run ends, shape (runs,)."""
     index_bytes: int = 0
 
 
 class PieceSource:
-    """Reads of one data directory. To be closed: it keeps a few packs open, whose runs come one after the other.
+    """Reads pieces of one data directory. The caller closes it.
 
-    deleted: the rows are those of deleted records that are still in the files, instead of the live ones.
+    It holds a few packs open, because the runs of a pack are read one after the other.
+    deleted: `rows` returns the deleted records that are still in the files, not the live ones.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class PieceSource:
         self._index = bytearray()
 
     def close(self) -> None:
-        """Close the packs that are open. Idempotent."""
+        """Close the open packs. Idempotent."""
         while self._packs:
             self._close_pack(next(iter(self._packs)))
 
@@ -91,7 +93,7 @@ class PieceSource:
         self.calls.close(self._packs.pop(key).fd)
 
     def root(self, tier: int) -> str:
-        """The directory of a tier. Raises NoColdDirectoryError."""
+        """Return the directory of a tier. Raises: NoColdDirectoryError."""
         if tier == HOT:
             return self.location.path
         if not self.location.cold:
@@ -101,7 +103,7 @@ class PieceSource:
         return self.location.cold
 
     def paths(self, piece: Piece) -> Iterator[str]:
-        """Yield the paths that a segment may have: in the tier it was planned in, and in the other one."""
+        """Yield the possible paths of a segment: in the tier of the plan, and in the other one."""
         yield f"{self.root(piece.tier)}/{piece.path}"
         if piece.tier == COLD:
             yield f"{self.location.path}/{piece.path}"
@@ -110,9 +112,9 @@ class PieceSource:
 
     # --- rows --------------------------------------------------------------------------------------------------------
     def rows(self, piece: Piece) -> LocatedPiece:
-        """Return the rows of a piece, of the seqs asked for: columns that are valid until the next call.
+        """Return the rows of a piece from from_seq to to_seq. They are valid until the next call.
 
-        Raises VanishedError, CorruptError, FormatError.
+        Raises: VanishedError, CorruptError, FormatError.
         """
         found = self._rows_of_run(piece) if piece.kind is Kind.RUN else self._rows_of_segment(piece)
         return found._replace(rows=found.rows.between(piece.from_seq, piece.to_seq))
@@ -127,7 +129,10 @@ class PieceSource:
         raise VanishedError
 
     def _indexed(self, path: str, piece: Piece) -> LiveRows | None:
-        """Return the rows by the index beside the segment; None when that is missing, damaged or another segment's."""
+        """Return the rows from the index file of the segment.
+
+        None: it is missing, damaged, or of another segment.
+        """
         index = index_path(path)
         try:
             header, columns = IndexHeader.unpack(self._read_index(index), index)
@@ -138,7 +143,10 @@ class PieceSource:
         return rows_of_index(columns, header.first_seq, deleted=self._deleted)
 
     def _read_index(self, path: str) -> memoryview:
-        """Return the whole file, in memory that the next call uses again: fresh memory costs more than the copy."""
+        """Return the whole file, in memory that the next call reuses.
+
+        Fresh memory would cost more than the copy.
+        """
         with opened(self.calls, path) as fd:
             size = self.calls.size(fd)
             if size > len(self._index):
@@ -146,7 +154,7 @@ class PieceSource:
             return memoryview(self._index)[: self.calls.read_into(fd, memoryview(self._index)[:size], 0)]
 
     def _scanned(self, path: str, piece: Piece) -> LiveRows | None:
-        """Return the rows by the frames themselves; None when the file is gone or another one."""
+        """Return the rows from a scan of the frames; None if the file is gone or another one."""
         try:
             with self.reading(path), opened(self.calls, path) as fd:
                 start = self._frames_start(fd, path, piece)
@@ -157,7 +165,7 @@ class PieceSource:
             return None
 
     def _frames_start(self, fd: int, path: str, piece: Piece) -> int | None:
-        """Return the byte at which the frames of a segment begin; None when it is another one."""
+        """Return the byte at which the frames of a segment begin; None for another segment."""
         fixed = read_range(self.calls, fd, 0, SEGMENT_HEADER_FIXED)
         if not _is_of(fixed, piece):
             return None
@@ -168,9 +176,11 @@ class PieceSource:
         return header.header_bytes
 
     def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], written_sum: int) -> LiveRows:
-        """Return the rows of the frames that fill these bytes of the file. Raises CorruptError.
+        """Return the rows of the frames that fill bytes [span[0], span[1]) of the file.
 
-        written_sum: over the frames' checksums, as the snapshot or the run has it.
+        written_sum: the checksum over the checksums of the frames, as the snapshot or the run
+            states it.
+        Raises: CorruptError.
         """
         start, end = span
         scans = list(scan_range(self.calls, fd, start, end, self.scan))
@@ -196,7 +206,7 @@ class PieceSource:
         return LocatedPiece(pack.path, rows_of_index(pack.columns, piece.first_seq, part, deleted=self._deleted))
 
     def rows_of_run(self, pack: OpenPack, piece: Piece) -> slice:
-        """Return which rows of a sound index are the run's. Raises CorruptError."""
+        """Return which rows of a sound index belong to the run. Raises: CorruptError."""
         assert pack.table is not None
         if piece.run >= len(pack.table) or not _is_run(pack.table[piece.run], piece):
             raise _another_run(pack, piece, -1)
@@ -204,14 +214,14 @@ class PieceSource:
         return slice(end - int(pack.table[piece.run]["records"]), end)
 
     def pack(self, piece: Piece) -> OpenPack:
-        """Return the open pack of a run; this object closes it. Raises VanishedError."""
+        """Return the open pack of a run; this object closes it. Raises: VanishedError."""
         key = (piece.path, piece.epoch)
         found = self._packs.pop(key, None)
         if found is None:
             found = self._open_pack(f"{self.location.path}/{piece.path}", piece)
             if len(self._packs) == _PACKS_OPEN:
                 self._close_pack(next(iter(self._packs)))
-        self._packs[key] = found  # the pack used last is the last one to be closed
+        self._packs[key] = found  # the most recently used pack is closed last
         return found
 
     def _open_pack(self, path: str, piece: Piece) -> OpenPack:
@@ -230,8 +240,8 @@ class PieceSource:
             try:
                 header = PackHeader.unpack(memoryview(read_range(self.calls, fd, 0, BLOCK_BYTES)), path)
             except CorruptError:
-                # It may be another pack of that number which is only begun. If it is not, the next plan lists it again,
-                # and the reader then says that it is damaged.
+                # This may be a new pack of that number, whose header is not complete yet. If it is
+                # not, the next plan lists the pack again, and the reader reports it as damaged.
                 raise VanishedError from None
             if header.epoch != piece.epoch:
                 raise VanishedError from None
@@ -247,7 +257,8 @@ class PieceSource:
         fixed = read_range(self.calls, fd, max(0, size - FOOTER_BYTES), FOOTER_BYTES)
         try:
             footer = PackFooter.unpack(memoryview(fixed), path)
-        except FormatError as error:  # the mark may have rotted; a pack of another version has that in its header, too
+        except FormatError as error:
+            # The magic may be damaged. A pack of another version states it in its header, too.
             raise CorruptError(str(error)) from error
         if not BLOCK_BYTES <= footer.table_offset <= footer.columns_offset <= size - FOOTER_BYTES:
             raise CorruptError(f"{path}: the pack footer points outside the file", {"path": path})
@@ -258,7 +269,7 @@ class PieceSource:
         return footer, np.frombuffer(index[:table_bytes], RUN_DTYPE), columns
 
     def _scanned_run(self, pack: OpenPack, piece: Piece) -> LiveRows:
-        """Return the rows of a run by its frames, for a pack without a sound index."""
+        """Return the rows of a run from a scan of its frames, for a pack without a sound index."""
         with self.reading(pack.path):
             at, header = self.find_run(pack, piece)
             start = at + RUN_HEADER_BYTES + len(header.description)
@@ -266,9 +277,10 @@ class PieceSource:
             return self._scan_frames(pack.fd, pack.path, piece, span, header.sum)
 
     def find_run(self, pack: OpenPack, piece: Piece) -> tuple[int, RunHeader]:
-        """Find a run by walking the headers from the first run on, for a pack without a sound index.
+        """Find a run of a pack without a sound index, by walking all headers from the first run on.
 
-        Returns: byte at which the run begins, and its header. Raises CorruptError.
+        Returns: the byte at which the run begins, and its header.
+        Raises: CorruptError.
         """
         at = BLOCK_BYTES
         for number in range(piece.run + 1):
@@ -281,7 +293,10 @@ class PieceSource:
         return at, header
 
     def run_header(self, pack: OpenPack, at: int, piece: Piece) -> RunHeader:
-        """Return the header of the run at this byte. Raises CorruptError naming the piece's topic."""
+        """Return the header of the run at this byte.
+
+        Raises: CorruptError, naming the topic of the piece.
+        """
         fixed = read_range(self.calls, pack.fd, at, RUN_HEADER_BYTES)
         described = struct.unpack_from("<I", fixed, 44)[0] if len(fixed) == RUN_HEADER_BYTES else 0
         described = min(described, self.calls.size(pack.fd))
@@ -297,7 +312,7 @@ class PieceSource:
     # --- bytes -------------------------------------------------------------------------------------------------------
     @contextmanager
     def data(self, path: str, piece: Piece) -> Iterator[int]:
-        """Yield a descriptor of the file in which a piece's rows were found. Raises VanishedError."""
+        """Yield a descriptor of the file that `rows` found for a piece. Raises: VanishedError."""
         if piece.kind is Kind.RUN:
             with self.reading(path):
                 yield self.pack(piece).fd
@@ -312,7 +327,7 @@ class PieceSource:
             self.calls.close(fd)
 
     def _open(self, path: str) -> int:
-        """Open the file of a piece. Raises VanishedError."""
+        """Open the file of a piece. Raises: VanishedError."""
         try:
             with self.reading(path):
                 return self.calls.open(path)
@@ -326,9 +341,10 @@ class PieceSource:
 
 @contextmanager
 def reading(location: Location, calls: FileReads, path: str = "") -> Iterator[None]:
-    """Raise OSErrors of the block as errors of this package, but for a file that is not there.
+    """Turn OSErrors of the block into errors of this package, except FileNotFoundError.
 
-    path: the file that is read, to word them; "" for the directory as a whole.
+    path: the file that is read, for the message; "" for the directory as a whole.
+    Raises: NotReadableError, StorageError, FileNotFoundError.
     """
     try:
         yield
@@ -342,7 +358,10 @@ def reading(location: Location, calls: FileReads, path: str = "") -> Iterator[No
 
 
 def _not_readable(location: Location, calls: FileReads, refused: str) -> NotReadableError:
-    """The error for a path that was refused: the directory as a whole, or one that another user made in it."""
+    """Return the error for a path that the kernel refused.
+
+    It names the whole directory, or the path in it that another user created.
+    """
     user = calls.user()
     what, owner = f"data directory {location.path}", _owner(location.path, calls)
     if owner == user:
@@ -354,7 +373,7 @@ def _not_readable(location: Location, calls: FileReads, refused: str) -> NotRead
 
 
 def _owner(path: str, calls: FileReads) -> int | None:
-    """Return the user id of the owner; None when that may not be read either."""
+    """Return the user id of the owner; None if it may not be read either."""
     try:
         return calls.owner(path)
     except OSError:
@@ -362,7 +381,7 @@ def _owner(path: str, calls: FileReads) -> int | None:
 
 
 def damaged_frame(path: str, offset: int, piece: Piece, seq: int) -> CorruptError:
-    """The error for a frame that is not its record's sound one."""
+    """Return the error for a frame that is damaged, or not the one of its record."""
     return CorruptError(
         f"{path}: the record at byte {offset} is damaged (topic {piece.topic}, seq {seq}): `topics fsck` on the server "
         "shows all damage, a backup mends it",
@@ -371,7 +390,10 @@ def damaged_frame(path: str, offset: int, piece: Piece, seq: int) -> CorruptErro
 
 
 def _another_run(pack: OpenPack, piece: Piece, offset: int) -> CorruptError:
-    """The error for a pack that has another run in the place of the piece's. offset: -1 when the index says so."""
+    """Return the error for a pack with another run in the place of the piece's.
+
+    offset: the byte of the run's header; -1 if the index says so.
+    """
     return CorruptError(
         f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
         {"path": pack.path, "offset": offset, "topic": piece.topic, "seq": piece.first_seq},
@@ -379,7 +401,10 @@ def _another_run(pack: OpenPack, piece: Piece, offset: int) -> CorruptError:
 
 
 def _is_of(fixed: bytearray, piece: Piece) -> bool:
-    """Return whether a segment is the piece's, by topic and epoch in its header. The checksum is not compared."""
+    """Return whether a segment belongs to the piece, by topic and epoch in its header.
+
+    The checksum is not compared.
+    """
     if len(fixed) < SEGMENT_HEADER_FIXED:
         return False
     topic_id, epoch = _IDENTITY.unpack_from(fixed)[4:]

@@ -1,6 +1,7 @@
-"""Scrubbing: every checksum of a piece's file compared, and each bad place named.
+"""Scrubbing: comparing every checksum of a piece's file, and naming each damaged place.
 
-The log is left out, because only its server can read it while it runs; `topics fsck` reads it.
+The log is not scrubbed, because only its server can read it while the server runs; `topics fsck`
+reads it.
 """
 
 from __future__ import annotations
@@ -44,40 +45,46 @@ _SEARCH_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A place in a file that is not as it was written."""
+    """A place in a file whose bytes are not those that were written."""
 
     path: str
-    """The file's, with its directory."""
+    """Path of the file, with its directory."""
     offset: int
-    """Bytes from the start of the file; -1 when it is the file as a whole."""
+    """Bytes from the start of the file; -1 for the file as a whole."""
     topic: str
-    """"" when it is no one topic's: a snapshot, a pack."""
+    """"" for damage that concerns several topics: of a snapshot or a pack."""
     seq: int
-    """The seq of the record whose frame is bad, without an index the lowest it may have; -1 when no one record is."""
+    """The seq of the record whose frame is damaged; -1 if the damage is not that of one record.
+
+    Without an index, it is the lowest seq that the record may have.
+    """
     message: str
     derived: bool = False
-    """Other bytes say the same as the bad ones did, so no record is lost: an index, a mark, a delete flag."""
+    """No record is lost, because the damaged bytes can be derived from others.
+
+    That is so for an index, a magic and a delete flag.
+    """
 
 
 @dataclass(slots=True)
 class PieceScan:
-    """Result of scrubbing a piece: what was read, and what is bad."""
+    """The result of scrubbing a piece: what was read, and the damage."""
 
     path: str
     tier: int
     frames: int = 0
-    """Sound ones, the deleted ones included."""
+    """Number of sound frames, deleted ones included."""
     live: int = 0
     bytes: int = 0
-    """Bytes of the files read, the index included."""
+    """Bytes that were read, the index included."""
     findings: list[Finding] = field(default_factory=list)
 
 
 class _Known(NamedTuple):
     """Columns of an index, all of shape (n,).
 
-    Records that were dead when the index was made are not in it: deleted ones, and those below a floor, which no flag
-    in the frames says.
+    Records that were dead when the index was made are not in it: deleted ones, and those at or
+    below a floor, which have no flag in their frames.
     """
 
     offsets: NDArray[np.uint32]
@@ -87,7 +94,7 @@ class _Known(NamedTuple):
     sizes: NDArray[np.uint32]
 
     def agrees(self, parts: list[Frames]) -> bool:
-        """Return whether the frames themselves say the same as the index."""
+        """Return whether the frames agree with the index."""
         if not len(self.offsets):
             return True
         if not parts:
@@ -108,19 +115,22 @@ class _Known(NamedTuple):
 
 
 def scan_piece(location: Location, piece: Piece, *, calls: FileReads | None = None) -> PieceScan | None:
-    """Compare every checksum of one piece's file, as `scan_pieces` does."""
+    """Compare every checksum of one piece's file, like `scan_pieces`."""
     return next(scan_pieces(location, [piece], calls=calls))
 
 
 def scan_pieces(
     location: Location, pieces: Iterable[Piece], *, calls: FileReads | None = None, scan: Scanner | None = None
 ) -> Iterator[PieceScan | None]:
-    """Compare every checksum of each piece's file (header, frames, footer, index), whatever part of it is asked for.
+    """Compare every checksum of each piece's file: of header, frames, footer and index.
 
-    Yields: one a piece, in order; None when its file is gone: a checkpoint has given it up or merged it since, and the
-    newest snapshot says where its records are. What a pack has but once is looked at with its first run.
+    The whole segment or run is read, even if the piece is only a part of it. Header and index of a
+    pack are read once, with its first run.
 
-    Args: calls and scan, for tests. Raises: NotReadableError, NoColdDirectoryError. A disk that fails is a finding.
+    calls, scan: for tests.
+    Yields: a result for each piece, in order; None if its file is gone, because a checkpoint has
+        dropped or merged it since. The newest snapshot states where its records are.
+    Raises: NotReadableError, NoColdDirectoryError. A failing disk is reported as a finding.
     """
     with closing(PieceSource(location, calls or SYSTEM, scan=scan)) as source:
         scrub = _Scrub(source)
@@ -129,7 +139,7 @@ def scan_pieces(
 
 
 def scan_snapshots(location: Location, *, calls: FileReads | None = None) -> list[Finding]:
-    """Compare the checksum of each snapshot. Raises NotReadableError, StorageError."""
+    """Compare the checksum of each snapshot. Raises: NotReadableError, StorageError."""
     calls, findings = calls or SYSTEM, list[Finding]()
     with reading(location, calls):
         for number in snapshot_numbers(calls, location.path):
@@ -137,14 +147,14 @@ def scan_snapshots(location: Location, *, calls: FileReads | None = None) -> lis
             try:
                 read_snapshot(calls, path)
             except FileNotFoundError:
-                continue  # a newer snapshot has taken its place
+                continue  # a newer snapshot has replaced it
             except (CorruptError, FormatError) as error:
                 findings.append(Finding(path, 0, "", -1, str(error)))
     return findings
 
 
 class _Scrub:
-    """Scrubs pieces one after the other; remembers which packs it has seen."""
+    """Scrubs pieces one after the other, and remembers the packs that it has read."""
 
     def __init__(self, source: PieceSource) -> None:
         self._source = source
@@ -171,7 +181,7 @@ class _Scrub:
         return None
 
     def _segment(self, fd: int, piece: Piece, report: PieceScan) -> bool:
-        """Scrub an open segment; returns False when it is another piece's file."""
+        """Scrub an open segment. Return False if the file belongs to another piece."""
         path, start = report.path, 0
         fixed = read_range(self._calls, fd, 0, SEGMENT_HEADER_FIXED)
         more = struct.unpack_from("<I", fixed, 40)[0] if len(fixed) == SEGMENT_HEADER_FIXED else 0
@@ -200,7 +210,7 @@ class _Scrub:
             report.bytes += len(data)
             header, columns = IndexHeader.unpack(memoryview(data), path)
         except FileNotFoundError:
-            return None  # the server makes the index again when it opens the segment
+            return None  # the server rebuilds the index when it opens the segment
         except (CorruptError, FormatError, ValueError) as error:
             report.findings.append(Finding(path, 0, piece.topic, -1, str(error), derived=True))
             return None
@@ -213,14 +223,15 @@ class _Scrub:
     def _footer(self, fd: int, piece: Piece, report: PieceScan) -> None:
         path, size = report.path, self._calls.size(fd)
         if size < piece.end:
-            return  # the file was cut off within its frames, and the first that is missing was found
+            return  # the file ends within its frames, and the first missing frame was reported
         at = max(piece.end, size - FOOTER_BYTES)
         fixed = read_range(self._calls, fd, at, size - at)
         report.bytes += size - piece.end
         if len(fixed) == FOOTER_BYTES:
             described = min(footer_description_bytes(memoryview(fixed)), at - piece.end)
             tail = read_range(self._calls, fd, at - described, described + FOOTER_BYTES)
-            tail[described : described + 4] = SEGMENT_FOOTER_MAGIC  # the checksum says whether it is a footer
+            # The checksum decides whether this is a footer, even if its magic is damaged.
+            tail[described : described + 4] = SEGMENT_FOOTER_MAGIC
             try:
                 footer = SegmentFooter.unpack(memoryview(tail), path)
             except (CorruptError, FormatError):
@@ -234,7 +245,7 @@ class _Scrub:
                     text = f"{path}: bits of the footer's mark have flipped; what it says can still be told"
                     report.findings.append(Finding(path, at, piece.topic, -1, text, derived=True))
                 return
-        # A segment that a rebuild has mended has no footer, and nothing but zeros in its place.
+        # A segment that a rebuild has repaired has only zeros in the place of its footer.
         behind = piece.end
         while behind < size:
             some = read_range(self._calls, fd, behind, min(_SEARCH_BYTES, size - behind))
@@ -262,7 +273,7 @@ class _Scrub:
         return report
 
     def _pack(self, pack: OpenPack, piece: Piece, report: PieceScan) -> None:
-        """Note what is bad in the header and the index, which all runs of a pack share."""
+        """Report damage of the header and the index, which all runs of a pack share."""
         if (piece.path, piece.epoch) in self._packs:
             return
         self._packs.add((piece.path, piece.epoch))
@@ -298,7 +309,7 @@ class _Scrub:
 
 
 class _Stretch:
-    """Frames of one topic that lie back to back in an open file."""
+    """Frames of one topic, back to back in an open file."""
 
     def __init__(self, source: PieceSource, fd: int, piece: Piece, report: PieceScan, known: _Known | None) -> None:
         self._source = source
@@ -310,7 +321,10 @@ class _Stretch:
         """The seq of the last sound frame."""
 
     def scan(self, start: int, end: int, written_sum: int | None) -> None:
-        """Verify the frames in bytes [start, end). written_sum: over the frames' checksums, None when it is lost."""
+        """Verify the frames in bytes [start, end).
+
+        written_sum: the checksum over the checksums of the frames; None if it is lost.
+        """
         at, before, parts = start, len(self._report.findings), list[Frames]()
         found_sum = 0
         while at < end:
@@ -329,7 +343,7 @@ class _Stretch:
             self._found(-1, -1, "the index says something else than the frames", derived=True)
 
     def _look_at(self, frames: Frames) -> None:
-        """Note sound frames of another topic, and delete flags that are neither of the two values."""
+        """Report sound frames of another topic, and delete flags with neither of the two values."""
         if not len(frames.seqs):
             return
         report, piece = self._report, self._piece
@@ -349,14 +363,15 @@ class _Stretch:
         text = f"{report.path}: {what} (topic {self._piece.topic})"
         report.findings.append(Finding(report.path, offset, self._piece.topic, seq, text, derived))
 
-    # --- behind a bad one --------------------------------------------------------------------------------------------
+    # --- after a damaged frame ---------------------------------------------------------------------------------------
     def _pass_over(self, at: int, end: int) -> int:
-        """Note the bad frame at this byte; returns where the next one begins."""
+        """Report the damaged frame at this byte, and return where the next one begins."""
         known, row = self._known, -1
         if known is not None:
             row = int(np.searchsorted(known.offsets, np.uint32(at)))
             if row < len(known.offsets) and int(known.offsets[row]) > at:
-                end = int(known.offsets[row])  # the bad frame is of a deleted record, and ends here at the latest
+                # A deleted record, which the index does not list; it ends here at the latest.
+                end = int(known.offsets[row])
                 row = -1
         if known is not None and 0 <= row < len(known.offsets):
             seq, behind = int(known.seqs[row]), at + int(known.lengths[row])
@@ -370,7 +385,7 @@ class _Stretch:
         return behind
 
     def _next_sound(self, at: int, end: int) -> int:
-        """Return where the first sound frame of a later seq begins after `at`; `end` without one."""
+        """Return the first byte after `at` where a sound frame of a later seq begins, or `end`."""
         mark = self._piece.topic_id.to_bytes(8, "little")
         begin = at + 1
         while begin + len(mark) <= end:
@@ -383,7 +398,7 @@ class _Stretch:
                 place = data.find(mark, place + 1)
             if len(data) <= len(mark):
                 break
-            begin += len(data) - len(mark) + 1  # a mark may lie across two reads
+            begin += len(data) - len(mark) + 1  # two reads may each have a part of a mark
         return end
 
     def _is_sound(self, at: int, end: int) -> bool:

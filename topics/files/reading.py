@@ -1,4 +1,7 @@
-"""Records of pieces as Arrow batches, also of pieces that a checkpoint has moved, merged or dropped meanwhile."""
+"""Reading of pieces as Arrow batches.
+
+Records are found even if a checkpoint has moved, merged or dropped their file since it was planned.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ DEFAULT_COLUMNS = COLUMNS[:-1]
 BATCH_ROWS = 65536
 BATCH_BYTES = 32 << 20
 _BATCH_BYTES_MAX = 1 << 30
-"""The ends of texts in a column are signed and have 32 bits."""
+"""Limit of a batch: Arrow counts the bytes of a text column in signed 32-bit integers."""
 _SMALL_ROWS = 4096
-"""Batches with fewer rows wait for the next ones, and are put together."""
+"""Batches with fewer rows are held back and joined with the next ones."""
 _PLANS_MAX = 16
-"""Most times in a row that the seqs of one piece are planned again."""
+"""How many times in a row the seqs of one piece are planned again at most."""
 
 
 def read_pieces(
@@ -39,20 +42,23 @@ def read_pieces(
     calls: FileReads | None = None,
     decoder: Decoder | None = None,
 ) -> Iterator[pa.RecordBatch | Loss]:
-    """Yield the live records of pieces, in the order of the pieces, and what was lost of them since they were planned.
+    """Yield the live records of pieces, in the order of the pieces, and losses since the plan.
 
-    Args: columns, some of COLUMNS, in the order wanted; verify, compare the checksum of each frame that is read (seq,
-    ts, tag and size of a sealed segment or a run come from its index, whose checksum is always compared); tags, only
-    records with one of these tags; batch_rows and batch_bytes (of frames), most of a batch, but for a single record
-    that is larger; calls and decoder, for tests.
+    If a file is missing or replaced, it is looked for in the other tier; after that, its seqs are
+    planned again from the newest snapshot. Records lost meanwhile are yielded as `Loss`, in their
+    place among the batches; records deleted meanwhile are left out. No record is yielded twice, and
+    the records of a topic come in the order of their seqs.
 
-    A file that is gone or another one by now is looked for in the other tier; then its seqs are planned again by the
-    newest snapshot. What was lost meanwhile is yielded as `Loss`, in its place among the batches; what was deleted is
-    just not there. No record is given twice, and those of a topic come in the order of their seqs.
-
-    Raises: CorruptError with path, offset, topic and seq in its detail; TopicGoneError, NoDirectoryError,
-    NotReadableError, NoColdDirectoryError, DirectoryBusyError, SeqTooLargeError, FormatError, StorageError (the disk
-    failed), UsageError (an unknown column, a bound below 1).
+    columns: some of COLUMNS, in the order wanted.
+    verify: compare the checksum of each frame that is read. (seq, ts, tag and size of a sealed
+        segment or a run come from its index, whose checksum is always compared.)
+    tags: only records with one of these tags.
+    batch_rows, batch_bytes: bounds of a batch, in rows and bytes of frames. A batch of a single
+        record may be larger.
+    calls, decoder: for tests.
+    Raises: CorruptError with path, offset, topic and seq in its detail; TopicGoneError,
+    NoDirectoryError, NotReadableError, NoColdDirectoryError, DirectoryBusyError, SeqTooLargeError,
+    FormatError, StorageError (the disk failed), UsageError (an unknown column, a bound below 1).
     """
     if batch_rows < 1 or batch_bytes < 1:
         raise UsageError("batch_rows and batch_bytes must be at least 1")
@@ -69,7 +75,7 @@ def read_pieces(
 def _read(
     location: Location, pieces: Iterable[Piece], wanted: Wanted, calls: FileReads, decoder: Decoder
 ) -> Iterator[pa.RecordBatch | Loss]:
-    """Join batches with few rows up to the bounds of a batch."""
+    """Yield the batches and losses; consecutive batches with few rows are joined."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     with closing(PieceSource(location, calls, scan=decoder.scan)) as source:
@@ -101,11 +107,11 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 _Missed = dict[tuple[str, int, int], int]
-"""By file (path, tier, epoch): the number of the snapshot that lists it, though it was not found."""
+"""Files that a snapshot lists and that were not found: (path, tier, epoch) -> its number."""
 
 
 class _Reader:
-    """Pieces as batches; seqs whose file has vanished are planned again."""
+    """Reads pieces as batches, and plans seqs again if their file has vanished."""
 
     def __init__(self, source: PieceSource, batches: Batches) -> None:
         self._source = source
@@ -118,7 +124,7 @@ class _Reader:
     def _read(self, piece: Piece, missed: _Missed, plans: int) -> Iterator[pa.RecordBatch | Loss]:
         try:
             yield from self._batches.of(piece)
-        except VanishedError:  # it comes before the first batch, so no record was yielded yet
+        except VanishedError:  # raised before the first batch, so no record was yielded yet
             yield from self._plan_again(piece, missed, plans)
 
     def _plan_again(self, piece: Piece, missed: _Missed, plans: int) -> Iterator[pa.RecordBatch | Loss]:

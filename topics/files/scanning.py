@@ -1,4 +1,7 @@
-"""Frames that lie back to back, verified without an index: by C, or by numpy and xxhash with the same result."""
+"""Scanning: verifies frames that are stored back to back, without an index.
+
+The C module does it, or numpy and xxhash with an equal result.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +42,14 @@ HEADER_DTYPE = np.dtype(
 
 
 class StopReason(IntEnum):
-    """Reasons for which a scan stops."""
+    """The reasons for which a scan stops."""
 
     END = 0
-    """The end of the bytes given, or zeros."""
+    """The bytes ended after a frame, or zeros follow."""
     MORE = 1
-    """A frame goes on past the bytes given."""
+    """The bytes end within a frame."""
     BAD = 2
-    """No sound frame."""
+    """The next frame is damaged."""
 
 
 class Frames(NamedTuple):
@@ -57,7 +60,7 @@ class Frames(NamedTuple):
     lengths: NDArray[np.uint32]
     types: NDArray[np.uint8]
     deleted: NDArray[np.uint8]
-    """The byte behind the frame's checksum, as it is."""
+    """The byte after the frame's checksum, unchanged."""
     topic_ids: NDArray[np.uint64]
     seqs: NDArray[np.uint64]
     ts: NDArray[np.uint64]
@@ -65,13 +68,20 @@ class Frames(NamedTuple):
     sizes: NDArray[np.uint32]
 
     def says_deleted(self) -> NDArray[np.bool_]:
-        """Return which frames are deleted, by the value that the byte `deleted` of each is nearer to; shape (n,)."""
+        """Return which frames are deleted, shape (n,).
+
+        A damaged byte `deleted` counts as the nearer one of its two values.
+        """
         marks: NDArray[np.bool_] = _DELETED[self.deleted]
         return marks
 
 
 class Scan(NamedTuple):
-    """Result of a scan: frames up to `position` in the bytes given, and the running checksum of their checksums."""
+    """The result of a scan: the sound frames, and where and why the scan stopped.
+
+    position: end of the last sound frame, from the start of the bytes.
+    sum: the running checksum over the checksums of the frames.
+    """
 
     frames: Frames
     position: int
@@ -80,11 +90,11 @@ class Scan(NamedTuple):
 
 
 Scanner = Callable[[memoryview, int, int], Scan]
-"""(bytes, what to add to offsets, the running checksum so far) -> Scan."""
+"""(bytes, base, sum) -> Scan. base is added to the offsets; sum is the running checksum so far."""
 
 
 def scan_pure(data: memoryview, base: int, running: int) -> Scan:
-    """Scan by numpy and xxhash."""
+    """Scan with numpy and xxhash. See `Scanner`."""
     size, at = len(data), 0
     starts: list[int] = []
     stop = StopReason.MORE
@@ -133,17 +143,21 @@ def scan_pure(data: memoryview, base: int, running: int) -> Scan:
 
 
 def headers_at(data: memoryview | bytearray, offsets: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the headers of the frames at these offsets, each with 52 bytes at least; dtype HEADER_DTYPE."""
+    """Return the headers of the frames at these offsets, shape (n,), dtype HEADER_DTYPE.
+
+    Each offset must be followed by at least 52 bytes.
+    """
     if not len(offsets):
         return np.empty(0, HEADER_DTYPE)
-    plain = np.dtype((np.void, FRAME_HEADER_BYTES))  # numpy takes bytes as a whole, and structures field by field
+    # numpy copies a block of bytes as a whole, but a structure field by field.
+    plain = np.dtype((np.void, FRAME_HEADER_BYTES))
     every: NDArray[Any] = np.ndarray((len(data) - FRAME_HEADER_BYTES + 1,), plain, data, 0, (1,))
     heads: NDArray[Any] = every[offsets].view(HEADER_DTYPE)
     return heads
 
 
 def texts_bytes(heads: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return the bytes that the texts of each frame take together; shape (n,)."""
+    """Return the bytes of all texts of each frame, shape (n,)."""
     total = heads["data_len"].astype(np.uint64)
     for name in ("ext_len", "node_len", "tag_len", "meta_len"):
         total += heads[name]
@@ -157,7 +171,7 @@ except ImportError:  # a zip on an executor has no C module
 else:
 
     def scan_native(data: memoryview, base: int, running: int) -> Scan:
-        """Scan by the C module."""
+        """Scan with the C module. See `Scanner`."""
         scan = codec.scan_frames(data, base=base, sum=running)
         found = scan.frames
         stop = {codec.ScanStop.END: StopReason.END, codec.ScanStop.MORE: StopReason.MORE}.get(
@@ -177,16 +191,17 @@ else:
 
 
 def best_scanner() -> Scanner:
-    """Return the scanner of the C module, without that module the one of numpy."""
+    """Return the scanner of the C module, or that of numpy if the module is missing."""
     return scan_native if scan_native is not None else scan_pure
 
 
 def scan_range(
     calls: FileReads, fd: int, start: int, end: int, scan: Scanner, *, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Scan]:
-    """Scan the frames in bytes [start, end) of a file, a window at a time; positions are the file's, sums run on.
+    """Scan the frames in bytes [start, end) of a file, a window at a time.
 
-    The last one stops with END at `end`, or says where it could not go on.
+    Positions count from the start of the file, and checksums continue from window to window. The
+    last scan stops with END at `end`, or with the reason and the position of the problem.
     """
     running = 0
     buffer = bytearray(min(window_bytes, end - start))

@@ -1,4 +1,4 @@
-"""A topic as a snapshot has it: what it lost, and the pieces that have its records."""
+"""A topic as of a snapshot: its losses, and the pieces that hold its records."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class TopicFiles:
-    """A topic as of one snapshot. Seqs are inclusive on both ends everywhere.
+    """A topic as of one snapshot. Ranges of seqs include both ends.
 
-    What costs reads of files is worked out when it is asked for, once: floors, gaps, losses and pieces of a topic with
-    a ttl or with gaps; earliest and first_seq_at. If a file it needs is gone by then, what the newest snapshot says is
-    taken instead, up to the same head.
+    Some answers need reads of files: earliest and first_seq_at, and for a topic with a ttl or gaps
+    also floors, gaps, losses and pieces. They are found when first asked for. If a file is gone by
+    then, the answer comes from the newest snapshot, up to the same head.
     """
 
     def __init__(
@@ -44,25 +44,31 @@ class TopicFiles:
         self._created_ms = snapshot.created_ms
         self.id: int = image["id"]
         self.incarnation = _incarnation_of(image)
-        """16 hex digits: another one means that seqs may name other records."""
+        """16 hex digits. With another incarnation, seqs may name other records."""
         self.config: dict[str, Any] = image["config"]
         """The 17 fields of the wire contract."""
         self.durability: str = self.config["durability"]
-        """`ephemeral`, `memory`, `disk` or `fsync`. Records written in class `ephemeral` are in no file."""
+        """`ephemeral`, `memory`, `disk` or `fsync`. Ephemeral records are in no file."""
         self._floors = Floors()
         self._floors.raise_to(**image.get("floors", {}))
         self._floors.gaps = [Gap(*gap) for gap in image.get("gaps", [])]
         self.seen_head: int = image.get("head", 0)
-        """The highest seq given out when the snapshot was taken. Records above `head` were in the log alone."""
+        """The highest seq assigned when the snapshot was taken.
+
+        Records above `head` were only in the log.
+        """
         self._all_pieces = _pieces_of(self.name, self.id, self.incarnation, entry)
         self.head = self._answered()
-        """The highest seq that the files answer for: each record up to here is in them, or gone. It may go down from
-        one snapshot to the next when the newest records were deleted: a reader that stays keeps the highest it saw."""
+        """The highest seq that the files account for: each record up to here is in them, or gone.
+
+        It may be lower in the next snapshot, if the newest records were deleted. A reader that
+        follows the topic keeps the highest head that it saw.
+        """
         self._is_settled = not self.config["ttl_ms"] and not self._floors.gaps
         self._pieces: tuple[Piece, ...] | None = None
 
     def _answered(self) -> int:
-        """Return the last seq that was copied, or the end of the lost range that follows it directly."""
+        """Return the last copied seq, or the end of the lost range that follows it directly."""
         head = max(self._all_pieces[-1].last_seq if self._all_pieces else 0, self._floors.dead_through)
         for gap in self._floors.gaps:
             if gap.first <= head + 1:
@@ -72,32 +78,32 @@ class TopicFiles:
     # --- what was lost -----------------------------------------------------------------------------------------------
     @property
     def floors(self) -> Floors:
-        """The marks, with what had expired when the snapshot was taken."""
+        """The floors of the topic, records that had expired at the snapshot included."""
         self._settle()
         return self._floors
 
     @property
     def gaps(self) -> list[Gap]:
-        """Lost seqs above records that live, ascending."""
+        """Ranges of lost seqs above live records, ascending."""
         return self.floors.gaps
 
     @property
     def first_kept(self) -> int:
-        """The first seq that is neither lost nor deleted by a prefix: where "earliest" begins.
+        """The first seq that is neither lost nor deleted as part of a prefix.
 
-        Costs no read of a topic without ttl and gaps.
+        "earliest" starts here. It needs no read for a topic without ttl and gaps.
         """
         return self.floors.dead_through + 1
 
     @property
     def earliest(self) -> int:
-        """The first live seq in the files, head + 1 when there is none."""
+        """The first live seq in the files; head + 1 without one."""
         return self._with_files(lambda topic, source: topic._earliest(source))
 
     def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
-        """Return the losses that `diff` reports to a reader from `from_seq` to `to_seq`, clipped to that range.
+        """Return the losses that `diff` reports in the range, ascending, without overlap.
 
-        Ascending, without overlap. A `to_seq` above `head` is cut to it.
+        They are clipped to [from_seq, to_seq]; a `to_seq` above `head` is cut to `head`.
         """
         floors, found = self.floors, list[Loss]()
         to_seq, at = min(to_seq, self.head), max(from_seq, 1)
@@ -124,7 +130,10 @@ class TopicFiles:
 
     @property
     def whole_pieces(self) -> tuple[Piece, ...]:
-        """All pieces that the snapshot lists of this topic, in seq order, live records or not. Costs no read."""
+        """All pieces of the topic that the snapshot lists, in seq order, even without live records.
+
+        It needs no read.
+        """
         return tuple(self._all_pieces)
 
     def plan(self, from_seq: int, to_seq: int) -> list[Piece]:
@@ -140,19 +149,19 @@ class TopicFiles:
         yield from self.plan(from_seq, to_seq)
 
     def first_seq_at(self, ts_ms: int) -> int:
-        """Return the first live seq whose ts is at or after `ts_ms`; head + 1 when there is none in the files."""
+        """Return the first live seq in the files whose ts is `ts_ms` or later; else head + 1."""
         return self._with_files(lambda topic, source: topic._first_seq_at(source, ts_ms))
 
     # --- with files --------------------------------------------------------------------------------------------------
     def _settle(self) -> None:
-        """Work out, once, what expired, and which gaps have no live record below them any more."""
+        """Find the expired records, and drop gaps without a live record below them. Runs once."""
         if not self._is_settled:
             self._with_files(lambda topic, source: topic._expire(source), adopt=True)
 
     def _with_files(self, ask: Callable[[TopicFiles, PieceSource], T], *, adopt: bool = False) -> T:
-        """Return `ask` of this topic; if a file has vanished, of the topic as the newest snapshot has it.
+        """Return `ask` of this topic; of the topic in the newest snapshot if a file has vanished.
 
-        adopt: this object becomes that one.
+        adopt: this object takes the state of the newest snapshot.
         """
         topic = self
         for _ in range(_TRIES):
@@ -180,7 +189,10 @@ class TopicFiles:
         return into
 
     def _expire(self, source: PieceSource) -> None:
-        """Apply the ttl as of the snapshot (R-TTL-1), then drop gaps by R-TRIM-2. Raises VanishedError."""
+        """Apply the ttl as of the snapshot (R-TTL-1), then drop gaps by R-TRIM-2.
+
+        Raises: VanishedError.
+        """
         ttl_ms = self.config["ttl_ms"]
         expired = self._last_before(source, self._created_ms - ttl_ms) if ttl_ms else 0
         self._floors.raise_to(ttl=expired)
@@ -192,7 +204,10 @@ class TopicFiles:
         return source.rows(piece).rows.between(self._floors.dead_through + 1, self.head)
 
     def _last_before(self, source: PieceSource, ts_ms: int) -> int:
-        """Return the highest live seq whose ts is below `ts_ms`; 0 when there is none. Times never decrease."""
+        """Return the highest live seq whose ts is below `ts_ms`; 0 without one.
+
+        Times never decrease, so the pieces are searched in order.
+        """
         if ts_ms <= 0:
             return 0
         passed: list[Piece] = []
@@ -239,7 +254,7 @@ def _incarnation_of(image: dict[str, Any]) -> str:
 
 
 def _pieces_of(name: str, topic_id: int, incarnation: str, entry: TopicEntry) -> list[Piece]:
-    """Return the pieces of all runs and segments of a topic, each whole, in order of seq."""
+    """Return the whole pieces of all runs and segments of a topic, in seq order."""
     pieces = [
         Piece(
             topic=name,

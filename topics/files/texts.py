@@ -1,4 +1,7 @@
-"""Texts of frames as Arrow string columns: by the C module, or by numpy, pyarrow and xxhash with the same result."""
+"""Texts of frames as Arrow string columns.
+
+The C module makes them, or numpy, pyarrow and xxhash with an equal result.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +27,29 @@ from topics.store.format.log_format import (
 )
 
 TEXTS = ("node", "tag", "data", "meta")
-"""Names of the texts, in the order in which they lie in a frame."""
+"""Names of the texts, in their order in a frame."""
 _FLAGS = {"node": FLAG_NODE, "tag": FLAG_TAG, "meta": FLAG_META}
 
 
 class Texts(Protocol):
-    """Text columns of records of one topic, while they are filled."""
+    """Text columns of records of one topic, to be filled."""
 
     def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
-        """Add rows: the frame of row i is at data[rows.offsets[i] - base], of rows.lengths[i] bytes.
+        """Add rows, and return how many were added.
 
-        Returns how many were added: if fewer than all, the next one is not its record's sound frame.
+        If it is fewer than all, the frame of the next row is damaged, or not that of its record.
+        data, base: the frame of row i is at data[rows.offsets[i] - base], of rows.lengths[i] bytes.
         """
 
     def column(self, name: str) -> Any:
-        """Return what was added as pa.StringArray. Nothing may be added afterwards."""
+        """Return a column as pa.StringArray. Rows cannot be added afterwards."""
 
 
 class Order(NamedTuple):
-    """The columns that are asked for. rows: most rows that will be added; bytes: of their frames."""
+    """The columns that are asked for.
+
+    rows: the number of rows that will be added at most; bytes: those of their frames together.
+    """
 
     topic_id: int
     names: Sequence[str]
@@ -52,20 +59,20 @@ class Order(NamedTuple):
 
 
 class PureTexts:
-    """Text columns made by numpy, pyarrow and xxhash."""
+    """Texts made by numpy, pyarrow and xxhash."""
 
     def __init__(self, order: Order, rooms: Mapping[str, float]) -> None:
         self._order = order
         self._parts: dict[str, list[Any]] = {name: [] for name in order.names}
 
     def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
-        """Compare each frame with its row, and keep the texts of those before the first that is not sound."""
+        """Compare each frame with its row, and take the texts up to the first damaged frame."""
         starts, lengths, seqs = rows.offsets.astype(np.int64) - base, rows.lengths, rows.seqs
         inside = (starts >= 0) & (starts + lengths <= len(data)) & (lengths >= FRAME_MIN_BYTES)
         count = len(seqs) if inside.all() else int(np.argmin(inside))
         starts, lengths = starts[:count], lengths[:count]
         heads = headers_at(data, starts)
-        in_order = np.ones(count, np.bool_)  # Arrow crashes on offsets of strings that go backwards
+        in_order = np.ones(count, np.bool_)  # Arrow crashes on offsets of strings that decrease
         in_order[1:] = starts[1:] >= starts[:-1] + lengths[:-1]
         sound = (
             (heads["seq"] == seqs[:count])
@@ -84,9 +91,10 @@ class PureTexts:
         return count
 
     def _take(self, data: memoryview, starts: NDArray[np.int64], heads: NDArray[Any]) -> None:
-        """Take the texts wanted out of one array of strings over all bytes, which has five strings a frame.
+        """Take the wanted texts out of one array of strings over all bytes.
 
-        The fifth one is what lies between a frame's texts and the next frame's.
+        The array has five strings a frame: its four texts, and the bytes between them and the texts
+        of the next frame.
         """
         count = len(heads)
         bounds = np.empty((count, len(TEXTS) + 1), np.int32)
@@ -116,13 +124,14 @@ class PureTexts:
 
 
 def _sound_frames(data: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.uint32]) -> int:
-    """Return how many of the frames, from the first on, match their checksums."""
+    """Return the number of frames before the first whose checksum does not match."""
     if not len(starts):
         return 0
     ends = starts + lengths - FRAME_TRAILER_BYTES
     every: NDArray[np.uint64] = np.ndarray((len(data) - 7,), "<u8", data, 0, (1,))
     stored: list[int] = every[ends].tolist()
-    digest, copied = xxhash.xxh3_64_intdigest, bytes(data)  # slices of bytes are made faster than slices of a view
+    # Slices of bytes are faster than slices of a memoryview.
+    digest, copied = xxhash.xxh3_64_intdigest, bytes(data)
     found = [digest(copied[start:end]) for start, end in zip((starts + 4).tolist(), ends.tolist(), strict=True)]
     if found == stored:
         return len(stored)
@@ -130,17 +139,17 @@ def _sound_frames(data: memoryview, starts: NDArray[np.int64], lengths: NDArray[
 
 
 Maker = Callable[[Order, dict[str, float]], Texts]
-"""A function (order, bytes a row of each column so far) -> columns to fill, which keep those numbers up to date."""
+"""(order, rooms) -> columns to fill. rooms: bytes a row of each column so far; they update it."""
 
 
 class Decoder(NamedTuple):
-    """The functions that turn frames into columns: those of the C module, or those that do without it."""
+    """The functions that turn frames into columns, with or without the C module."""
 
     name: str
     scan: Scanner
     texts: Maker
     window_bytes: int
-    """Bytes of a file that are read at a time."""
+    """Bytes of a file that one call reads."""
 
 
 PURE = Decoder("numpy", scan_pure, PureTexts, 4 << 20)
@@ -152,7 +161,7 @@ except ImportError:  # a zip on an executor has no C module
 else:
 
     class NativeTexts:
-        """Text columns made by the C module."""
+        """Texts made by the C module."""
 
         def __init__(self, order: Order, rooms: dict[str, float]) -> None:
             self._rooms = rooms
@@ -184,5 +193,5 @@ else:
 
 
 def best_decoder() -> Decoder:
-    """Return the decoder of the C module, without that module the one of numpy."""
+    """Return the decoder of the C module, or that of numpy if the module is missing."""
     return NATIVE if NATIVE is not None else PURE
