@@ -204,7 +204,7 @@ def test_a_disk_that_fails_says_which_file(world: FilesWorld) -> None:
     ("path", "message"),
     [
         ("nowhere", "nowhere does not exist on this machine"),
-        (f"{HOT}/topics", "data/topics is no data directory of topics, it has no topics.json"),
+        (f"{HOT}/topics", "data/topics is not a data directory of topics, it has no topics.json"),
         (f"{HOT}/topics.json", "data/topics.json is a file: name the directory"),
     ],
 )
@@ -237,8 +237,8 @@ def test_the_cold_directory_has_to_be_named_and_to_be_the_right_one(world: Files
 def test_columns_and_bounds_that_cannot_be_are_refused_at_once(world: FilesWorld) -> None:
     directory = world.directory()
     for options, message in (
-        ({"columns": ["seq", "size", "body"]}, "'body' is not"),
-        ({"columns": ["seq", "seq"]}, "'seq' is not"),
+        ({"columns": ["seq", "size", "body"]}, "'body' is unknown or repeated"),
+        ({"columns": ["seq", "seq"]}, "'seq' is unknown or repeated"),
         ({"batch_rows": 0}, "batch_rows and batch_bytes must be at least 1"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -159,7 +159,7 @@ def test_an_older_copy_put_in_the_directorys_place_is_told() -> None:
     directory = newer.directory()
     incarnation = older.directory().topics["big"].incarnation
     pieces = [replace(piece, incarnation=incarnation) for piece in directory.topics["big"].pieces]
-    with pytest.raises(StorageError, match="was an older copy put in its place"):
+    with pytest.raises(StorageError, match="check that no older copy of the directory was restored"):
         list(read_pieces(directory.location, pieces, columns=["seq"], calls=older.calls))
 
 

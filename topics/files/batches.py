@@ -43,7 +43,7 @@ def schema_of(columns: Sequence[str]) -> Any:
     """
     for name in columns:
         if name not in FIELDS or columns.count(name) > 1:
-            raise UsageError(f"columns must be different ones of {', '.join(COLUMNS)}, and {name!r} is not")
+            raise UsageError(f"columns: {name!r} is unknown or repeated; the columns are {', '.join(COLUMNS)}")
     return pa.schema([FIELDS[name] for name in columns])
 
 
@@ -85,7 +85,7 @@ class Batches:
             return
         if int(rows.seqs[-1]) > _SEQ_MAX:
             raise SeqTooLargeError(
-                f"topic {piece.topic} has seqs above 2^63 - 1, which no column of Arrow can hold: read it by url"
+                f"topic {piece.topic} has seqs above 2^63 - 1, which an Arrow column cannot hold: read it by url"
             )
         names = wanted.schema.names
         needs_tags = wanted.tags is not None and rows.tags is None

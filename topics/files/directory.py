@@ -99,14 +99,13 @@ def _no_directory(location: Location, calls: FileReads) -> NoDirectoryError:
         calls.list_directory(location.path)
     except FileNotFoundError:
         return NoDirectoryError(
-            f"data directory {location.path} does not exist on this machine: name it as this machine has it (each "
+            f"data directory {location.path} does not exist on this machine: give its path on this machine (each "
             "executor must see it under this path), or read by url"
         )
     except NotADirectoryError:
         return NoDirectoryError(f"data directory {location.path} is a file: name the directory of the server's data")
     return NoDirectoryError(
-        f"{location.path} is no data directory of topics, it has no {MARKER_NAME}: name the directory that the server "
-        "has in TOPICS_DATA_DIR"
+        f"{location.path} is not a data directory of topics, it has no {MARKER_NAME}: give the server's TOPICS_DATA_DIR"
     )
 
 
@@ -144,5 +143,5 @@ def _json_of(calls: FileReads, name: str) -> dict[str, Any]:
     try:
         found = json.loads(bytes(read_file(calls, name)))
     except ValueError as error:
-        raise FormatError(f"{name} is not the JSON that topics writes there: {error}") from error
+        raise FormatError(f"{name} does not hold the JSON that topics writes: {error}") from error
     return found if isinstance(found, dict) else {}

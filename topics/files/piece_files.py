@@ -384,7 +384,7 @@ def damaged_frame(path: str, offset: int, piece: Piece, seq: int) -> CorruptErro
     """Return the error for a frame that is damaged, or not the one of its record."""
     return CorruptError(
         f"{path}: the record at byte {offset} is damaged (topic {piece.topic}, seq {seq}): `topics fsck` on the server "
-        "shows all damage, a backup mends it",
+        "shows all damage; restore from a backup",
         {"path": path, "offset": offset, "topic": piece.topic, "seq": seq},
     )
 

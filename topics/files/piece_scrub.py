@@ -340,7 +340,7 @@ class _Stretch:
         if written_sum is not None and found_sum != written_sum:
             self._found(start, self._piece.first_seq, "the frames are sound, but not those that were written")
         elif self._known is not None and not self._known.agrees(parts):
-            self._found(-1, -1, "the index says something else than the frames", derived=True)
+            self._found(-1, -1, "the index does not match the frames", derived=True)
 
     def _look_at(self, frames: Frames) -> None:
         """Report sound frames of another topic, and delete flags with neither of the two values."""
@@ -352,7 +352,7 @@ class _Stretch:
         report.live += int(np.count_nonzero(~frames.says_deleted() & (frames.types == FrameType.RECORD)))
         for row in np.flatnonzero(frames.topic_ids != np.uint64(piece.topic_id)).tolist():
             at, seq = int(frames.offsets[row]), int(frames.seqs[row])
-            self._found(at, seq, f"the record at byte {at} is another topic's, of id {int(frames.topic_ids[row])}")
+            self._found(at, seq, f"the record at byte {at} is of another topic, id {int(frames.topic_ids[row])}")
         for row in np.flatnonzero((frames.deleted != DELETED_LIVE) & (frames.deleted != DELETED)).tolist():
             at, seq = int(frames.offsets[row]) + int(frames.lengths[row]) - 1, int(frames.seqs[row])
             text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can be told"

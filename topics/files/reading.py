@@ -143,8 +143,9 @@ class _Reader:
             return
         if topic.seen_head < piece.to_seq:
             raise StorageError(
-                f"data directory {path}: snapshot {directory.snapshot} knows topic {piece.topic} up to seq "
-                f"{topic.seen_head} only, an older one knew seq {piece.to_seq}: was an older copy put in its place?"
+                f"data directory {path}: snapshot {directory.snapshot} has topic {piece.topic} up to seq "
+                f"{topic.seen_head}, but an earlier read saw seq {piece.to_seq}: check that no older copy of the "
+                "directory was restored"
             )
         for part in topic.sections(piece.from_seq, piece.to_seq):
             if isinstance(part, Loss):
