@@ -28,7 +28,7 @@ from topics.errors import TopicsError
 
 LOOKS_A_PASS = 256
 """Routers of sources with news that a pass looks at: some microseconds each."""
-STEPS_A_PASS = 64
+STEPS_A_PASS = 32
 """Others want to be served, too."""
 TRIES_A_ROUND = 64
 """Of routers that are held, each `router_retry_ms`."""
