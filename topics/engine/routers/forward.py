@@ -25,7 +25,7 @@ from topics.engine.write.reservations import reserve_beyond
 from topics.errors import TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.log_format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
-from topics.store.format.rows import Rows, tags_in
+from topics.store.format.rows import Framed, Rows, tags_in
 from topics.store.wal.commit import Commit
 
 
@@ -110,14 +110,13 @@ class Forward(Append):
         assert originals is not None, "somebody found out that the originals may be shared"
         count = len(originals.seqs)
         size = int(originals.sizes.sum(dtype=np.uint64))
-        if keep & FLAG_TAG:
-            self.tags = tags_of(self.router.source.index, originals.seqs)
+        tags = tags_of(self.router.source.index, originals.seqs) if keep & FLAG_TAG else None
         self.shared = originals._replace(
             flags=(originals.flags & np.uint8(keep)) | np.uint8(FLAG_COPY), ts=np.full(count, ts, np.uint64)
         )
         self.file_id = int(originals.file_ids[0])
         self.core.usage.placed(self.file_id, count)
-        self.hold(count, size, ts)
+        self.add((count, False, _nobody), count, size, Framed(0, b""), ts, tags)
 
     def place(self, file_id: int, base: int) -> None:
         shared = self.shared

@@ -92,7 +92,9 @@ def settle(topic: Topic) -> None:
         if commit is None:
             return
         del pending[0]
-        topic.stop_filling(operation)
+        filling: object = topic.filling
+        if filling is operation:
+            topic.stop_filling()
         if commit.error is not None:
             operation.fail(commit.error)
         elif topic.life is Life.GONE:

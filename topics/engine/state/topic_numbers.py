@@ -104,10 +104,9 @@ class TopicNumbers:
         """Let the operation that was queued last take the rows that come in this pass."""
         self.filling = operation
 
-    def stop_filling(self, operation: object = None) -> None:
-        """Rows that come from here on are an operation of their own. operation: only if it is what takes them."""
-        if operation is None or self.filling is operation:
-            self.filling = None
+    def stop_filling(self) -> None:
+        """Rows that come from here on are an operation of their own."""
+        self.filling = None
 
     # --- decided ------------------------------------------------------------------------------------------------------
     def unstage(self, count: int, size: int) -> None:

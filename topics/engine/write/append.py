@@ -6,6 +6,7 @@ Source: wire contract 7.5, R-SEQ.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from topics.store.format.topic_rows import place_rows
 from topics.store.wal.commit import Commit
 
 _PLACED_BYTES = PLACED.size
+_id_of = attrgetter("id")
 
 Tags = list[bytes | None] | NDArray[np.uint32] | None
 """A tag a record, or its number in the index; None while none has one."""
@@ -95,10 +97,6 @@ class Append(Operation):
             self._add_tags(tags, count)
         self.placed += framed.placed
         self.writes.append(write)
-        self.hold(count, size, ts)
-
-    def hold(self, count: int, size: int, ts: int) -> None:
-        """Give out seqs of the one topic to so many more records."""
         self.counts[0] += count
         self.sizes[0] += size
         self.stamps[0] = ts
@@ -148,7 +146,7 @@ class Append(Operation):
         else:
             self.place(commit.file_id, commit.base)
         if not file_id or not core.usage.is_memory(file_id):  # copies by position name the file of the originals
-            core.in_log.update([topic.id for topic in self.topics])
+            core.in_log.update(map(_id_of, self.topics))
         columns = zip(self.topics, first_seqs, self.counts, self.sizes, self.stamps, strict=True)
         for topic, first, count, size, ts in columns:
             topic.publish(count, size, first + count - 1, ts)
@@ -167,6 +165,9 @@ class Append(Operation):
 
     def place(self, file_id: int, base: int) -> None:
         """Put the rows into the indexes; base: the file offset from which their starts count."""
+        if len(self.placed) == _PLACED_BYTES:
+            index_some(self.topic, self.first_seqs[0], 1, self.placed, 0, self.tags, file_id, base)
+            return
         columns = (self.topics, self.first_seqs, self.counts, self.sizes)
         index_rows(self.core.usage, *columns, self.placed, self.tags, file_id, base)
 
@@ -216,7 +217,7 @@ def index_rows(  # noqa: PLR0917 - columns
 
     One call writes the columns of all indexes whose last chunk has room for all of a topic's rows.
     """
-    if len(placed) == _PLACED_BYTES or tags is not None:
+    if tags is not None:
         index_some(topics[0], first_seqs[0], counts[0], placed, 0, tags, file_id, base)
         return
     columns: list[bytes] = []
