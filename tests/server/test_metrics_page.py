@@ -74,7 +74,7 @@ def test_values_are_those_of_the_engine_and_the_log() -> None:
         TopicState("topics_uptime_ms_total", DEFAULT, 7, 4, 5, 310, 500, None, None, None),
     ]
     counters = world.backend.log.counters
-    counters.frames = 12
+    counters.all_frames = 12
     counters.count_sync(60_000)
     world.backend.checkpoints.count(30, 4000, 17)
     world.backend.checkpoints.failed = 1
@@ -189,18 +189,18 @@ def test_a_page_is_begun_after_it_was_asked_for_and_shared_beyond_ten_at_once() 
         return [int(samples(page.decode())["topics_wal_frames_total", ()]) for page in pages if isinstance(page, bytes)]
 
     for number in range(5):
-        counters.frames = number
+        counters.all_frames = number
         assert frames() == [number, number]
-    counters.frames = 100
+    counters.all_frames = 100
     assert frames() == [4, 4], "an older page, as ten were made at once"
     world.run_ms(100)
     assert frames() == [100, 100], "which is no older than this"
     for _ in range(200):
         frames()
-    counters.frames = 200
+    counters.all_frames = 200
     world.run_ms(2000)
     assert frames() == [200, 200]
-    counters.frames = 300
+    counters.all_frames = 300
     assert frames() == [300, 300], "a flood that is over is forgotten"
 
 
