@@ -1,8 +1,8 @@
-"""Spark connector: `spark.read.format("topics")`, streams and an exactly-once sink. See docs/guides/spark.md.
+"""Spark connector: `spark.read.format("topics")`, streams, and an exactly-once sink.
 
-The modules that an executor imports need pyarrow, numpy, xxhash and the standard library; msgspec makes
-reading over HTTP faster where it is installed. Only `data_source.py`, `stream_reader.py`, `sink.py`, `pushdown.py`
-and `sessions.py` import pyspark.
+docs/guides/spark.md describes its use. The modules that an executor imports need pyarrow, numpy,
+xxhash and the standard library; msgspec makes reading over HTTP faster if it is installed. Only
+`data_source.py`, `stream_reader.py`, `sink.py`, `pushdown.py` and `sessions.py` import pyspark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""HTTP client over the standard library: one kept connection, retries, and no key in any message.
+"""HTTP client of the connector: one persistent connection, retries, and no key in any message.
 
-Every request of the connector may be sent twice: reads change nothing, and a write names its
-producer, epoch and part. So a request that failed for a passing reason is sent again.
+Every request of the connector may be repeated: reads change nothing, and a write names its
+producer, epoch and part. So a request is sent again if it failed for a passing reason. Only the
+standard library is needed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ PAUSE_MS_MAX = 5000
 WAIT_NAMES_MAX = 256
 LIST_PAGE = 1000
 _AGAIN_REASONS = frozenset(("disk_full", "no_log_file", "not_created"))
-"""Reasons of a 500 after which the contract (R-DUR-16) lets a client send again."""
+"""Reasons of a 500 after which the contract (R-DUR-16) lets a client repeat the request."""
 _NOT_OURS = "the answer is not from a topics server: correct url"
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A topic in the answer of a wait. head: its highest seq; of: its incarnation."""
+    """A topic in the answer to a wait. head: its highest seq; of: its incarnation."""
 
     head: int
     of: str
@@ -35,7 +36,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A topic as planning needs it. earliest: its first live seq, head + 1 without one."""
+    """The state of a topic, for planning.
+
+    head: its highest seq; earliest: its first live seq, or head + 1 without one; of: its
+    incarnation.
+    """
 
     head: int
     earliest: int
@@ -67,10 +72,10 @@ class Client:
             self._wire.close()
             self._wire = None
 
-    # -- endpoints ----------------------------------------------------------------------------------------
+    # -- endpoints ---------------------------------------------------------------------------------
 
     def state(self, topic: str) -> PlannedTopic | None:
-        """Return the state of a topic, None when it is absent. It does not count as a read (R-PRI-4)."""
+        """Return the state of a topic; None if it is absent. It counts as no read (R-PRI-4)."""
         try:
             raw = self._json("GET", f"/v0/topics/{quote(topic, safe='')}?touch=false&incarnation=true")
         except ServerError as error:
@@ -80,7 +85,7 @@ class Client:
         return PlannedTopic(raw["head_seq"], raw["earliest_seq"], _of(raw), raw["config"]["durability"])
 
     def states(self, prefix: str = "") -> dict[str, PlannedTopic]:
-        """Return the states of all topics that the key may see and whose names begin with prefix."""
+        """Return the states of all topics with this prefix that the key may see, by name."""
         found: dict[str, PlannedTopic] = {}
         query = {"page_size": str(LIST_PAGE), "incarnation": "true", "prefix": prefix}
         while True:
@@ -92,7 +97,10 @@ class Client:
             query["cursor"] = page["next_cursor"]
 
     def wait(self, topics: Mapping[str, Any], wait_ms: int) -> dict[str, Head | None]:
-        """Return the heads of 1 to 256 topics, as soon as one differs from what is given, or after wait_ms."""
+        """Return the heads of 1 to 256 topics, by name; None for an absent topic.
+
+        The server answers as soon as a topic differs from its value in `topics`, or after wait_ms.
+        """
         assert 1 <= len(topics) <= WAIT_NAMES_MAX
         raw = self._json("POST", "/v0/wait", {"topics": topics, "wait_ms": wait_ms})
         return {
@@ -101,45 +109,57 @@ class Client:
         }
 
     def checkpoint(self) -> int:
-        """Return the number of a snapshot that has every write and delete answered so far. Needs the scope admin."""
+        """Return the number of a snapshot that includes all writes and deletes answered so far.
+
+        It needs a key with the scope admin.
+        """
         body = {"wait_ms": min(30_000, self._options.timeout_ms // 2)}
         while True:
             raw = self._json("POST", "/v0/checkpoint", body)
             if raw["done"]:
                 return int(raw["snapshot"])
-            body["checkpoint"] = int(raw["checkpoint"])  # R-CHK-6: the next request waits for the same one
+            body["checkpoint"] = int(raw["checkpoint"])  # R-CHK-6: wait for this checkpoint again
 
     def page(self, topic: str, from_seq: int, limit: int, *, tags: bool, meta: bool) -> bytes:
-        """Return the body of a diff from a cursor. Raises: ServerError topic_not_found."""
+        """Return the body of a diff after cursor from_seq. Raises: ServerError topic_not_found."""
         body = {"from_seq": from_seq, "limit": limit, "include_tags": tags, "include_meta": meta}
         return self.call("POST", f"/v0/topics/{quote(topic, safe='')}/diff", json.dumps(body).encode())
 
     def first_seq_at(self, topic: str, time_ms: int) -> int:
-        """Return the first live seq whose ts is time_ms or later, head + 1 without one. Raises: topic_not_found."""
+        """Return the first live seq whose ts is time_ms or later; head + 1 without one.
+
+        Raises: ServerError topic_not_found.
+        """
         body = {"from": {"time": time_ms}, "limit": 1, "include_meta": False, "max_batch_bytes": 1}
         raw = self._json("POST", f"/v0/topics/{quote(topic, safe='')}/diff", body)
         return int(raw["records"][0]["$seq"] if raw["records"] else raw["next_from_seq"] + 1)
 
     def first_loss(self, topic: str, from_seq: int) -> dict[str, Any] | None:
-        """Return the tombstone that a diff from a cursor begins with, if any. Raises: topic_not_found."""
+        """Return the tombstone at the beginning of a diff after a cursor; None without one.
+
+        Raises: ServerError topic_not_found.
+        """
         body = {"from_seq": from_seq, "limit": 1, "include_meta": False, "max_batch_bytes": 1}
         raw = self._json("POST", f"/v0/topics/{quote(topic, safe='')}/diff", body)
         tombstone: dict[str, Any] | None = raw["tombstone"]
         return tombstone
 
     def write(self, topic: str, body: bytes | Sequence[bytes]) -> dict[str, Any]:
-        """Send a write whose body names its producer; return the answer."""
+        """Send a write whose body names its producer, and return the answer.
+
+        body: JSON, whole or in parts that are joined.
+        """
         whole = body if isinstance(body, bytes) else b"".join(body)
         path = f"/v0/topics/{quote(topic, safe='')}?return_seqs=false"
         answer: dict[str, Any] = json.loads(self.call("POST", path, whole))
         return answer
 
-    # -- transport ----------------------------------------------------------------------------------------
+    # -- transport ---------------------------------------------------------------------------------
 
     def call(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Send a request and return the body of its 2xx answer.
 
-        Raises: ServerError, at once when a retry cannot help, otherwise after the last retry.
+        Raises: ServerError, at once if a retry cannot help, otherwise after the last retry.
         """
         pause_ms = self._options.retry_interval_ms
         tried = 0
@@ -176,7 +196,7 @@ class Client:
         return answer
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request once, or twice at once when the server had closed the kept connection."""
+        """Send a request; send it again if the server had closed the persistent connection."""
         kept = self._wire is not None
         try:
             return self._exchange_once(method, path, body)
@@ -213,7 +233,10 @@ class Client:
         return checked_token(text, f"tokenFile {self._options.token_file}")
 
     def _token_has_changed(self) -> bool:
-        """Read tokenFile again, since keys are replaced while a stream runs. True: it holds another key now."""
+        """Read tokenFile again, and return whether it holds another key now.
+
+        Keys are replaced while streams run.
+        """
         before, self._token = self._token, self._read_token()
         return before != self._token
 
@@ -236,7 +259,7 @@ def _of(raw: Mapping[str, Any]) -> str:
 
 
 def _refusal(status: int, answer: bytes, method: str, path: str) -> ServerError:
-    """Return the server's refusal, with a remedy for the ones that users of the connector meet most."""
+    """Return the error for the server's refusal, with a remedy for the most frequent ones."""
     try:
         error = json.loads(answer)["error"]
         code, said, detail = str(error["code"]), str(error["message"]), error.get("detail")

@@ -1,5 +1,6 @@
-"""The data source as Spark calls it: thin classes over `batch.py`, `follow.py`, `partition_reading.py` and
-`parts.py`."""
+"""The classes that Spark calls: thin ones, over `batch.py`, `follow.py`, `partition_reading.py` and
+`parts.py`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ FORMAT = "topics"
 
 
 class TopicsSource(DataSource):
-    """`format("topics")`."""
+    """The data source of `format("topics")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -58,18 +59,18 @@ class TopicsSource(DataSource):
 
 
 class PushdownSource(TopicsSource):
-    """The source with filters pushed down, as `register(spark, pushdown=True)` registers it."""
+    """The source with filter pushdown, as `register(spark, pushdown=True)` registers it."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return PushdownReader(_source_options(self.options, BATCH, schema))
 
 
 class WorkPartition(InputPartition):
-    """value: a Work."""
+    """A partition. value: a Work."""
 
 
 class BatchReader(DataSourceReader):
-    """Plans on the driver, reads on executors."""
+    """A batch reader: plans on the driver, and reads on executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -85,7 +86,10 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """A batch reader that filters narrow. It hands all of them back, so Spark checks each row again."""
+    """A batch reader whose plan filters narrow.
+
+    It returns all filters to Spark, so Spark checks each row again.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
@@ -102,7 +106,10 @@ class PushdownReader(BatchReader):
 
 
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a partition. Spark reads one without a value when a plan has none."""
+    """Yield the batches of a partition.
+
+    For a plan without partitions, Spark reads a partition without a value, which has no batches.
+    """
     if not isinstance(partition.value, Work):
         return
     try:

@@ -4,11 +4,12 @@
     ├── UsageError
     │   └── OptionError    an option is unknown, malformed or contradicts another one
     ├── DataLossError      records inside the range were lost, and `onDataLoss` is `fail`
-    ├── RowError           the sink was given a row that is no record
+    ├── RowError           a row given to the sink cannot become a record
     └── ServerError        the server refused a request, or gave no answer
 
-Spark keeps the text of an exception and drops its class. So each message is one sentence that names
-what is wrong and what to do; a loss begins with the word TOPICS_DATA_LOSS for programs to find.
+Spark keeps the text of an exception and drops its class. So each message is one sentence that
+states the problem and the remedy. The message of a loss begins with the word TOPICS_DATA_LOSS, so
+that programs can find it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOSS_WORD = "TOPICS_DATA_LOSS"
 
 
 class OptionError(UsageError):
-    """An option, a column or the environment does not fit; the message has the remedy."""
+    """An option, a column or the environment is wrong; the message names the remedy."""
 
 
 class DataLossError(TopicsError):
@@ -45,8 +46,9 @@ class RowError(TopicsError):
 class ServerError(TopicsError):
     """The server refused a request, or did not answer.
 
-    status: of HTTP, 0 without an answer; code and detail: as in docs/contract.md, "3.2 Errors";
-    said: the server's own sentence.
+    status: the HTTP status, 0 without an answer.
+    code, detail: as in docs/contract.md, "3.2 Errors".
+    said: the message of the server.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Options of the source and the sink: one table, and frozen values made of it.
+"""Options of the source and the sink: one table, and the frozen values parsed by it.
 
 `parse_source` and `parse_sink` refuse unknown names, malformed values and contradictions with one
-sentence each. Spark hands option names over in lower case, so names are compared without case.
+sentence each. Spark passes option names in lower case, so names are compared without case.
 """
 
 from __future__ import annotations
@@ -22,24 +22,31 @@ SOURCE: Final = frozenset((BATCH, STREAM))
 EVERY: Final = frozenset((BATCH, STREAM, SINK))
 
 EARLIEST, LATEST = -2, -1
-"""Numbers that stand for a word, as in Kafka's connector."""
+"""Numbers in place of the words, as in Kafka's connector."""
 SEQ_MAX = 2**63 - 1
 EPOCH_MAX = 2**63 - 1
 PRODUCER_ID_BYTES_MAX = 256
 PAGE_SIZE_MAX = 1000
 PARTITIONS_MAX = 100_000
-"""More tasks than that take Spark's driver minutes and gigabytes."""
+"""With more tasks, Spark's driver needs minutes and gigabytes."""
 WAIT_MS_MAX = 30_000
 WAIT_SLACK_MS = 1000
-"""A request with a wait is allowed this much more time than the wait."""
+"""How much longer than its wait a request may take."""
 TARGET_BYTES_MIN = 64 << 10
-"""Smaller partitions would be mostly the cost of their tasks; `maxRecordsPerPartition` makes them all the same."""
+"""Lower bound of `targetBytes`: the task of a smaller partition costs more than its reading.
+
+`maxRecordsPerPartition` can make smaller partitions nevertheless.
+"""
 FAIL, SKIP, ROWS = "fail", "skip", "rows"
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of the table. parse: from the text to the value, or OptionError; uses: what the option is for."""
+    """A row of the table.
+
+    parse: (name, text) -> value; raises OptionError.
+    uses: the kinds of reads and writes that take the option.
+    """
 
     name: str
     parse: Callable[[str, str], Any]
@@ -98,7 +105,7 @@ def _columns(name: str, value: str) -> tuple[str, ...]:
 
 
 def _tags(name: str, value: str) -> tuple[str, ...]:
-    """Tags between commas, or a JSON array for tags that hold a comma or begin with a bracket."""
+    """Parse tags between commas, or a JSON array: for tags with a comma or a bracket in front."""
     if not value.strip().startswith("["):
         return _names(name, value)
     try:
@@ -121,7 +128,11 @@ def _pattern(name: str, value: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a read begins or ends: one word for all topics, or a number for each, EARLIEST and LATEST included."""
+    """Where a read begins or ends.
+
+    word: EARLIEST or LATEST for all topics, or None.
+    by_topic: else a seq for each topic, or EARLIEST or LATEST.
+    """
 
     word: int | None
     by_topic: Mapping[str, int] = field(default_factory=dict)
@@ -178,7 +189,10 @@ def _token(name: str, value: str) -> str:
 
 
 def checked_token(value: str, where: str) -> str:
-    """Return the key without the blanks around it. No message has its text."""
+    """Return the key without the blanks around it. No error message contains it.
+
+    where: words of a message for the place of the key. Raises: OptionError.
+    """
     token = value.strip()
     if not re.fullmatch(r"[\x21-\x7e]+", token):
         raise OptionError(f"{where} must hold one key of visible ASCII characters: it is empty or holds others")
@@ -254,7 +268,7 @@ TABLE: Final = (
 _BY_NAME: Final = {option.name.lower(): option for option in TABLE}
 
 SPARKS_OWN: Final = frozenset(("checkpointlocation", "queryname", "outputmode"))
-"""Options of Spark itself, which it hands on to sources and sinks."""
+"""Options of Spark itself, which it passes to sources and sinks, too."""
 
 HINTS: Final = {
     "kafka.bootstrap.servers": "url",
@@ -267,12 +281,12 @@ HINTS: Final = {
     "fetchoffset.numretries": "retries",
     "fetchoffset.retryintervalms": "retryIntervalMs",
 }
-"""Names of Kafka's connector, and what to use here."""
+"""Names of options of Kafka's connector -> the option to use here."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Address of a server, key and patience; `repr` shows neither the key nor its file."""
+    """A server's address, key, retries and timeout. `repr` shows neither the key nor its file."""
 
     url: str
     token: str | None = field(repr=False)
@@ -284,7 +298,10 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options of a read. connection or path is set, or both; exactly one of subscribe and pattern is."""
+    """Options of a read.
+
+    connection or path is set, or both; exactly one of subscribe and pattern is set.
+    """
 
     connection: ServerAddress | None
     path: str | None
@@ -309,6 +326,8 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
+    """Options of a write. producer_id and epoch are both set, or both None."""
+
     connection: ServerAddress
     topic: str | None
     producer_id: str | None
@@ -352,7 +371,7 @@ def parse_source(raw: Mapping[str, str], use: str) -> SourceOptions:
 
 
 def parse_columns(raw: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns of a read, whether batch or stream. Raises: OptionError."""
+    """Return the columns of a read, either batch or stream. Raises: OptionError."""
     given = _parsed(raw, None)
     return _chosen_columns(given, _on_loss(given))
 
@@ -371,7 +390,10 @@ def parse_sink(raw: Mapping[str, str]) -> SinkOptions:
 
 
 def _parsed(raw: Mapping[str, str], use: str | None) -> dict[str, Any]:
-    """Return the values given, by the table's names; use None allows options of any use."""
+    """Return the values given, by the names of the table.
+
+    use: the use that an option must be for; None accepts any. Raises: OptionError.
+    """
     given: dict[str, Any] = {}
     for key, text in raw.items():
         name = key.lower()

@@ -1,6 +1,6 @@
-"""Columns of the source and the sink, as Spark and as Arrow have them.
+"""Columns of the source and the sink, in the types of Spark and of Arrow.
 
-Spark takes batches of exactly these Arrow types: no large strings, no dictionaries, times in UTC.
+Spark accepts batches of exactly these Arrow types: no large strings, no dictionaries, times in UTC.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ _DDL = {
 
 
 def ddl(columns: Iterable[str]) -> str:
-    """Return the schema with these columns in Spark's DDL."""
+    """Return the schema with these columns, in Spark's DDL."""
     return ", ".join(f"{name} {_DDL[name]}" for name in columns)
 
 
 def check_given(fields: Sequence[tuple[str, str]], columns: Sequence[str]) -> None:
-    """Check the schema that `.schema()` gave to a read, as names and Spark types. Raises: OptionError."""
+    """Check the schema that `.schema()` gave to a read.
+
+    fields: (name, Spark type) of each column. Raises: OptionError.
+    """
     remedy = "leave .schema() out, and choose columns by the option columns"
     names = [name for name, _ in fields]
     if names != list(columns):
@@ -51,7 +54,7 @@ def check_given(fields: Sequence[tuple[str, str]], columns: Sequence[str]) -> No
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """Return the Arrow schema that Spark wants for `ddl(columns)`."""
+    """Return the Arrow schema that Spark expects for `ddl(columns)`."""
     import pyarrow as pa  # noqa: PLC0415 - the driver's options need no pyarrow
 
     loss = pa.struct([("from_seq", pa.int64()), ("to_seq", pa.int64()), ("reason", pa.string())])
@@ -60,7 +63,10 @@ def arrow_schema(columns: Iterable[str]) -> pa.Schema:
 
 
 def loss_batch(columns: Sequence[str], losses: Sequence[tuple[str, int, int, str]]) -> pa.RecordBatch:
-    """Return a row for each loss, given as topic, first seq, last seq and reason; other columns are null."""
+    """Return a batch with a row for each loss; all columns but topic and loss are null.
+
+    losses: (topic, first seq, last seq, reason) each.
+    """
     import pyarrow as pa  # noqa: PLC0415
 
     schema = arrow_schema(columns)
@@ -75,7 +81,10 @@ def loss_batch(columns: Sequence[str], losses: Sequence[tuple[str, int, int, str
 
 
 def check_sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> None:
-    """Check the columns of a write, given as names and Spark types. Raises: OptionError."""
+    """Check the columns of a write.
+
+    fields: (name, Spark type) of each column; topic: the option. Raises: OptionError.
+    """
     names = [name for name, _ in fields]
     for name, kind in fields:
         if name in SINK_COLUMNS and not (kind == "string" or kind.startswith(("varchar", "char"))):

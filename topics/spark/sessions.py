@@ -1,4 +1,4 @@
-"""A Spark session that is set up for topics, and the registration of the source in any session."""
+"""Making a Spark session with the source, and registering the source with any session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JAVA_MIN = 17
 PYSPARK_MIN = (4, 2, 1)
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""With it a micro-batch takes about 60% of the time that it takes with Spark's default (docs/guides/spark.md)."""
+"""A micro-batch takes about 60% of its time with Spark's default class (docs/guides/spark.md)."""
 
 
 def session(
@@ -29,13 +29,15 @@ def session(
     *,
     pushdown: bool = False,
 ) -> SparkSession:
-    """Return a session with the source registered; the running one, if there is one.
+    """Return a session with the source registered: the active session, or a new one.
 
-    Workers get this process's Python; on a cluster PYSPARK_PYTHON may name another one. On one machine there are as
-    many shuffle partitions as cores, because Spark's 200 make a small stateful query five times slower.
+    Workers run the Python of this process; on a cluster, PYSPARK_PYTHON may name another one. On
+    one machine the session has one shuffle partition for each core, because Spark's default of 200
+    makes a small stateful query five times slower.
 
-    Args: config, settings of Spark, which go before the ones set here; pushdown, as in `register`.
-    Raises: OptionError, no Java from 17 on, or pyspark is missing or older than 4.2.1.
+    config: settings of Spark, which override those set here.
+    pushdown: see `register`.
+    Raises: OptionError without Java 17 or newer, or without pyspark 4.2.1 or newer.
     """
     check_pyspark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - checked just now
@@ -55,10 +57,11 @@ def session(
 
 
 def register(spark: SparkSession, pushdown: bool = False) -> None:
-    """Register `format("topics")` with a session: needed where the package came as a zip.
+    """Register `format("topics")` with a session. It is needed if the package came as a zip.
 
-    With `pushdown`, filters on topic, seq, ts and tag narrow what a batch reads. That setting of Spark is for all
-    Python sources of the session; sources that take no filters are not affected.
+    pushdown: filters on topic, seq, ts and tag narrow the plan of a batch. The setting of Spark is
+        for all Python sources of the session; sources that take no filters are not affected.
+    Raises: OptionError if pyspark is missing or too old.
     """
     check_pyspark()
     from topics.spark.data_source import PushdownSource, TopicsSource  # noqa: PLC0415 - checked just now
@@ -80,7 +83,7 @@ def defaults(master: str) -> dict[str, str]:
 
 
 def check_pyspark() -> None:
-    """Check pyspark. Raises: OptionError, it is missing or too old."""
+    """Check the installed pyspark. Raises: OptionError if it is missing or too old."""
     try:
         from pyspark import __version__ as version  # noqa: PLC0415
     except ImportError:
@@ -89,7 +92,7 @@ def check_pyspark() -> None:
 
 
 def check_version(version: str) -> None:
-    """Check a version of pyspark. Raises: OptionError, it is too old."""
+    """Check a version of pyspark. Raises: OptionError if it is too old."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     if numbers < PYSPARK_MIN:
         needed = ".".join(map(str, PYSPARK_MIN))
@@ -99,9 +102,10 @@ def check_version(version: str) -> None:
 
 
 def check_java(environ: Mapping[str, str], on_path: str | None) -> None:
-    """Check Java's version, by the `release` file beside it: that is faster than to run it.
+    """Check the version of Java by its `release` file, which is faster than running it.
 
-    Args: on_path, the `java` that the PATH finds, or None. Raises: OptionError, there is none, or it is too old.
+    on_path: the `java` that the PATH finds, or None.
+    Raises: OptionError if there is no Java, or it is too old.
     """
     remedy = f"install Java {JAVA_MIN} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
     home = environ.get("JAVA_HOME")
@@ -116,8 +120,8 @@ def check_java(environ: Mapping[str, str], on_path: str | None) -> None:
 
 
 def _java_major(home: Path) -> int | None:
-    """Return 17 for "17.0.15", 8 for "1.8.0_452"; None when no file says it."""
-    for folder in (home, home.parent):  # Java 8 may have it one folder above its runtime
+    """Return the major version: 17 for "17.0.15", 8 for "1.8.0_452"; None if no file states it."""
+    for folder in (home, home.parent):  # Java 8 may have the file one folder above its runtime
         try:
             text = (folder / "release").read_text(errors="replace")
         except OSError:

@@ -1,4 +1,4 @@
-"""The stream reader as Spark calls it; `follow.py` does the work."""
+"""The stream reader that Spark calls; `follow.py` does the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The driver keeps one as long as the query runs; executors get a copy with nothing but the options."""
+    """A stream reader. The driver has one for each query; executors get a copy with the options."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -54,4 +54,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from read_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint has the query's place, and topics keep records by their own rules."""
+        """Do nothing: Spark's checkpoint holds the position, and reading removes no record."""

@@ -1,1 +1,1 @@
-"""The source: offsets, planning, and partitions as Arrow batches."""
+"""The source: offsets, planning, and reading of partitions as Arrow batches."""

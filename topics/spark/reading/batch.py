@@ -1,4 +1,4 @@
-"""Planning of a batch read: which seqs of which topics, and how they are split into partitions."""
+"""Planning of a batch read: the seqs of each topic, split into partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The part of a read that filters let through. None: no bound; ends are exclusive, times in ms."""
+    """The part of a read that filters leave. None: no bound; ends are exclusive, times in ms."""
 
     topics: frozenset[str] | None = None
     first: int | None = None
@@ -29,7 +29,10 @@ class Bounds:
 
 
 def plan_batch(options: SourceOptions, bounds: Bounds | None = None, client: Client | None = None) -> list[Work]:
-    """Return the partitions of a batch read. Raises: OptionError, DataLossError, ServerError, StorageError."""
+    """Return the partitions of a batch read.
+
+    Raises: OptionError, DataLossError, ServerError, StorageError.
+    """
     if client is None and options.connection is not None:
         client = Client(options.connection)
     directory = _directory(options, client)
@@ -75,7 +78,10 @@ def _partitions(
 
 
 def _directory(options: SourceOptions, client: Client | None) -> Directory | None:
-    """Open the directory; with a server, after a checkpoint that the server was asked for."""
+    """Open the directory, after a checkpoint of the server if there is one; None without a path.
+
+    Raises: ServerError, OptionError, StorageError.
+    """
     if options.path is None:
         return None
     from topics.files import open_directory  # noqa: PLC0415 - reads by url need no files
@@ -120,7 +126,7 @@ def _ranges(view: View, options: SourceOptions, states: Mapping[str, PlannedTopi
 
 
 def _bounded(view: View, ranges: Iterable[Range], bounds: Bounds) -> Iterable[Range]:
-    """Cut ranges to what filters let through. Losses outside of them do not fail the read."""
+    """Cut ranges to the bounds. Losses outside of them do not fail the read."""
     for part in ranges:
         if bounds.topics is not None and part.topic not in bounds.topics:
             continue
@@ -134,10 +140,10 @@ def _bounded(view: View, ranges: Iterable[Range], bounds: Bounds) -> Iterable[Ra
 
 
 def _covered(directory: Directory, part: Range) -> int:
-    """Return the first seq of a range that the files do not answer for, or its end."""
+    """Return the first seq of a range that the files do not account for, or its end."""
     topic = directory.topics.get(part.topic)
     if topic is None or topic.incarnation != part.of:
-        return part.first  # made since the snapshot
+        return part.first  # created after the snapshot
     return max(part.first, min(part.end, topic.head + 1))
 
 

@@ -1,4 +1,4 @@
-"""`pages.decode_page` with msgspec. A module of its own, since an executor may lack msgspec."""
+"""`pages.decode_page` with msgspec: a separate module, because an executor may lack msgspec."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 def decode_page(body: bytes) -> DiffPage:
-    """Return the page as columns. Raises: ValueError, the body is not an answer to a diff."""
+    """Return the page as columns. Raises: ValueError if the body is no answer to a diff."""
     answer = _decode(body)
     records = answer.records
     columns = Columns(

@@ -1,7 +1,8 @@
-"""A stream's place in its topics: the initial offset, the next one, and the partitions between two.
+"""Planning of a stream: its initial offset, its next one, and the partitions between two.
 
-`partitions` depends only on its arguments and the options: after a restart Spark calls it again for the
-batch that was planned last, and expects the same one. Everything else may ask the server.
+`partitions` depends only on its arguments and the options, because Spark calls it again after a
+restart for the batch that was planned last, and expects an equal result. All other functions may
+ask the server.
 """
 
 from __future__ import annotations
@@ -26,23 +27,27 @@ Heads = Mapping[str, Head | None]
 
 
 class NewsSource(Protocol):
-    """The place where a stream looks for news: a server or a directory."""
+    """The source of news for a stream: a server or a directory."""
 
     def view(self) -> View:
-        """Return the topics as they are now, for planning one batch."""
+        """Return a view of the topics as they are now, for planning one batch."""
 
     def heads(self, known: Mapping[str, Position], wait_ms: int) -> Heads:
-        """Return the heads of subscribed topics, after wait_ms or when one differs from `known`. None: absent."""
+        """Return the heads of subscribed topics; None for an absent topic.
+
+        The call returns as soon as one differs from `known`, or after wait_ms.
+        """
 
     def readable(self, heads: Heads, known: Mapping[str, Position]) -> Heads:
-        """Return heads without those that say nothing of a query that is at `known`."""
+        """Return the heads that are not older than a query at `known`."""
 
 
 class ServerSource:
-    """A server, asked by `POST /v0/wait`: a stream without news makes one request in waitMs.
+    """News from a server, by `POST /v0/wait`: a stream without news makes one request in waitMs.
 
-    With a pattern, a list looks for new topics, and the wait takes twice as long: two requests in twice the time. A
-    wait takes 256 names; the heads of further topics are asked for once in waitMs, by waits that return at once.
+    With a pattern, a list request looks for new topics, and the wait takes twice as long: that
+    makes two requests in twice the time. A wait takes 256 names; the heads of further topics are
+    asked for once in waitMs, by waits that return at once.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class ServerSource:
         asked: dict[str, Any] = {}
         for name in names:
             position = known.get(name)
-            # An absent topic is waited for by null; with a seq the answer would come at once, again and again.
+            # null waits for an absent topic. With a seq, the server would answer at once each time.
             here = position is not None and name not in self._absent
             asked[name] = {"seq": position.next - 1, "incarnation": position.of} if here and position else None
         found = self._client.wait(asked, wait_ms)
@@ -102,7 +107,7 @@ class ServerSource:
         return found
 
     def _list(self, known: Mapping[str, Position], wait_ms: int) -> dict[str, Head | None]:
-        """Return all topics that match, at most once in twice wait_ms; in between an empty dict."""
+        """Return all topics that match the pattern, at most once in 2 * wait_ms; otherwise {}."""
         if self._listed_at is not None and self._now() - self._listed_at < 2 * wait_ms / 1000:
             return {}
         self._listed_at = self._now()
@@ -116,7 +121,7 @@ class ServerSource:
 
 
 class FilesSource:
-    """A data directory, whose newest snapshot is looked for once in waitMs."""
+    """News from a data directory, whose newest snapshot is looked for once in waitMs."""
 
     def __init__(self, options: SourceOptions, sleep: Callable[[float], None]) -> None:
         from topics.files import open_directory  # noqa: PLC0415 - streams by url need no files
@@ -139,7 +144,7 @@ class FilesSource:
         return found
 
     def readable(self, heads: Heads, known: Mapping[str, Position]) -> Heads:
-        """Leave out topics that a stream by url has read beyond the snapshot."""
+        """Leave out topics that the query, as a stream by url, has read beyond the snapshot."""
         return {
             name: head
             for name, head in heads.items()
@@ -152,7 +157,7 @@ class FilesSource:
 
 
 class Follower:
-    """Plans a stream; the stream reader without Spark. Offsets are the JSON values that Spark keeps."""
+    """Plans a stream: the stream reader without Spark. Offsets are the JSON that Spark stores."""
 
     def __init__(
         self,
@@ -169,11 +174,14 @@ class Follower:
         self._source_here: NewsSource | None = None
         self._initial: dict[str, Any] | None = None
         self._goal: Heads | None = None
-        """The heads at which a run with AvailableNow ends."""
+        """The heads at which a run with the trigger AvailableNow ends; None for other triggers."""
         self._seen: Heads = {}
 
     def initial_offset(self) -> dict[str, Any]:
-        """Return where a new query begins. Raises: OptionError, an unknown topic or a seq beyond its head."""
+        """Return the offset at which a new query begins.
+
+        Raises: OptionError for an unknown topic, or a seq beyond its head.
+        """
         if self._initial is None:
             view = self._source().view()
             states = subscribed(view, self._options)
@@ -182,14 +190,14 @@ class Follower:
         return self._initial
 
     def prepare_available_now(self) -> None:
-        """Note the heads of now, at which this run will end. Later records are for the next run."""
+        """Note the current heads: this run ends at them. Later records are for the next run."""
         states = self._source().view().states(self._options)
         self._goal = {name: Head(state.head, state.of) for name, state in states.items()}
 
     def latest_offset(self, start: dict[str, Any], limit: int | None) -> dict[str, Any]:
-        """Return the end of the next batch, of `limit` seqs at most; `start` itself without news.
+        """Return the end of the next batch, which has `limit` seqs at most; `start` without news.
 
-        Raises: DataLossError, with onDataLoss=fail.
+        Raises: DataLossError with onDataLoss=fail.
         """
         before = from_json(start)
         is_first = self._initial is not None and start == self._initial
@@ -209,14 +217,20 @@ class Follower:
         return to_json(after)
 
     def reported_offset(self) -> dict[str, Any] | None:
-        """Return the newest offset seen, for the lag in Spark's progress. It makes no request."""
+        """Return the newest offset seen, for the lag in Spark's progress; None without one.
+
+        It makes no request.
+        """
         heads = {name: head for name, head in self._seen.items() if head is not None}
         if not heads:
             return None
         return to_json({name: Position(head.head + 1, head.of) for name, head in heads.items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Work]:
-        """Return the partitions of a batch, equal for equal arguments. Raises: DataLossError, with onDataLoss=fail."""
+        """Return the partitions of a batch; equal arguments give equal partitions.
+
+        Raises: DataLossError with onDataLoss=fail.
+        """
         options = self._options
         after = from_json(end)
         ranges, losses = stream_ranges(self._begins(from_json(start), after), after)
@@ -225,7 +239,7 @@ class Follower:
         reported = losses if options.on_loss == ROWS else []
         return partitions_of(ranges, reported, min_partitions=options.min_partitions, max_records=options.max_records)
 
-    # -- planning -----------------------------------------------------------------------------------------
+    # -- planning ----------------------------------------------------------------------------------
 
     def _source(self) -> NewsSource:
         if self._source_here is None:
@@ -233,18 +247,19 @@ class Follower:
                 self._source_here = FilesSource(self._options, self._sleep)
             else:
                 if self._options.path is not None:
-                    # A wrong path is refused here; the tasks of the first large batch would be the next to see it.
+                    # Refuse a wrong path now; otherwise only tasks of a large batch would see it.
                     FilesSource(self._options, self._sleep)
                 client = self._client or Client(self._options.connection, sleep=self._sleep)
                 self._source_here = ServerSource(self._options, client, self._now, self._sleep)
         return self._source_here
 
     def _begins(self, before: Mapping[str, Position], after: Mapping[str, Position]) -> dict[str, Position]:
-        """Return where a batch begins, also when Spark asks for the initial offset again after a restart.
+        """Return the positions at which a batch begins.
 
-        A topic that was made again since then has another incarnation there. A batch that reads the new one says so by
-        a loss with the reason RECREATED; any other batch is of the incarnation before, and begins where the option says
-        or, without a "from", has nothing of the topic.
+        After a restart Spark may ask for the initial offset again. A topic that was created again
+        meanwhile has another incarnation in it. A batch that reads the new incarnation has a loss
+        with the reason RECREATED. Any other batch is of the former incarnation: it begins at the
+        seq of the option or, without "from", has no records of the topic.
         """
         begins = dict(before)
         for name, goal in after.items():
@@ -266,11 +281,14 @@ class Follower:
         }
 
     def _is_fixed(self, name: str) -> bool:
-        """Return whether the option gave the topic's first seq as a number, which a restart does not change."""
+        """Return whether the option states the topic's first seq; a restart does not change it."""
         return self._options.starting_ms is None and self._options.starting.by_topic.get(name, LATEST) > 0
 
     def _moved(self, before: Mapping[str, Position], heads: Heads, limit: int | None) -> dict[str, Position]:
-        """Return the new positions of topics with news."""
+        """Return the new positions of topics with news, `limit` seqs further at most.
+
+        Raises: DataLossError with onDataLoss=fail; OptionError.
+        """
         view = self._source().view()
         begins: dict[str, int] = {}
         ends: dict[str, int] = {}
@@ -305,14 +323,17 @@ class Follower:
         }
 
     def _former_life(self, name: str, position: Position) -> LostRange:
-        """Return the unread seqs of the incarnation that is gone: from the next one to the highest one seen."""
+        """Return the unread seqs of the former incarnation, up to the highest one seen."""
         seen = self._seen.get(name)
         known = seen.head if seen is not None and seen.of == position.of else 0
         return LostRange(position.next, max(position.next, known), RECREATED)
 
 
 def _before(losses: Iterable[LostRange], end: int) -> Iterable[LostRange]:
-    """Cut losses to a batch's end. Losses of a former incarnation are never cut: their seqs are of another life."""
+    """Cut losses to the end of a batch.
+
+    Losses of a former incarnation stay whole, because their seqs are not of this incarnation.
+    """
     for lost in losses:
         if lost.reason == RECREATED:
             yield lost

@@ -1,13 +1,14 @@
-"""Offsets of a stream: for each topic the next seq to read, and the incarnation it belongs to.
+"""Offsets of a stream: for each topic the next seq to read, and its incarnation.
 
     {"v": 1, "topics": {"orders": {"next": 18, "of": "9f2c5e0d11aa73b4"}}}
 
-Spark keeps this JSON in the checkpoint as it is and hands it back. Two members are only there when
-they are needed to read a batch again in the same way:
+Spark stores this JSON in the checkpoint unchanged and returns it. Two members are only present if a
+batch needs them to be read again with an equal result:
 
     "lost": [[from, to, reason], ...]   seqs of this batch that planning knew to be lost
-    "from": n                           where a topic begins in the first batch of a query. Spark does not keep
-                                        the initial offset, and `latest` moves on until a restart
+    "from": n                           first seq of a topic in the first batch of a query. Spark
+                                        does not store the initial offset, and after a restart
+                                        `latest` may be another seq
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from topics.spark.errors import OptionError
 VERSION = 1
 RECREATED = "recreated"
 DELETED = "topic_deleted"
-"""Reasons of losses that no tombstone reports: the topic was made again, or deleted."""
+"""Reasons of losses that no tombstone reports: the topic was created again, or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Lost seqs, both ends included. reason: that of a tombstone, or RECREATED for the incarnation before this one."""
+    """Lost seqs, both ends included.
+
+    reason: that of a tombstone, or RECREATED for seqs of the former incarnation.
+    """
 
     from_seq: int
     to_seq: int
@@ -35,17 +39,20 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A stream's place in one topic. next: the first seq not read yet; of: the topic's incarnation."""
+    """A stream's position in one topic.
+
+    next: the first seq not read yet; of: the incarnation; lost: losses in the batch up to it.
+    """
 
     next: int
     of: str
     lost: tuple[LostRange, ...] = ()
     first: int | None = None
-    """The JSON's "from"."""
+    """The member "from" of the JSON."""
 
 
 def to_json(positions: Mapping[str, Position]) -> dict[str, Any]:
-    """Return the offset that Spark keeps, topics in the order of their names."""
+    """Return the offset that Spark stores, with topics in the order of their names."""
     topics: dict[str, Any] = {}
     for name in sorted(positions):
         position = positions[name]
@@ -59,7 +66,10 @@ def to_json(positions: Mapping[str, Position]) -> dict[str, Any]:
 
 
 def from_json(offset: Mapping[str, Any]) -> dict[str, Position]:
-    """Return the positions of an offset. Raises: OptionError, the checkpoint is of another version or source."""
+    """Return the positions of an offset.
+
+    Raises: OptionError for a checkpoint of another version or source.
+    """
     if offset.get("v") != VERSION or not isinstance(offset.get("topics"), dict):
         raise OptionError(
             f"the checkpoint holds an offset of version {offset.get('v')!r}, and this one reads {VERSION}: "

@@ -1,6 +1,6 @@
-"""Pages of a diff as columns: `data` and `meta` stay the JSON text that the server sent.
+"""Pages of a diff as columns. `data` and `meta` stay the JSON text that the server sent.
 
-msgspec decodes them where it is installed, the standard library elsewhere; the columns are equal.
+msgspec decodes pages if it is installed, else the standard library; the columns are equal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _BLANKS = " \t\n\r"
 
 @dataclass(slots=True)
 class Columns:
-    """Records as columns, ascending by seq. data and meta: JSON texts in UTF-8; meta b"" without one."""
+    """Records as columns, ascending by seq.
+
+    data, meta: JSON texts in UTF-8; meta is b"" for a record without it.
+    """
 
     seqs: list[int]
     times_ms: list[int]
@@ -26,7 +29,7 @@ class Columns:
 
 
 class PageLoss(NamedTuple):
-    """A tombstone: first seq, last seq, reason."""
+    """A tombstone: first and last lost seq, and the reason."""
 
     gap_from: int
     gap_to: int
@@ -34,7 +37,7 @@ class PageLoss(NamedTuple):
 
 
 class DiffPage(NamedTuple):
-    """One answer of the server."""
+    """One answer of the server to a diff."""
 
     columns: Columns
     next_from_seq: int
@@ -43,7 +46,7 @@ class DiffPage(NamedTuple):
 
 
 def decoder() -> Callable[[bytes], DiffPage]:
-    """Return the faster decoder where msgspec is installed, else the other one."""
+    """Return the decoder of msgspec if that is installed, else `decode_page`, which is slower."""
     try:
         from topics.spark.reading.fast_pages import decode_page as fast  # noqa: PLC0415 - executors may lack msgspec
     except ImportError:
@@ -52,9 +55,9 @@ def decoder() -> Callable[[bytes], DiffPage]:
 
 
 def decode_page(body: bytes) -> DiffPage:
-    """Decode a page with the standard library, several times slower than msgspec does.
+    """Decode a page with the standard library, which is several times slower than msgspec.
 
-    Raises: ValueError, the body is not an answer to a diff.
+    Raises: ValueError if the body is no answer to a diff.
     """
     try:
         return _page(body)
@@ -97,11 +100,14 @@ def _add(columns: Columns, text: str, at: int) -> None:
 
 
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-"""The standard library's scanner: from a text and a place to the value there and the place after it."""
+"""The standard library's scanner: (text, index) -> the value there, and the index after it."""
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, Any, int, int]]:
-    """Yield key, value, first and end place of the value's text, for each member of the object at a place."""
+    """Yield (key, value, start, end) of each member of the object at an index.
+
+    start, end: of the text of the value.
+    """
     at = _after(text, at, "{")
     while text[at] != "}":
         key, at = _value(text, at)
@@ -112,7 +118,7 @@ def _members(text: str, at: int) -> Iterator[tuple[str, Any, int, int]]:
 
 
 def _elements(text: str, at: int) -> Iterator[int]:
-    """Yield the place at which each element of the array at a place begins."""
+    """Yield the index at which each element begins, of the array at an index."""
     at = _after(text, at, "[")
     while text[at] != "]":
         yield at
@@ -127,7 +133,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
 
 
 def _after(text: str, at: int, sign: str) -> int:
-    """Return the first place after blanks, a sign and more blanks."""
+    """Return the index after blanks, a sign, and more blanks. Raises: ValueError without it."""
     at = _skip(text, at)
     if text[at] != sign:
         raise ValueError(f"{sign!r} is missing at character {at} of the server's answer")
@@ -135,7 +141,7 @@ def _after(text: str, at: int, sign: str) -> int:
 
 
 def _next(text: str, at: int) -> int:
-    """Return the place after a comma, or of the closing bracket."""
+    """Return the index of the next element, or of the closing bracket."""
     at = _skip(text, at)
     return _skip(text, at + 1) if text[at] == "," else at
 

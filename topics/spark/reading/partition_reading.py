@@ -1,4 +1,4 @@
-"""Reading of one partition: Arrow batches of records, from a server or from files, and rows for losses."""
+"""Reading of a partition from a server or from files: Arrow batches of records and of losses."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 FLUSH_ROWS = 16_384
 FLUSH_BYTES = 8 << 20
-"""Pages are gathered up to this size, then the topic's incarnation is compared, then they are yielded."""
+"""Pages up to this size are gathered and yielded once the topic's incarnation was compared."""
 
 
 class WorkReader:
-    """Reads partitions on an executor. Each task has one; connections and directories are opened when needed."""
+    """Reads partitions on an executor, for one task. It connects and opens files when needed."""
 
     def __init__(self, options: SourceOptions, client: Client | None = None) -> None:
         self._options = options
@@ -40,14 +40,17 @@ class WorkReader:
         self._decode = decoder()
 
     def read(self, work: Work) -> Iterator[pa.RecordBatch]:
-        """Yield batches of the schema of the options' columns. Raises: DataLossError, ServerError, StorageError."""
+        """Yield batches with the columns of the options.
+
+        Raises: DataLossError, ServerError, StorageError.
+        """
         yield from self._reported(work.losses)
         if work.pieces:
             yield from self._from_pieces(work.pieces)
         for part in work.ranges:
             yield from self._range(part)
 
-    # -- losses -------------------------------------------------------------------------------------------
+    # -- losses ------------------------------------------------------------------------------------
 
     def _reported(self, losses: Sequence[TopicLoss]) -> Iterator[pa.RecordBatch]:
         if not losses:
@@ -57,7 +60,7 @@ class WorkReader:
         if self._options.on_loss == ROWS:
             yield schema.loss_batch(self._options.columns, losses)
 
-    # -- ranges -------------------------------------------------------------------------------------------
+    # -- ranges ------------------------------------------------------------------------------------
 
     def _range(self, part: Range) -> Iterator[pa.RecordBatch]:
         options = self._options
@@ -82,7 +85,7 @@ class WorkReader:
                 f"{topic.head}, and the plan goes to {part.end - 1}: mount one directory on all executors, or set url"
             )
 
-    # -- files --------------------------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------------------
 
     def _from_pieces(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         for _, of_topic in groupby(pieces, key=attrgetter("topic")):
@@ -119,7 +122,7 @@ class WorkReader:
                 self._directory_here = open_directory(*self._location())
         return self._directory_here
 
-    # -- server -------------------------------------------------------------------------------------------
+    # -- server ------------------------------------------------------------------------------------
 
     def _client(self) -> Client:
         if self._client_here is None:
@@ -128,9 +131,10 @@ class WorkReader:
         return self._client_here
 
     def _from_server(self, part: Range) -> Iterator[pa.RecordBatch]:
-        """Yield records of a range, some pages at a time, after a look whether the topic is still the one planned.
+        """Yield the records of a range, some pages at a time.
 
-        An incarnation never comes back. So when it is the planned one after some pages, all of them are of it.
+        After each group of pages the topic's incarnation is compared with that of the plan. An
+        incarnation is never used again, so if both are equal, all pages before are of it, too.
         """
         cursor = yielded = part.first - 1
         while cursor < part.end - 1:
@@ -148,7 +152,7 @@ class WorkReader:
                 cursor = page.next_from_seq
             state = self._client().state(part.topic)
             if state is None or state.of != part.of or not pages:
-                # The same incarnation without a page: its head is below the planned end.
+                # If the incarnation is the planned one, its head is below the planned end.
                 yield from self._reported([_whole(replace(part, first=yielded + 1), RECREATED if state else DELETED)])
                 return
             for page in pages:
@@ -207,7 +211,7 @@ def _whole(part: Range, reason: str) -> TopicLoss:
 
 @contextmanager
 def _host_named() -> Iterator[None]:
-    """Name the machine on which a directory cannot be read, because a job runs on many."""
+    """Put the name of this machine into StorageErrors, because a job runs on many machines."""
     try:
         yield
     except CorruptError as error:
@@ -221,7 +225,7 @@ def _times(times_ms: list[int]) -> pa.Array:
 
 
 def _in_schema(batch: pa.RecordBatch, goal: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the columns of a schema; those that it lacks are null."""
+    """Return the batch with the columns of a schema; columns that it lacks are null."""
     arrays = [
         batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
         for field in goal

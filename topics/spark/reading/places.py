@@ -1,4 +1,4 @@
-"""First and last seqs of a read, from the words, seqs and times of its options."""
+"""The first seqs and the ends of a read, from the words, seqs and times of its options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from topics.spark.reading.view import View
 
 
 def subscribed(view: View, options: SourceOptions) -> dict[str, PlannedTopic]:
-    """Return the topics to read, by name. Raises: OptionError, a topic is absent, or has seqs beyond int64."""
+    """Return the topics to read, by name.
+
+    Raises: OptionError if a topic is absent, or has seqs beyond int64.
+    """
     states = dict(sorted(view.states(options).items()))
     where = options.connection.url if options.connection else options.path
     for name in options.subscribe:
@@ -24,13 +27,19 @@ def subscribed(view: View, options: SourceOptions) -> dict[str, PlannedTopic]:
 
 
 def starts(view: View, options: SourceOptions, states: Mapping[str, PlannedTopic]) -> dict[str, int]:
-    """Return the first seq to read of each topic. Raises: OptionError, a seq beyond the head, an absent topic."""
+    """Return the first seq to read of each topic.
+
+    Raises: OptionError for a seq beyond the head, or an absent topic.
+    """
     _refuse_absent("startingOffsets", options.starting, states)
     return {name: _start(view, options, name, state) for name, state in states.items()}
 
 
 def ends(view: View, options: SourceOptions, states: Mapping[str, PlannedTopic]) -> dict[str, int]:
-    """Return the exclusive end of each topic's read. Raises: OptionError, a seq beyond the head, an absent topic."""
+    """Return the exclusive end of the read of each topic.
+
+    Raises: OptionError for a seq beyond the head, or an absent topic.
+    """
     _refuse_absent("endingOffsets", options.ending, states)
     found = {}
     for name, state in states.items():
@@ -52,7 +61,7 @@ def _start(view: View, options: SourceOptions, name: str, state: PlannedTopic) -
 
 
 def _refuse_absent(option: str, places: Places, states: Mapping[str, PlannedTopic]) -> None:
-    """Refuse seqs of topics that are not there, which a pattern alone would let pass."""
+    """Refuse seqs of absent topics, which a pattern would accept without this check."""
     for name in places.by_topic:
         if name not in states:
             raise OptionError(f"option {option} names topic {name!r}, which is not there: make it first, or correct it")

@@ -1,4 +1,4 @@
-"""From seq ranges to partitions: pure functions, so that a batch planned again is the same batch."""
+"""Dividing ranges of seqs into partitions: pure functions, so a batch planned again is equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from topics.files import Piece
 
 SMALL_RANGE = 10_000
-"""Small ranges share a partition up to this sum, because a task costs as much as reading some thousand records."""
+"""Seqs up to which small ranges share a partition.
+
+A task costs as much as reading some thousand records.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class TopicLoss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One partition: losses to report, pieces of files and ranges to read. Small and picklable."""
+    """One partition: losses to report, and pieces of files and ranges to read. Small, picklable."""
 
     losses: tuple[TopicLoss, ...] = ()
     pieces: tuple[Piece, ...] = ()
@@ -53,13 +56,13 @@ class Work:
 def share(limit: int | None, backlogs: Mapping[str, int]) -> dict[str, int]:
     """Share a batch of `limit` seqs among topics, in proportion to their backlogs.
 
-    A topic with a backlog gets one at least, so with fewer seqs than topics the sum is above the limit.
+    Each topic with a backlog gets one at least, so the sum is above a limit below their number.
     """
     total = sum(backlogs.values())
     if limit is None or total <= limit:
         return dict(backlogs)
     shares = {name: max(1, size * limit // total) if size else 0 for name, size in backlogs.items()}
-    # Ties are broken by name, so that the result is the same every time.
+    # Ties are broken by name, so that equal arguments give equal results.
     rounded_down = [name for name, size in backlogs.items() if size * limit >= total]
     by_remainder = sorted(rounded_down, key=lambda name: (-(backlogs[name] * limit % total), name))
     for name in by_remainder[: max(0, limit - sum(shares.values()))]:
@@ -82,7 +85,7 @@ def without(first: int, end: int, losses: Iterable[LostRange]) -> list[tuple[int
 
 
 def stream_ranges(start: Mapping[str, Position], end: Mapping[str, Position]) -> tuple[list[Range], list[TopicLoss]]:
-    """Return the ranges to read and the losses to report between two offsets, in the order of topic names."""
+    """Return the ranges to read and the losses to report between two offsets, ordered by topic."""
     ranges: list[Range] = []
     losses: list[TopicLoss] = []
     for name in sorted(end):
@@ -94,7 +97,7 @@ def stream_ranges(start: Mapping[str, Position], end: Mapping[str, Position]) ->
         elif begin is not None and begin.of == goal.of:
             first = begin.next
         else:
-            first = 1  # a topic that appeared, or was made again
+            first = 1  # a topic that was created, or created again
         losses += [TopicLoss(name, lost.from_seq, lost.to_seq, lost.reason) for lost in goal.lost]
         here = [lost for lost in goal.lost if lost.reason != RECREATED]
         ranges += [Range(name, goal.of, low, high) for low, high in without(first, goal.next, here)]
@@ -104,9 +107,10 @@ def stream_ranges(start: Mapping[str, Position], end: Mapping[str, Position]) ->
 def partitions_of(
     ranges: Sequence[Range], losses: Sequence[TopicLoss], *, min_partitions: int = 1, max_records: int | None = None
 ) -> list[Work]:
-    """Divide ranges into partitions: large ones are split, small ones share one. The first one reports losses.
+    """Divide ranges into partitions: large ranges are split, small ones share a partition.
 
-    Raises: OptionError, max_records makes more than PARTITIONS_MAX of them.
+    The first partition reports the losses.
+    Raises: OptionError if max_records makes more than PARTITIONS_MAX partitions.
     """
     _refuse_too_many((part.count for part in ranges), max_records)
     ranges = _split(ranges, min_partitions, max_records)
@@ -126,7 +130,7 @@ def partitions_of(
 
 
 def _split(ranges: Sequence[Range], min_partitions: int, max_records: int | None) -> list[Range]:
-    """Split ranges until there are min_partitions (if there are as many seqs) and none is above max_records."""
+    """Split ranges into at least min_partitions (or one for each seq), none above max_records."""
     total = sum(part.count for part in ranges)
     wanted = min_partitions if len(ranges) < min_partitions else 0
     result = []
@@ -146,9 +150,10 @@ def piece_partitions(
     min_partitions: int = 1,
     max_records: int | None = None,
 ) -> list[Work]:
-    """Divide pieces of files into partitions of about target_bytes; a larger piece is split by its seqs.
+    """Divide pieces of files into partitions of about target_bytes; larger pieces are split by seq.
 
-    Raises: OptionError, max_records makes more than PARTITIONS_MAX of them.
+    The first partition reports the losses.
+    Raises: OptionError if max_records makes more than PARTITIONS_MAX partitions.
     """
     _refuse_too_many((piece.to_seq - piece.from_seq + 1 for piece in pieces), max_records)
     total = sum(piece.bytes for piece in pieces)

@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down, as narrower options and bounds. Spark checks each row again."""
+"""Turning pushed-down filters into narrower options and bounds. Spark checks each row again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def narrowed(options: SourceOptions, filters: Iterable[Any]) -> tuple[SourceOptions, Bounds]:
-    """Return options with fewer tags, and bounds of topics, seqs and times, as filters leave them."""
+    """Return the options with the tags that filters leave, and bounds of topic, seq and time."""
     bounds = Bounds()
     for one in filters:
         column = one.attribute[0] if getattr(one, "attribute", None) and len(one.attribute) == 1 else ""
@@ -47,7 +47,7 @@ def _seqs(bounds: Bounds, one: Any) -> Bounds:
 
 
 def _times(bounds: Bounds, one: Any) -> Bounds:
-    """Narrow times. Records have milliseconds and filters microseconds: rounding keeps more rows."""
+    """Narrow times. Filters have microseconds; rounding to milliseconds may keep more rows."""
     floor_ms = max(0, (one.value - _EPOCH) // _MS)
     if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
         bounds = replace(bounds, first_ms=max(floor_ms, bounds.first_ms or 0))

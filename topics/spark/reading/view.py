@@ -1,4 +1,4 @@
-"""Views of topics for planning: heads, first records, losses. From a server, or from files."""
+"""Views of topics for planning, from a server or from files: heads, first records, losses."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ _PLAIN = re.compile(r"(?:[A-Za-z0-9_:-]|\\[.:_-])*")
 
 
 class View(Protocol):
-    """Topics as a server has them now, or as one snapshot has them."""
+    """Topics, as they are on a server now or in one snapshot."""
 
     def states(self, options: SourceOptions) -> Mapping[str, PlannedTopic]:
-        """Return the topics that options subscribe to and that exist."""
+        """Return the existing topics that the options subscribe to."""
 
     def gone(self, topic: str, of: str, first: int, end: int) -> tuple[int, list[LostRange]]:
-        """Return the first seq of [first, end) that may be live, `end` without one, and the known losses in the range.
+        """Return the first seq of [first, end) that may be live, and the known losses in the range.
 
-        of: the incarnation meant; nothing is known of another one. Losses are ascending. Other seqs that are
-        missing were deleted.
+        It is `end` without such a seq. Losses are ascending. Other missing seqs were deleted.
+        of: the incarnation of the range; for another one, no losses are known.
         """
 
     def first_seq_at(self, topic: str, time_ms: int) -> int:
-        """Return the first live seq whose ts is time_ms or later; head + 1 without one."""
+        """Return the first live seq whose ts is time_ms or later; head + 1 without one.
+
+        Raises: ServerError topic_not_found.
+        """
 
 
 class ServerView:
-    """A server's topics. Of losses it knows the one at the first seq of a range."""
+    """The topics of a server. Only a loss at the first seq of a range is known."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -67,7 +70,7 @@ class ServerView:
 
 
 class FilesView:
-    """The topics of a directory's snapshot, without records that are only in the log."""
+    """The topics of a snapshot, without the records that are only in the log."""
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
@@ -95,12 +98,12 @@ class FilesView:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Return the characters with which every name that matches a regular expression begins, to narrow a list."""
+    """Return the prefix of all names that match a regular expression, to narrow a list."""
     if "|" in pattern:
         return ""
     found = _PLAIN.match(pattern)
     prefix = found.group() if found else ""
     if len(prefix) < len(pattern) and pattern[len(prefix)] in "*?{+":
-        prefix = prefix[:-1]  # that character need not come
+        prefix = prefix[:-1]  # that character is optional
         prefix = prefix[:-1] if prefix.endswith("\\") else prefix
     return prefix.replace("\\", "")

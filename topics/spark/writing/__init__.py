@@ -1,1 +1,1 @@
-"""The sink: rows as JSON, in parts that are appended once."""
+"""The sink: rows as JSON, in parts that are appended exactly once."""

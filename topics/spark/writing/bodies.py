@@ -1,7 +1,7 @@
-"""Rows of the sink as JSON: one Arrow array of records, made in bulk after each row's JSON was checked.
+"""Rows of the sink as JSON: an Arrow array of records, made in bulk.
 
-The check is needed because `data` is copied into the request as it is: a text like `1},{"data":2`
-would become two records, and the server could not notice it.
+Before that, the JSON of each row is checked, because `data` is copied into the request unchanged: a
+text like `1},{"data":2` would become two records, and the server could not detect it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _SHOWN = 60
 
 
 def records_of(columns: Mapping[str, pa.Array], where: Callable[[int], str]) -> pa.Array:
-    """Return a JSON object for each row.
+    """Return a JSON object for each row, as a string array.
 
-    Args: columns, string arrays by name: `data`, and any of `tag`, `node`, `meta`; where, from a row's index to the
-    words of a message for it.
-    Raises: RowError, naming the first row whose data is null, or whose data or meta is not JSON or nested too deeply.
+    columns: string arrays by name: `data`, and any of `tag`, `node`, `meta`.
+    where: index of a row -> the words that name it in a message.
+    Raises: RowError for the first row whose data is null, or whose data or meta is no JSON or
+    nested too deeply.
     """
     data = columns[DATA]
     if data.null_count:
@@ -71,7 +72,7 @@ def _check_json(name: str, texts: pa.Array, where: Callable[[int], str]) -> None
 
 
 def _checker() -> Callable[[str], object]:
-    """Return a function that raises ValueError for a text that is not exactly one JSON value."""
+    """Return a function that raises ValueError unless a text is exactly one JSON value."""
     try:
         import msgspec  # noqa: PLC0415 - executors may lack it
     except ImportError:

@@ -1,7 +1,8 @@
-"""The sink's part of a batch: the rows of one partition for each topic, appended at most once.
+"""Parts of the sink: the rows of one partition for one topic, appended at most once.
 
-A part is one atomic append, known to the server by (topic, producer, epoch, part). One that is too
-large for a request goes in pieces, which stay invisible until the last one commits them together.
+A part is one atomic append, which the server knows by (topic, producer, epoch, part). A part that
+is too large for a request is sent in pieces, which stay invisible until the last one commits them
+all.
 """
 
 from __future__ import annotations
@@ -24,27 +25,30 @@ from topics.spark.writing.bodies import records_of
 PIECE_BYTES = 8 << 20
 PIECE_RECORDS = 10_000
 CHUNK_BYTES = 2 << 20
-"""Rows are encoded and kept in chunks of this size; the last chunk is kept until the part's end is known."""
+"""Rows are encoded in chunks of this size.
+
+The last chunk is held back until the part ends, so that the last piece has records.
+"""
 KEPT_BYTES = 64 << 20
-"""For all topics of a partition together: above it the topic with the most bytes sends a piece."""
+"""Bytes held for all topics of a partition; above it, the topic with the most sends a piece."""
 PART_MAX = 65_535
 WEAK = ("memory", "ephemeral")
 
 
 @dataclass(frozen=True, slots=True)
 class PartName:
-    """The name of a part: the same values for every attempt, apart from `attempt`."""
+    """The name of a part. All attempts have equal values, except `attempt`."""
 
     id: str
     epoch: int
     part: int
     attempt: str
-    """Different for each attempt, so that the server does not mix pieces of two attempts."""
+    """Unique to each attempt, so that the server does not mix pieces of two attempts."""
 
 
 @dataclass(slots=True)
 class SentTotals:
-    """Counts of one partition. deduped: parts that the server knew from an earlier attempt."""
+    """Counts of one partition. deduped: parts that an earlier attempt had appended."""
 
     rows: int = 0
     parts: int = 0
@@ -53,15 +57,17 @@ class SentTotals:
 
 @dataclass(slots=True)
 class _Chunk:
+    """Some encoded rows of a part."""
+
     text: bytes
-    """Records, separated by commas."""
+    """Records as JSON, separated by commas."""
     rows: pa.Array
-    """The index of each record in the partition, for messages."""
+    """The index of each record's row in the partition, for messages."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """The rows for one topic that were not sent yet. sent: pieces that were."""
+    """The rows of a part that were not sent yet. sent: number of pieces sent."""
 
     chunks: list[_Chunk] = field(default_factory=list)
     sent: int = 0
@@ -74,7 +80,11 @@ class _Part:
 
 
 class PartWriter:
-    """Turns the batches of one partition into parts and sends them. `finish` commits them."""
+    """Turns the batches of one partition into parts and sends them; `finish` commits them.
+
+    is_stream: refuse topics that a crash may empty, unless the options allow them.
+    Raises: OptionError for a partition above PART_MAX.
+    """
 
     def __init__(self, client: Client, options: SinkOptions, producer: PartName, *, is_stream: bool) -> None:
         if producer.part > PART_MAX:
@@ -88,7 +98,10 @@ class PartWriter:
         self._rows_seen = 0
 
     def add(self, names: Sequence[str], batch: pa.RecordBatch) -> None:
-        """Take the rows of a batch; names: of its columns. Raises: RowError, ServerError, OptionError."""
+        """Take the rows of a batch, and send pieces that are full.
+
+        names: those of the columns. Raises: RowError, ServerError, OptionError.
+        """
         columns = {name: _strings(batch.column(at)) for at, name in enumerate(names) if name in SINK_COLUMNS}
         rows = pa.array(range(self._rows_seen, self._rows_seen + batch.num_rows), pa.int64())
         self._rows_seen += batch.num_rows
@@ -109,7 +122,10 @@ class PartWriter:
             self._add_to(topic, {name: column.filter(chosen) for name, column in columns.items()}, rows.filter(chosen))
 
     def finish(self) -> SentTotals:
-        """Send the rest, as the last piece of each part; return the counts."""
+        """Send the rest as the last piece of each part, and return the counts.
+
+        Raises: RowError, ServerError.
+        """
         for topic, part in self._parts.items():
             answer = self._send(topic, part, len(part.chunks), last=True)
             self._totals.parts += 1
@@ -155,7 +171,10 @@ class PartWriter:
             raise self._explained(topic, error, chunks) from None
 
     def _check_class(self, topic: str) -> None:
-        """Refuse topics that a crash empties, for streams. An absent topic will be made in class disk."""
+        """For streams, refuse a topic that a crash may empty.
+
+        An absent topic passes, because it will be created with class disk.
+        """
         if not self._checks_class:
             return
         try:
@@ -179,7 +198,7 @@ class PartWriter:
         return f"row {row} of partition {self._producer.part}"
 
     def _explained(self, topic: str, error: ServerError, chunks: list[_Chunk]) -> Exception:
-        """Return a refusal of the server in the sink's terms: the row, or what to change in the query."""
+        """Return the error for a refusal: it names the row, or the change to make to the query."""
         found = re.search(r"records\[(\d+)\]", error.said)
         if found is not None and error.status == 400:
             rows = pa.concat_arrays([chunk.rows for chunk in chunks])
@@ -214,7 +233,10 @@ def _strings(column: pa.Array) -> pa.Array:
 
 
 def _cuts(records: pa.Array) -> list[tuple[int, int]]:
-    """Cut records into slices of at most CHUNK_BYTES and PIECE_RECORDS; a larger record is alone."""
+    """Return slices of at most CHUNK_BYTES and PIECE_RECORDS, as (first, end).
+
+    A record larger than CHUNK_BYTES has a slice of its own.
+    """
     sizes = pc.binary_length(records)
     total = pc.sum(sizes).as_py() or 0
     if total <= CHUNK_BYTES and len(records) <= PIECE_RECORDS:
@@ -230,7 +252,7 @@ def _cuts(records: pa.Array) -> list[tuple[int, int]]:
 
 
 def _joined(records: pa.Array) -> bytes:
-    """Return the records as one text, separated by commas."""
+    """Return the records as one text, with commas between them."""
     whole = pa.ListArray.from_arrays(pa.array([0, len(records)], pa.int32()), records)
     joined: bytes = pc.binary_join(whole, ",")[0].as_buffer().to_pybytes()
     return joined

@@ -1,7 +1,8 @@
-"""The writers as Spark calls them; `parts.py` does the work.
+"""The writers that Spark calls; `parts.py` does the work.
 
-Spark calls `abort` also for a batch whose rows were written and whose commit failed, and then runs the
-same batch again. So neither `abort` nor `commit` does anything: a part is committed by its own write.
+Spark calls `abort` also for a batch whose rows were written and whose commit failed, and then runs
+the batch again. So neither `abort` nor `commit` does anything: each part is committed by its own
+write.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """Counts of one task. deduped: parts that an earlier attempt had appended."""
+    """The counts of one task. deduped: parts that an earlier attempt had appended."""
 
     rows: int
     parts: int
@@ -36,7 +37,7 @@ class Written(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One object for all tasks and attempts of a write, so an id made here is shared by them."""
+    """Writes a batch. All tasks and attempts of a write share this object and its producer id."""
 
     def __init__(self, raw: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self._options, self._names = _checked(raw, schema, overwrite)
@@ -49,7 +50,10 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made anew for each batch, in several processes, so the producer's id comes from the task."""
+    """Writes a stream. Spark makes one for each batch, in several processes.
+
+    So the producer id comes from properties of the task.
+    """
 
     def __init__(self, raw: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self._options, self._names = _checked(raw, schema, overwrite)
@@ -67,10 +71,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, self._names, query, int(batch), iterator, is_stream=True)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: each part is committed by its own write."""
+        """Do nothing: each part is committed by its own write."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: the parts of this very batch may be committed, and the next attempt finds them."""
+        """Do nothing: parts of this batch may be committed, and the next attempt detects them."""
 
 
 def _checked(raw: Mapping[str, str], schema: StructType, overwrite: bool) -> tuple[SinkOptions, tuple[str, ...]]:
