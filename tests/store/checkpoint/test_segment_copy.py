@@ -127,6 +127,18 @@ def test_a_disk_that_fails_and_has_no_space_to_remove_the_segment_stops_the_log(
     check_after_a_power_cut(world)
 
 
+def test_a_copy_that_was_given_up_and_cannot_be_removed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = written()
+    world.ring.faults.fail("write", errno.ENOSPC, path_part=path_part(9))
+    world.ring.faults.fail("unlink", errno.EIO, path_part="seg-")
+    with pytest.raises(OSError, match="No space left"):
+        world.checkpoint()
+    (said,) = [record.getMessage() for record in caplog.records if "given up" in record.getMessage()]
+    assert "Input/output error" in said
+    assert "the next start removes it" in said
+    check_after_a_power_cut(world)
+
+
 def test_zeros_behind_a_tail_whose_sync_finds_no_space_are_not_believed() -> None:
     """The page cache shows them from then on, whatever the disk has."""
     world = written(18)

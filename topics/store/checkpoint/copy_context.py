@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,8 @@ from topics.store.format.file_table import FileTable
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, FileRange, Reader
 from topics.store.segments.manifest import Manifest
+
+log = logging.getLogger(__name__)
 
 SEQ_SPAN_MAX = 1 << 32
 """Index columns hold a seq as a distance from the first one in 32 bits."""
@@ -130,3 +134,12 @@ def joined_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]
     seqs, ts, flags = (np.concatenate([getattr(part, name) for part in rows]) for name in ("seqs", "ts", "flags"))
     joined = rows[0]._replace(seqs=seqs, offsets=offsets, lengths=lengths, ts=ts, flags=flags)
     return bytes(own_frames(topic_id, data, 0, joined).data)
+
+
+@contextlib.contextmanager
+def giving_up() -> Iterator[None]:
+    """Around what takes back a copy after an error: a second error is logged, and the first one is raised."""
+    try:
+        yield
+    except OSError as error:
+        log.warning("a copy that was given up stays on the disk (%s): the next start removes it", error)

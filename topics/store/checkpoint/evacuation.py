@@ -7,7 +7,6 @@ snapshot that lists them.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
@@ -21,7 +20,7 @@ from topics.errors import CorruptError
 from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Cancelled
-from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext
+from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, giving_up
 from topics.store.checkpoint.live_frames import Gatherings
 from topics.store.checkpoint.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
 from topics.store.checkpoint.segment_copy import READS_A_CHUNK, SegmentCopy, Share, Shares
@@ -201,9 +200,9 @@ class Evacuation:
         except Exception as other:
             errors = (*errors, other)
         while self._begun:
-            with contextlib.suppress(OSError):  # a file that nothing lists goes with the next start
+            with giving_up():
                 await self._begun.popleft().give_up()
-        with contextlib.suppress(OSError):
+        with giving_up():
             await self.packs.abandon()
         return list(errors)
 

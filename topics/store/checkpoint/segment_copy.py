@@ -7,7 +7,6 @@ segment is listed as it is now, and the catalog knows where its records are.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, Placed
+from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, Placed, giving_up
 from topics.store.checkpoint.live_frames import Gatherings, LiveFrameReader
 from topics.store.disk.whole_files import make_directories, unlink_if_there
 from topics.store.format.catalog import RowColumns
@@ -139,7 +138,7 @@ class SegmentCopy:
                 await self._seal()
             await self._close_file()
         except BaseException:
-            with contextlib.suppress(OSError):  # a file that nothing lists goes with the next start
+            with giving_up():
                 await self.give_up()
             raise
         return self
