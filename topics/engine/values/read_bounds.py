@@ -14,7 +14,7 @@ from topics.engine.values.results import DiffQuery
 
 
 class ReadBounds(NamedTuple):
-    """The bounds of one server's reads. The lane has them as numbers (store/read/render_bulk.py)."""
+    """The bounds of one server's reads. The lane has them as numbers (engine/read/render_bulk.py)."""
 
     default_limit: int
     max_limit: int
