@@ -51,6 +51,8 @@ class SimFiles:
             fault = self._core.faults.take("close", handle.path if handle else "")
             res = self._core.close_fd(fd)  # the descriptor is gone, whatever close() says
             self._core.complete(operation, -fault.error if fault else res)
+            if handle is not None and handle.path == "/":  # a listener's spare: the next accept waits for it
+                self._core.wakes = True
 
         self._core.queue(user_data, "close", lambda operation: self._core.later("close", lambda: end(operation)))
 

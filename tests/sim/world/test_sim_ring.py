@@ -329,6 +329,18 @@ def test_a_buffer_changed_under_way_is_caught() -> None:
         finish(ring, 1)
 
 
+def test_a_listener_that_gives_up_its_spare_descriptor_accepts_at_once() -> None:
+    """A close ends no other wait: in the kernel each does, and here that would be a pass for nothing."""
+    ring = SimRing()
+    for path, waited in (("/", False), ("file", True)):
+        fd = opened(ring, path, os.O_RDONLY | os.O_DIRECTORY if path == "/" else os.O_RDWR | os.O_CREAT)
+        began_ns = ring.clock.monotonic_ns()
+        ring.queue_close(2, fd)
+        ring.submit_and_wait(1_000_000_000)
+        assert ring.reap()[0] == [2]
+        assert (ring.clock.monotonic_ns() - began_ns >= 1_000_000_000) == waited
+
+
 def test_two_sends_in_flight_on_one_connection_are_caught() -> None:
     ring = SimRing()
     listener, (_, port) = ring.listen("127.0.0.1", 0, 16)
