@@ -107,7 +107,7 @@ def test_a_stream_begins_at_the_head_by_default_and_at_the_first_kept_seq_with_e
 
 def test_a_new_stream_of_an_unknown_topic_or_a_seq_beyond_the_head_is_refused() -> None:
     fake = FakeServer()
-    with pytest.raises(OptionError, match="topic 'a' is not at http://h"):
+    with pytest.raises(OptionError, match="topic 'a' does not exist at http://h"):
         Query(fake).follower.initial_offset()
     fake.put("a", 1)
     with pytest.raises(OptionError, match="startingOffsets gives 9 for topic 'a', whose head is 1"):

@@ -120,9 +120,9 @@ def test_times_go_before_offsets() -> None:
     [
         (
             {"subscribePattern": ".*", "endingOffsets": '{"nosuch": 2}'},
-            "option endingOffsets names topic 'nosuch', which is not there: make it first, or correct it",
+            "option endingOffsets names topic 'nosuch', which does not exist: create it, or correct the name",
         ),
-        ({"subscribe": "a,nosuch"}, "topic 'nosuch' is not at http://h: make it first, or correct subscribe"),
+        ({"subscribe": "a,nosuch"}, "topic 'nosuch' does not exist at http://h: create it first, or correct subscribe"),
         ({"startingOffsets": '{"a": 8}'}, "startingOffsets gives 8 for topic 'a', whose head is 5: give at most 6"),
         ({"endingOffsets": '{"a": 7}'}, "endingOffsets gives 7 for topic 'a', whose head is 5"),
         (

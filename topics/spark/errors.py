@@ -31,7 +31,7 @@ class DataLossError(TopicsError):
     def __init__(self, topic: str, from_seq: int, to_seq: int, reason: str) -> None:
         super().__init__(
             f"{LOSS_WORD} topic={topic} seq {from_seq}..{to_seq} reason={reason}: these records were lost before "
-            "they were read; set onDataLoss=skip to go on without them, or onDataLoss=rows to get a row for each loss"
+            "they were read; set onDataLoss=skip to continue without them, or onDataLoss=rows for a row for each loss"
         )
         self.topic = topic
         self.from_seq = from_seq

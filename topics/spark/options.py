@@ -89,7 +89,7 @@ def _one_of(*words: str) -> Callable[[str, str], str]:
 def _names(name: str, value: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in value.split(","))
     if not all(names):
-        raise OptionError(f"option {name} must be names between commas, not {value!r}")
+        raise OptionError(f"option {name} must be names separated by commas, not {value!r}")
     doubled = {one for one in names if names.count(one) > 1}
     if doubled:
         raise OptionError(f"option {name} names {min(doubled)!r} twice: name it once")
@@ -112,10 +112,10 @@ def _tags(name: str, value: str) -> tuple[str, ...]:
         tags = json.loads(value)
     except (ValueError, RecursionError) as error:
         raise OptionError(
-            f'option {name} is not a JSON array ({error}): write tags between commas or as ["a"]'
+            f'option {name} is not a JSON array ({error}): write tags separated by commas, or as ["a"]'
         ) from None
     if not isinstance(tags, list) or not tags or not all(isinstance(tag, str) for tag in tags):
-        raise OptionError(f"option {name} must be tags between commas or a JSON array of strings, not {value!r}")
+        raise OptionError(f"option {name} must be tags separated by commas, or a JSON array of strings, not {value!r}")
     return tuple(tags)
 
 
@@ -211,10 +211,10 @@ _MS = _integer(0, 2**53)
 TABLE: Final = (
     Option("url", _url, None, EVERY, "the server, like http://127.0.0.1:4000"),
     Option("path", _text, None, SOURCE, "the data directory, read without a server"),
-    Option("coldPath", _text, None, SOURCE, "its second directory, if it has one"),
+    Option("coldPath", _text, None, SOURCE, "its cold directory, if it has one"),
     Option("token", _token, None, EVERY, "a key of the server"),
     Option("tokenFile", _text, None, EVERY, "a file with the key, on every machine that reads or writes"),
-    Option("subscribe", _names, None, SOURCE, "topics between commas"),
+    Option("subscribe", _names, None, SOURCE, "topics, separated by commas"),
     Option("subscribePattern", _pattern, None, SOURCE, "a regular expression of whole names"),
     Option(
         "startingOffsets", _places, None, SOURCE, "`earliest`, `latest`, or JSON: the first seq to read of each topic"
@@ -223,7 +223,7 @@ TABLE: Final = (
         "endingOffsets", _places, Places(LATEST), frozenset((BATCH,)), "`latest`, or JSON: the first seq not to read"
     ),
     Option(
-        "startingTimestamp", _MS, None, SOURCE, "ms: from the first record of this time or later; goes before offsets"
+        "startingTimestamp", _MS, None, SOURCE, "ms: from the first record of this time or later; overrides offsets"
     ),
     Option("endingTimestamp", _MS, None, frozenset((BATCH,)), "ms: up to the first record of this time or later"),
     Option("failOnDataLoss", _bool, True, SOURCE, "Kafka's name for `onDataLoss`: `fail`, or `skip` when false"),
@@ -234,9 +234,9 @@ TABLE: Final = (
         _integer(1, PARTITIONS_MAX),
         1,
         SOURCE,
-        "at least so many partitions, where there are as many records",
+        "at least this many partitions, if there are as many records",
     ),
-    Option("maxRecordsPerPartition", _COUNT, None, SOURCE, "at most so many seqs a partition"),
+    Option("maxRecordsPerPartition", _COUNT, None, SOURCE, "at most this many seqs a partition"),
     Option(
         "targetBytes",
         _integer(TARGET_BYTES_MIN, SEQ_MAX),
@@ -249,18 +249,22 @@ TABLE: Final = (
     Option("verify", _bool, True, SOURCE, "checks the checksum of each record read from files"),
     Option("waitMs", _integer(0, WAIT_MS_MAX), 5000, frozenset((STREAM,)), "how long a stream without news waits"),
     Option("pageSize", _integer(1, PAGE_SIZE_MAX), 1000, SOURCE, "records a request"),
-    Option("retries", _integer(0, 1000), 10, EVERY, "how often a request is tried again"),
+    Option("retries", _integer(0, 1000), 10, EVERY, "how many times a request is tried again"),
     Option(
         "retryIntervalMs", _integer(1, 600_000), 200, EVERY, "the pause before the first retry; it doubles, up to 5 s"
     ),
     Option("timeoutMs", _integer(1, 3_600_000), 40_000, EVERY, "how long one request may take"),
-    Option("tagIn", _tags, None, SOURCE, "only records with one of these tags: between commas, or a JSON array"),
-    Option("topic", _text, None, frozenset((SINK,)), "where all rows go; goes before the column"),
-    Option("producerId", _producer_id, None, frozenset((SINK,)), "for batch writes: who writes; with `epoch`"),
+    Option("tagIn", _tags, None, SOURCE, "only records with one of these tags: separated by commas, or a JSON array"),
+    Option("topic", _text, None, frozenset((SINK,)), "the topic of all rows; overrides the column"),
+    Option(
+        "producerId", _producer_id, None, frozenset((SINK,)), "for batch writes: the id of the writer; with `epoch`"
+    ),
     Option(
         "epoch", _integer(0, EPOCH_MAX), None, frozenset((SINK,)), "for batch writes: which write of the producer it is"
     ),
-    Option("create", _bool, None, frozenset((SINK,)), "whether an absent topic is made; left out: as the server does"),
+    Option(
+        "create", _bool, None, frozenset((SINK,)), "whether an absent topic is created; by default, the server's rule"
+    ),
     Option(
         "allowWeak", _bool, False, frozenset((SINK,)), "lets a stream write to topics of class `memory` and `ephemeral`"
     ),
@@ -476,7 +480,7 @@ def _only_subscribed(name: str, places: Places, values: Mapping[str, Any]) -> No
     for topic in subscribe:
         if topic not in places.by_topic:
             word = "-1 for latest" if name == "endingOffsets" else "-2 for earliest"
-            raise OptionError(f"option {name} says nothing of topic {topic!r}: give it a seq, or {word}")
+            raise OptionError(f"option {name} does not name topic {topic!r}: give it a seq, or {word}")
 
 
 def _on_loss(given: Mapping[str, Any]) -> str:

@@ -94,9 +94,9 @@ def check_sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> 
     if twice:
         raise OptionError(f"column {twice[0]} appears twice: select it once")
     if DATA not in names:
-        raise OptionError(f"column data is missing (there are {', '.join(names)}): name the JSON to write data")
+        raise OptionError(f"column data is missing (there are {', '.join(names)}): name the JSON column data")
     if TOPIC not in names and topic is None:
-        raise OptionError("there is neither an option nor a column topic: set one, to say where rows go")
+        raise OptionError("there is neither an option nor a column topic: set one, to choose the topic of each row")
     unknown = [name for name in names if name not in (*SINK_COLUMNS, *SOURCE_ONLY)]
     if unknown:
         raise OptionError(

@@ -102,7 +102,7 @@ def _directory(options: SourceOptions, client: Client | None) -> Directory | Non
     directory = open_directory(options.path, options.cold_path)
     if directory.snapshot < snapshot:
         raise OptionError(
-            f"the server at url made snapshot {snapshot}, and the directory at path has {directory.snapshot} as its "
+            f"the server at url took snapshot {snapshot}, and the directory at path has {directory.snapshot} as its "
             "newest: set path to the directory of that server"
         )
     return directory

@@ -308,7 +308,7 @@ class Follower:
             elif position is not None and head.head < position.next - 1:
                 raise OptionError(
                     f"topic {name!r} ends at seq {head.head}, and this query has read up to {position.next - 1}: its "
-                    "directory was put back to an older state; begin with another checkpointLocation"
+                    "directory was restored to an older state; begin with another checkpointLocation"
                 )
             begin, here = view.gone(name, head.of, first, head.head + 1)
             losses += here

@@ -82,7 +82,7 @@ class WorkReader:
         else:
             raise StorageError(
                 f"the directory {options.path} on {socket.gethostname()} has topic {part.topic} up to seq "
-                f"{topic.head}, and the plan goes to {part.end - 1}: mount one directory on all executors, or set url"
+                f"{topic.head}, and the plan ends at {part.end - 1}: mount one directory on all executors, or set url"
             )
 
     # -- files -------------------------------------------------------------------------------------

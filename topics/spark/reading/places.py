@@ -19,7 +19,7 @@ def subscribed(view: View, options: SourceOptions) -> dict[str, PlannedTopic]:
     where = options.connection.url if options.connection else options.path
     for name in options.subscribe:
         if name not in states:
-            raise OptionError(f"topic {name!r} is not at {where}: make it first, or correct subscribe")
+            raise OptionError(f"topic {name!r} does not exist at {where}: create it first, or correct subscribe")
     for name, state in states.items():
         if state.head > SEQ_MAX:
             raise OptionError(f"topic {name!r} has seqs above {SEQ_MAX}, which no Spark column holds: leave it out")
@@ -64,7 +64,9 @@ def _refuse_absent(option: str, places: Places, states: Mapping[str, PlannedTopi
     """Refuse seqs of absent topics, which a pattern would accept without this check."""
     for name in places.by_topic:
         if name not in states:
-            raise OptionError(f"option {option} names topic {name!r}, which is not there: make it first, or correct it")
+            raise OptionError(
+                f"option {option} names topic {name!r}, which does not exist: create it, or correct the name"
+            )
 
 
 def _chosen(places: Places, name: str, otherwise: int) -> int:

@@ -62,9 +62,7 @@ def _check_json(name: str, texts: pa.Array, where: Callable[[int], str]) -> None
         try:
             check(text)
         except RecursionError:
-            raise RowError(
-                f"{where(row)}: {name} has too many brackets within brackets: {text[:_SHOWN]!r}; make it flatter"
-            ) from None
+            raise RowError(f"{where(row)}: {name} is nested too deeply: {text[:_SHOWN]!r}; nest it less") from None
         except ValueError as error:
             raise RowError(
                 f"{where(row)}: {name} is not JSON ({error}): {text[:_SHOWN]!r}; make it with to_json(struct(...))"

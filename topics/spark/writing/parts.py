@@ -215,7 +215,7 @@ class PartWriter:
             "part_too_large": "write with more partitions (repartition), lower maxOffsetsPerTrigger, or raise "
             "TOPICS_MAX_PART_RECORDS and TOPICS_MAX_PART_BYTES of the server",
             "topic_full": "make room in the topic, or raise its caps",
-            "topic_not_found": "make the topic first, or leave create=false out",
+            "topic_not_found": "create the topic first, or leave create=false out",
         }.get(error.code)
         if remedy is None:
             return error
