@@ -1,1 +1,1 @@
-"""WebSocket without a socket: the handshake's check, frames over wsproto, the JSON commands and their replies."""
+"""WebSocket without a socket: handshake check, frames over wsproto, JSON commands and replies."""

@@ -1,7 +1,8 @@
-"""What a client may say: one JSON object a text message, by its `op`. Source: wire contract 11.2 to 11.4, R-JSON.
+"""The commands of a client: one JSON object in a text message, distinguished by its `op`.
 
-A message of another shape is `Invalid`; the connection answers it `invalid_json`. Limits and rights are checked later,
-by who executes the command.
+A message of another shape becomes `Invalid`, which the session answers with `invalid_json`. The
+session checks limits and rights later, when it executes the command. Source: wire contract 11.2 to
+11.4, R-JSON.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from topics.engine.write.write_body import CUT_BYTES, WriteBody, WriteScanner
 from topics.errors import RequestError
 
 SUBSCRIBE_LIMIT = 1000
-"""Records a frame when a subscription does not say; 5.2."""
+"""Records in a frame if a subscription names no limit; contract 5.2."""
 
 
 class Start(NamedTuple):
-    """Where a subscription begins: behind `from_seq`, or at the head."""
+    """The start of a subscription: after `from_seq`, or at the head of the topic if `tail`."""
 
     from_seq: int = 0
     tail: bool = False
@@ -42,14 +43,14 @@ class Subscribe(NamedTuple):
     include_meta: bool
     lenient: bool
     violation: RequestError | None
-    """The limit that the command breaks; it is to be refused with this once the scope is there."""
+    """The limit that the command breaks, which refuses it after the scope check."""
 
 
 class Unsubscribe(NamedTuple):
     request_id: bytes
     topics: list[str]
     violation: RequestError | None
-    """The limit that the command breaks; it is to be refused with this."""
+    """The limit that the command breaks, which refuses it."""
 
 
 class Publish(NamedTuple):
@@ -58,7 +59,7 @@ class Publish(NamedTuple):
     body: WriteBody
     return_seqs: bool
     frames: Frames | None = None
-    """Of a long one."""
+    """The encoded frames of a long publish; None for a publish that was parsed in one step."""
 
     @property
     def identity(self) -> Identity | None:
@@ -66,7 +67,7 @@ class Publish(NamedTuple):
 
 
 class Long(NamedTuple):
-    """A message that is parsed in turns with everybody else, and is a command then."""
+    """A long message that is not parsed yet: parsing takes turns with the other connections."""
 
     data: bytes | bytearray | memoryview
 
@@ -76,7 +77,7 @@ class Ping(NamedTuple):
 
 
 class Invalid(NamedTuple):
-    """No command at all: what was wrong with the message."""
+    """A message that is no command. `message` says what is wrong with it."""
 
     message: str
 
@@ -85,7 +86,10 @@ Command = Subscribe | Unsubscribe | Publish | Ping | Long | Invalid
 
 
 def parse_command(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
-    """message: UTF-8. limits: of lists, which are counted before they are decoded."""
+    """Parse a text message (UTF-8) into a command.
+
+    limits: the caps on lists, which are counted before they are decoded.
+    """
     try:
         return _parse(message, scanner, limits)
     except RequestError as error:
@@ -93,7 +97,7 @@ def parse_command(message: bytes, scanner: WriteScanner, limits: Config) -> Comm
 
 
 def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
-    """Raises: RequestError, it is no command."""
+    """Parse a text message into a command. Raises: RequestError, the message is no command."""
     fields = read_object(message, "the message")
     op = fields.string("op")
     span = fields.span("request_id")
@@ -116,7 +120,10 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
 def parse_long(
     message: bytes | bytearray | memoryview, bodies: LongBodies, scanner: WriteScanner, limits: Config
 ) -> Generator[None, None, Command]:
-    """`parse_command` of a long message: a publish in turns, any other command at one go, if it may be so long."""
+    """Parse a long message: a publish in turns, any other command in one step.
+
+    A command other than a publish becomes `Invalid` if it is longer than `max_command_bytes`.
+    """
     try:
         try:
             body = yield from bodies.scan(message, command=True)
@@ -125,7 +132,8 @@ def parse_long(
         except RequestError:
             if not _fits(message, limits):
                 raise
-            is_publish = False  # or a broken one; fields of other commands have other types
+            # An invalid publish, or another command, whose fields have other types.
+            is_publish = False
         if not is_publish:
             if not _fits(message, limits):
                 raise _too_long(limits)
@@ -145,7 +153,7 @@ def parse_long(
 
 
 def _fits(message: bytes | bytearray | memoryview, limits: Config) -> bool:
-    """Return whether a command that is no publish may be so long: all of it is looked at in one pass."""
+    """Return whether one pass may parse a command of this length that is no publish."""
     return limits.max_command_bytes == 0 or len(message) <= limits.max_command_bytes
 
 
@@ -155,14 +163,17 @@ def _too_long(limits: Config) -> RequestError:
 
 
 def _text(text: bytes, name: str) -> str:
-    """Raises: RequestError, so long a text was cut."""
+    """Decode a JSON string. Raises: RequestError, the string is so long that the scanner cut it."""
     if len(text) < 2 or text[-1:] != b'"' or len(text) >= CUT_BYTES:
         raise RequestError("invalid_request", f"{name} is too long")
     return string_value(text)
 
 
 def _short(request_id: bytes, most: int) -> bytes:
-    """Return a `request_id` as replies have it. most: of its bytes, 0 for any. Raises: RequestError, it has more."""
+    """Return a `request_id` as replies echo it.
+
+    most: its size in bytes at most, 0 = unlimited. Raises: RequestError, it is longer.
+    """
     if 0 < most < len(request_id):
         raise RequestError("invalid_request", f"request_id has {len(request_id)} bytes: use at most {most}")
     return compacted(request_id)
@@ -206,7 +217,10 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
 
 
 def _starts(text: bytes, names_max: int) -> dict[str, Start]:
-    """Of the object `topics`. Raises: RequestError; TooManyError, before any name is decoded."""
+    """Parse the object `topics` into the start of each topic.
+
+    Raises: RequestError, an entry is invalid. TooManyError, raised before any name is decoded.
+    """
     starts: dict[str, Start] = {}
     topics = read_object(text, "topics", "topics.", names_max)
     for name in topics.names():
@@ -223,7 +237,7 @@ def _starts(text: bytes, names_max: int) -> dict[str, Start]:
 
 
 def _unsubscribe(fields: Fields, request_id: bytes, names_max: int) -> Unsubscribe:
-    """Of the names of `topics`, then that of `topic`."""
+    """Parse an unsubscribe: the names in `topics`, then the name in `topic`."""
     names, count = fields.string_array("topics", names_max)
     if "topic" in fields:
         names.append(fields.string("topic"))
@@ -232,6 +246,6 @@ def _unsubscribe(fields: Fields, request_id: bytes, names_max: int) -> Unsubscri
 
 
 def too_many_names(most: int) -> RequestError:
-    """The refusal of a command that names more topics than it may."""
+    """Build the refusal of a command that names more than `most` topics."""
     message = f"topic and topics have too many names: at most {most} are allowed in one command"
     return RequestError("invalid_request", message)

@@ -1,4 +1,4 @@
-"""Frames of a pass, within a budget: WebSockets that send a flood of small frames do not hold up everybody else."""
+"""A budget for the frames of a pass, so that a flood of small frames delays no other client."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from topics.engine.values.ports import TimersPort
 from topics.engine.values.turns import Turns
 
 _SHARE = 32
-"""What one connection takes of a pass while others wait."""
+"""Units that one connection may spend in a pass while other connections wait."""
 _UNIT_BYTES_LOG2 = 13
 
 
 class FrameTurns(Turns):
-    """All WebSockets of a server share the budget of a pass; those that find it spent go on in the following passes.
+    """The budget of a pass, shared by all WebSockets of a server.
 
-    The unit is the work of one small frame, some 15 us: 8 KiB of a long one, too, and each topic of a command. A
-    publish that waits for its commit costs none; there is a bound on those (`ws_publishes_in_flight`). Units, not time:
-    a run of the simulator takes the same turns as a server under load. Source: wire contract, R-WS-7.
+    A connection that finds the budget spent continues in a later pass. The unit is the work of one
+    small frame, some 15 us; each 8 KiB of a long frame and each topic of a command cost one unit,
+    too. A publish that waits for its commit costs nothing, because `ws_publishes_in_flight` bounds
+    those. The budget is counted in units instead of time, so that a run of the simulator takes the
+    same turns as a server under load. Source: wire contract, R-WS-7.
     """
 
     __slots__ = ()
 
     def __init__(self, timers: TimersPort, budget: int) -> None:
-        """budget: units a pass, 0 for no limit."""
+        """budget: units a pass, 0 = unlimited."""
         super().__init__(timers, budget, _SHARE)
 
     def spend_frame(self, size: int) -> None:
-        """A frame, or a part of one, of so many bytes."""
+        """Spend the units of a frame, or of a part of one, with `size` bytes."""
         self.left -= 1 + (size >> _UNIT_BYTES_LOG2)

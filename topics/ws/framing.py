@@ -1,7 +1,8 @@
-"""Frames: bytes in, messages out, and the frames of what is sent. wsproto parses; the usual text and sends are ours.
+"""Framing: bytes in, messages out, and the frames that the server sends.
 
-A frame of the server is not masked, so a text that goes to a thousand readers is one and the same bytes for all.
-Source: RFC 6455 section 5, wire contract 11.6.
+wsproto parses all frames except the usual short text, which is parsed here; frames to send are
+built here. The server does not mask its frames, so one bytes object serves a thousand readers of
+the same text. Source: RFC 6455 section 5, wire contract 11.6.
 """
 
 from __future__ import annotations
@@ -30,28 +31,32 @@ _SHORT = struct.Struct("!BB")
 _MEDIUM = struct.Struct("!BBH")
 _LONG = struct.Struct("!BBQ")
 _EXTENDED = {126: 2, 127: 8}
-"""Bytes of the length behind a head that says so."""
+"""Bytes of the extended length, by the 7-bit length that announces it."""
 _HEAD_BYTES_MAX = 14
 _REASON_BYTES_MAX = 123
 _LOOKED_AT_BYTES = 65_536
-"""What waits for the next turn is moved to the front when so much lies before it, and as much as it is long itself."""
+"""Parsed input is dropped between two turns once it exceeds this size and half of the input.
+
+A smaller limit would copy the unparsed rest too often.
+"""
 
 
 class Received(NamedTuple):
-    """What the peer said: a whole message (TEXT as UTF-8, BINARY), a PING's payload, or the end (CLOSED).
+    """A message of the peer: TEXT (UTF-8) or BINARY as a whole, a PING's payload, or CLOSED.
 
-    CLOSED: `data` is what still has to be sent (a close frame, or nothing when the closing is complete), and nothing
-    more is received; `code` is that of the close frame, received or sent.
+    After CLOSED nothing more is received. Its `data` is the close frame that is left to send, or
+    empty if the close handshake is complete; `code` is the code of the close frame, received or
+    sent.
     """
 
     kind: int
     data: bytes | bytearray | memoryview
-    """A view where a message is long."""
+    """A memoryview if the message is long."""
     code: int = 0
 
 
 def text_frame(payload: bytes, opcode: int = TEXT) -> bytes:
-    """A whole message of the server in one frame. payload: of a text, UTF-8."""
+    """Build one unmasked frame with a whole message. payload: UTF-8 if `opcode` is TEXT."""
     size = len(payload)
     first = 0x80 | opcode
     if size < 126:
@@ -62,10 +67,11 @@ def text_frame(payload: bytes, opcode: int = TEXT) -> bytes:
 
 
 class Framing:
-    """One connection's frames, as the server. Any bytes give messages or a close, never an exception.
+    """The frames of one connection, on the server's side.
 
-    A text that came whole in one frame, which is nearly all there is, is taken here; everything else is wsproto's,
-    frame by frame, so that behind it the next text can be taken here again.
+    Any input gives messages or a close, never an exception. A text in a single frame, by far the
+    most common message, is parsed here. wsproto gets all other frames one at a time, so that a text
+    after them can be parsed here again.
     """
 
     __slots__ = (
@@ -88,43 +94,46 @@ class Framing:
     def __init__(
         self, max_frame_bytes: int, max_message_bytes: int, turns: FrameTurns, long_bytes: int = 1 << 62
     ) -> None:
-        """0 is no limit. turns: what frames are charged to; no more are looked at once the turn is over. long_bytes: a
-        longer message is handed on as it is, not copied."""
+        """0 = unlimited.
+
+        turns: the budget that frames are charged to; parsing stops when the turn has ended.
+        long_bytes: a longer message is passed on as a view, without a copy.
+        """
         self._turns = turns
         self._limits = max_frame_bytes, max_message_bytes
         self._long_bytes = long_bytes
         self._input = b""
         self._at = 0
-        """How much of it has been looked at."""
+        """Bytes of `_input` that are parsed."""
         self._behind: deque[bytes] = deque()
-        """What came while some of it was yet to be looked at."""
+        """Input that arrived while `_input` was not fully parsed."""
         self._behind_bytes = 0
         self._refusals: _Limits | None = None
-        """wsproto's view of the limits, made with its connection."""
+        """The limits as a wsproto extension, created with its connection."""
         self._missing = 0
-        """Bytes of the frame wsproto is in that it has not been given."""
+        """Bytes that wsproto still needs of its current frame."""
         self._fragmented = False
-        """wsproto is between the frames of a message."""
+        """wsproto is between two frames of a message."""
         self._connection: Connection | None = None
         self._events: Generator[Event, None, None] | None = None
-        """What wsproto makes of what it was given; None: nothing more."""
+        """Events of wsproto for the bytes it was given; None if all are taken."""
         self._partial = GrowingBytes()
-        """Of the message that is not whole."""
+        """The received part of an incomplete message."""
         self.closed = False
-        """Nothing is received or sent any more."""
+        """Nothing more is received or sent."""
 
     @property
     def held_bytes(self) -> int:
-        """Of a message that is not whole, and what was not looked at yet."""
+        """Bytes held: of an incomplete message, and of input that is not parsed."""
         return len(self._partial) + len(self._input) - self._at + self._behind_bytes
 
     @property
     def unread(self) -> bool:
-        """There are bytes that were not looked at, or not enough of them for a frame."""
+        """Whether there is input that is not parsed, possibly less than a frame."""
         return self._at < len(self._input) or bool(self._behind)
 
     def feed(self, data: bytes) -> None:
-        """Bytes of the peer; `take` says what they mean."""
+        """Add bytes of the peer. `take` returns the messages in them."""
         if self.closed:
             return
         if self.unread:
@@ -135,11 +144,14 @@ class Framing:
             self._at = 0
 
     def take(self) -> Received | None:
-        """The next thing the peer said, None until more bytes come or, with some `unread`, until its next turn."""
+        """Return the next message of the peer.
+
+        Returns: None if more bytes are needed or, while `unread`, if the turn has ended.
+        """
         while (received := self._take()) is None:
             over = self._turns.over
             if not over or self._at > max(_LOOKED_AT_BYTES, len(self._input) // 2):
-                # What was looked at is not kept: an idle connection holds none of what came last.
+                # Parsed input is dropped, so that an idle connection does not hold its last input.
                 self._input = self._input[self._at :]
                 self._at = 0
             if over or not self._behind:
@@ -170,7 +182,7 @@ class Framing:
         return None
 
     def _take_text(self) -> Received | None:
-        """The next frame, if it is a whole text of up to 64 KiB, masked and UTF-8."""
+        """Return the next frame if it is a whole, masked text of up to 64 KiB in UTF-8."""
         data, at = self._input, self._at
         if self._fragmented or len(data) - at < 6 or data[at] != _FIN_TEXT:
             return None
@@ -178,7 +190,7 @@ class Framing:
         if size == 126:
             size, start = int.from_bytes(data[at + 2 : at + 4], "big"), at + 8
             if size < 126:
-                return None  # in more bytes than needed
+                return None  # The length has more bytes than it needs, which wsproto refuses.
         elif not 0 <= size < 126:
             return None
         end = start + size
@@ -197,14 +209,15 @@ class Framing:
         return make_tuple(Received, (TEXT, payload, 0))
 
     def _begin_frame(self) -> bool:
-        """Gives wsproto what is here of the next frame; False when its head is not whole."""
+        """Give wsproto the received bytes of the next frame; False if its head is incomplete."""
         data, at = self._input, self._at
         have = len(data) - at
         if have < 2:
             return False
         first, second = data[at], data[at + 1]
         if not second & 0x80:
-            self._hand_over(_HEAD_BYTES_MAX)  # refused when its head is whole, before anything behind it is looked at
+            # wsproto refuses an unmasked frame by its head, before it parses any byte after it.
+            self._hand_over(_HEAD_BYTES_MAX)
             return True
         extended = _EXTENDED.get(second & 127, 0)
         if have < 6 + extended:
@@ -216,7 +229,7 @@ class Framing:
         return True
 
     def _hand_over(self, size: int) -> None:
-        """Gives wsproto so many bytes, as far as they are here."""
+        """Give wsproto the next `size` bytes, or as many of them as are received."""
         if self._connection is None:
             self._refusals = _Limits(*self._limits)
             self._connection = Connection(ConnectionType.SERVER, extensions=[self._refusals])
@@ -245,7 +258,7 @@ class Framing:
         return None
 
     def _on_close(self, event: CloseConnection) -> Received:
-        """The peer's close is answered with its own code; a violation with the code it has."""
+        """Answer the peer's close with its own code, or a violation with the code for it."""
         self.closed = True
         connection = self._connection
         if connection is not None and connection.state is ConnectionState.REMOTE_CLOSING:
@@ -256,7 +269,7 @@ class Framing:
         return Received(CLOSED, close_frame(code, reason), code)
 
     def close(self, code: int, reason: str = "") -> bytes:
-        """The server's close frame, once; b"" when the connection is closed."""
+        """Return the server's close frame, or b"" if the connection is closed already."""
         if self.closed:
             return b""
         self.closed = True
@@ -264,7 +277,7 @@ class Framing:
 
 
 def close_frame(code: int, reason: str) -> bytes:
-    """reason: cut at 123 bytes."""
+    """Build a close frame. reason: cut to 123 bytes of UTF-8."""
     text = reason.encode()[:_REASON_BYTES_MAX].decode(errors="ignore").encode()
     return text_frame(struct.pack("!H", code) + text, CLOSED)
 
@@ -274,7 +287,11 @@ def pong_frame(payload: bytes) -> bytes:
 
 
 class _Limits(Extension):
-    """Not an extension of the protocol: wsproto shows those each frame's header, and takes a refusal from them."""
+    """The limits on sizes, in the form of a wsproto extension.
+
+    No extension is negotiated: wsproto shows the header of each frame to its extensions, and
+    accepts a refusal from them.
+    """
 
     name = "limits"
 
@@ -283,7 +300,10 @@ class _Limits(Extension):
         self._max_message_bytes = max_message_bytes
         self._message_bytes = 0
         self.refusal = ""
-        """The reason to close with after a refusal, at most 123 bytes; wsproto would say "error in extension"."""
+        """The close reason of a refusal, at most 123 bytes.
+
+        wsproto would send "error in extension".
+        """
 
     def offer(self) -> bool:
         return False

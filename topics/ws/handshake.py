@@ -14,10 +14,11 @@ _KEY_BYTES = 16
 
 
 def accept_key(headers: Mapping[bytes, bytes], version_minor: int) -> bytes:
-    """The value of Sec-WebSocket-Accept for a GET with these headers (names in lower case).
+    """Return the value of Sec-WebSocket-Accept for a GET with these headers (names in lower case).
 
-    version_minor: of HTTP/1. Raises: RequestError invalid_request, naming the header. Offers of subprotocols and
-    extensions are ignored.
+    version_minor: the minor version of HTTP/1.
+    Raises: RequestError invalid_request, naming the header. Offered subprotocols and extensions are
+        ignored.
     """
     if version_minor < 1:
         raise _refuse("a WebSocket needs HTTP/1.1")
@@ -34,7 +35,7 @@ def accept_key(headers: Mapping[bytes, bytes], version_minor: int) -> bytes:
 
 
 def switching_protocols(accept: bytes) -> bytes:
-    """The whole 101."""
+    """Return the complete 101 response."""
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Accept: %b\r\n\r\n" % accept

@@ -1,4 +1,4 @@
-"""What all WebSockets of a server share, as values the composition root hands in."""
+"""The objects that all WebSockets of a server share, passed in by the composition root."""
 
 from __future__ import annotations
 

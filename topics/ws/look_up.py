@@ -1,4 +1,4 @@
-"""The states of a subscribe's topics, at the time of its reply. Source: wire contract 11.3."""
+"""The states of a subscribe's topics at the time of its reply. Source: wire contract 11.3."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ Found = dict[str, TopicState]
 
 
 class LookUp:
-    """Asks for one after the other; the first error is the result."""
+    """Reads the state of one topic after the other; the first error is the result."""
 
     __slots__ = ("_done", "_engine", "_error", "_found", "_lenient", "_missing", "_names", "_over")
 
     def __init__(
         self, engine: WsEngine, names: list[str], done: Callable[[Found | Exception], None], *, lenient: bool
     ) -> None:
-        """done: called once, with the states in the order of `names`; not after `cancel`. lenient: absent topics are
-        left out, else they are errors."""
+        """done: called once with the states, in the order of `names`; not called after `cancel`.
+        lenient: leave missing topics out of the result, instead of failing.
+        """
         self._engine = engine
         self._done = done
         self._lenient = lenient
@@ -35,7 +36,7 @@ class LookUp:
         self._names.go_on()
 
     def cancel(self) -> None:
-        """Nobody waits for the result any more."""
+        """Stop, because the connection has ended: `done` is not called."""
         self._over = True
 
     def _ask(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the server says in answer to a command: compact JSON texts. Source: wire contract 11.2 to 11.4."""
+"""Replies to commands, as compact JSON texts. Source: wire contract 11.2 to 11.4."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from topics.errors import RequestError
 
 
 def error(request_id: bytes | None, code: str, message: str) -> bytes:
-    """request_id: JSON; None leaves the key out, where no command is answered."""
+    """Build an error frame. request_id: JSON, or None if the error answers no command."""
     echo = b"" if request_id is None else b'"request_id":%b,' % request_id
     return b'{"op":"error",%b"code":"%b","message":%b}' % (echo, code.encode(), msgspec.json.encode(message or code))
 
 
 def refusal(request_id: bytes, cause: RequestError) -> bytes:
-    """A command's error."""
+    """Build the error reply of a command."""
     return error(request_id, cause.code, cause.message)
 
 
@@ -29,7 +29,7 @@ def unsubscribed(request_id: bytes, topics: list[str]) -> bytes:
 
 
 def subscribed(request_id: bytes, topics: dict[str, dict[str, int]]) -> bytes:
-    """topics: name to from_seq, head_seq, earliest_seq."""
+    """Build the reply of a subscribe. topics: name to from_seq, head_seq and earliest_seq."""
     return b'{"op":"subscribed","request_id":%b,"topics":%b}' % (request_id, msgspec.json.encode(topics))
 
 
@@ -43,9 +43,9 @@ def ack(
     with_seqs: bool,
     piece: int = 0,
 ) -> bytes:
-    """A publish that is committed for its class, or the piece of a part that is staged.
+    """Build the reply of a publish that is committed for its class, or of a staged piece of a part.
 
-    window_ns: how long commits are held back under pressure, or 0.
+    window_ns: how long commits are delayed under pressure, or 0.
     """
     first, last, head, count, created, deduped, append_ns, sync_ns = result
     times = repeat_times(total_ns) if deduped else write_times(total_ns, append_ns, sync_ns, window_ns)

@@ -1,9 +1,10 @@
-"""One WebSocket: commands in, replies and deliveries out, in the order the contract promises.
+"""One WebSocket: commands in, replies and deliveries out, in the order that the contract promises.
 
-Commands are executed one after another (R-WS-1). Publishes are the exception nobody can see: the next one is staged
-while the one before it waits for its commit, and their acks leave in the order they came. Nothing is delivered while an
-ack is held back by another, so an ack comes before the records it speaks of (R-WS-2). A client that does not read stops
-its own commands and deliveries, and nothing else (R-WS-3). Source: wire contract, section 11.
+Commands are executed one after another (R-WS-1), with one exception that clients cannot observe: a
+publish is staged while earlier publishes wait for their commits, and the acks are sent in the order
+of the commands. Deliveries pause while an earlier command holds back an ack, so that an ack
+precedes its records (R-WS-2). A client that does not read stops only its own commands and
+deliveries (R-WS-3). Source: wire contract, section 11.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from topics.ws.subscriptions import Subscriptions
 _log = logging.getLogger(__name__)
 
 HELD_BYTES = 65_536
-"""Input kept while commands wait; with more, reading pauses."""
+"""Input held while commands wait; reading pauses above this size."""
 GOING_AWAY = 1001
 POLICY_VIOLATION = 1008
 
 
 class Rights(NamedTuple):
-    """What the connection's key may do. Source: wire contract 11.3, 11.4, R-AUTH-5."""
+    """The rights of the connection's key. Source: wire contract 11.3, 11.4, R-AUTH-5."""
 
     read: bool
     write: bool
@@ -51,7 +52,7 @@ class Rights(NamedTuple):
 
 
 class FrameTransport(Protocol):
-    """The byte stream below."""
+    """The byte stream that carries the frames."""
 
     @property
     def over_high_water(self) -> bool: ...
@@ -73,11 +74,14 @@ class Reply:
     def __init__(self, request_id: bytes) -> None:
         self.request_id = request_id
         self.text: bytes | None = None
-        """None until the command is done."""
+        """The reply's text; None until the command is done."""
 
 
 class WebSocketSession:
-    """release: gives the connection's slot back; called once, at whatever end."""
+    """The state machine of one WebSocket.
+
+    release: returns the connection's slot; called once, however the connection ends.
+    """
 
     __slots__ = (
         "_closing",
@@ -106,28 +110,28 @@ class WebSocketSession:
         self._release = release
         self._turns = host.turns
         self._in_line = False
-        """Waits for its turn: what came is looked at then."""
+        """The session waits for its turn, and parses its input then."""
         config = host.config
         step_bytes = host.long_bodies.step_bytes
         self._framing = Framing(config.ws_max_frame_bytes, config.ws_max_message_bytes, host.turns, step_bytes)
         self._long: bytes | bytearray | memoryview = b""
-        """A long message that is parsed, or waits for that: nothing else begins."""
+        """A long message that is parsed, or waits for that. No other command begins meanwhile."""
         self._replies: deque[Reply] = deque()
-        """Of commands begun, oldest first; the first is not done."""
+        """Replies of the commands in progress, oldest first; the first one is not done."""
         self._withheld = 0
-        """How many of them are done and wait for one before them."""
+        """How many replies are done, but wait for an earlier reply."""
         self._next: Command | Received | None = None
-        """Taken from the input, to be executed when all before it are done."""
+        """The next command, parsed and waiting for the commands before it."""
         self._next_bytes = 0
-        """Of the message it was made of, which it holds; of what was taken last."""
+        """Size of the message last taken, which `_next` holds."""
         self._paused = False
         self._pumping = False
         self._closing = False
-        """The server stops: no more commands."""
+        """The server is stopping: no more commands are executed."""
         self._ended = False
         self._subscriptions = Subscriptions(host, transport)
 
-    # --- what the connection below tells -----------------------------------------------------------------------------
+    # --- calls of the connection below ------------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
         held = self._framing.held_bytes + self._subscriptions.held_bytes + len(self._long)
@@ -142,7 +146,7 @@ class WebSocketSession:
 
     @property
     def busy(self) -> bool:
-        """A command waits for its commit."""
+        """Whether a command is in progress."""
         return bool(self._long or self._replies)
 
     def receive(self, data: bytes | memoryview) -> None:
@@ -154,7 +158,7 @@ class WebSocketSession:
                 self._pump()
 
     def end_of_stream(self) -> None:
-        """A peer that closes without a close frame: there is nobody to talk to."""
+        """End, because the peer closed the stream without a close frame and cannot be answered."""
         if not self._ended:
             self._end()
             self._transport.close()
@@ -166,21 +170,24 @@ class WebSocketSession:
         self._end()
 
     def going_away(self) -> None:
-        """The server stops: what was begun is finished, then the client is told and the connection ends (11.6)."""
+        """The server is stopping: finish what is in progress, notify the client, close (11.6)."""
         if not self._ended:
             self._closing = True
             self._say_goodbye()
 
     def on_key_gone(self) -> None:
-        """What its key may do has changed. Nothing more is executed or delivered, not even what was begun is answered:
-        the client cannot tell that from a connection that broke."""
+        """The rights of the connection's key have changed: send an error and close at once.
+
+        Nothing more is executed or delivered. Commands in progress are not answered, as on a
+        connection that broke.
+        """
         if not self._ended:
             message = "the key was taken away, or may do something else now: connect again"
             self._part("unauthorized", message, POLICY_VIOLATION, "key gone")
 
     # --- commands ----------------------------------------------------------------------------------------------------
     def _pump(self) -> None:
-        """Executes what has come, as far as it may go."""
+        """Execute the received commands, until one has to wait."""
         if self._pumping or self._in_line:
             return
         self._pumping = True
@@ -229,7 +236,10 @@ class WebSocketSession:
         return parse_command(bytes(received.data), self._host.scanner, self._host.config)
 
     def _may_begin(self, command: Command | Received) -> bool:
-        """Publishes may overlap with each other, nothing else."""
+        """Return whether a command may begin now.
+
+        Publishes overlap with each other only; every other command waits for all before it.
+        """
         if self._long:
             return False
         if isinstance(command, Publish):
@@ -253,7 +263,8 @@ class WebSocketSession:
             if isinstance(command, Publish):
                 self._publish(command, reply)
                 if reply.text is None:
-                    self._turns.left += 1  # bounded otherwise: by those that wait for their commit
+                    # Give the unit back: `ws_publishes_in_flight` bounds the publishes in progress.
+                    self._turns.left += 1
             elif isinstance(command, Subscribe):
                 self._turns.left -= len(command.starts)
                 self._subscribe(command, reply)
@@ -266,7 +277,7 @@ class WebSocketSession:
             self._on_done(reply, error)
 
     def _parse_long(self) -> Work:
-        """Parses and executes a long message, unless the connection ends before."""
+        """Parse and execute a long message, unless the connection has ended."""
         if self._ended:
             return
         try:
@@ -299,7 +310,7 @@ class WebSocketSession:
             self._transport.close()
 
     def _publish(self, command: Publish, reply: Reply) -> None:
-        """The write of 7.5, from check 3 on."""
+        """Execute the write of contract 7.5, from check 3 on."""
         rights, body, request_id, topic = self._rights, command.body, command.request_id, command.topic
         if not rights.write:
             raise RequestError("forbidden", "publishing needs the scope write")
@@ -355,14 +366,15 @@ class WebSocketSession:
 
     # --- replies -----------------------------------------------------------------------------------------------------
     def _on_done(self, reply: Reply, result: bytes | BaseException) -> None:
-        """A command begun is done: its reply, or why there is none."""
+        """Send the reply, or the error, of a command that is done, in the order of commands."""
         if self._ended:
             return
         if isinstance(result, bytes):
             text = result
         else:
             text = replies.refusal(reply.request_id, as_request_error(result))
-            result.__traceback__ = None  # its frames hold the message, which holds a violation that it found
+            # Its frames hold the message, which holds the violation found in it: a cycle.
+            result.__traceback__ = None
         reply.text = text
         waiting = self._replies
         if waiting[0] is not reply:
@@ -384,13 +396,13 @@ class WebSocketSession:
         if not self._ended:
             self._pump()
         if not (self._ended or self._withheld or self._transport.over_high_water):
-            # Writes that are committed together are readable together and told of one by one: records of a publish
-            # whose ack comes next may be there already.
+            # Writes of one commit become readable together, but are acknowledged one by one.
+            # Records of a publish may be readable already, before its ack, which comes next.
             self._subscriptions.go_on(soon=bool(self._replies))
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def _settle_reading(self) -> None:
-        """Reads no faster than commands are executed."""
+        """Pause reading while commands wait and more than `HELD_BYTES` of input is held."""
         waits = self._framing.held_bytes > HELD_BYTES and (
             self._next is not None or self._in_line or self._closing or self._transport.over_high_water
         )
@@ -402,13 +414,13 @@ class WebSocketSession:
                 self._transport.resume_reading()
 
     def _say_goodbye(self) -> None:
-        """Once nothing is in progress."""
+        """Notify the client and close, once no command is in progress."""
         if self.busy:
             return
         self._part("server_shutting_down", "the server is shutting down", GOING_AWAY, "server shutting down")
 
     def _part(self, code: str, message: str, close_code: int, reason: str) -> None:
-        """Tells why, and closes."""
+        """Send an error and a close frame, and close."""
         self._transport.write(text_frame(replies.error(None, code, message)))
         self._transport.write(self._framing.close(close_code, reason))
         self._end()
@@ -426,4 +438,4 @@ class WebSocketSession:
 
 
 def _nothing() -> None:
-    """What a session that has ended gives back: it keeps nothing that keeps it."""
+    """The `release` of an ended session, which thereby refers to nothing that refers to it."""

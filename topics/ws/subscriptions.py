@@ -1,6 +1,7 @@
-"""What one WebSocket follows: subscriptions begun with their starting points, bursts of the engine as frames.
+"""The subscriptions of one WebSocket: their starting points, and bursts of the engine as frames.
 
-Source: wire contract 11.3 and 11.5. A burst is rendered once, whoever reads it first, and its bytes go to all.
+A burst is rendered once, for its first reader, and the same bytes are sent to all. Source: wire
+contract 11.3 and 11.5.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ _COUNT_AGAIN_BYTES = 65_536
 
 
 class FrameSink(Protocol):
-    """The byte stream the frames go to."""
+    """The byte stream that the frames are written to."""
 
     @property
     def over_high_water(self) -> bool:
-        """It holds enough."""
+        """Whether it holds enough bytes that are not sent yet."""
 
     def write(self, data: bytes) -> None: ...
 
 
 class Subscriptions:
-    """The sink of the connection's feed. Nothing is delivered from `pause` to `go_on`."""
+    """The sink of the connection's feed. Nothing is delivered between `pause` and `go_on`."""
 
     __slots__ = ("_count_again", "_feed", "_host", "_look_up", "_reader", "_write", "held_bytes")
 
@@ -45,17 +46,20 @@ class Subscriptions:
         self._feed = host.engine.open_feed(self)
         self._look_up: LookUp | None = None
         self.held_bytes = 0
-        """Of the nodes that subscriptions leave out, those of ended ones perhaps included."""
+        """Bytes of the node sets that subscriptions leave out; may include those of ended ones."""
         self._count_again = _COUNT_AGAIN_BYTES
-        """From so many bytes on they are counted exactly."""
+        """`held_bytes` is counted exactly when it exceeds this."""
 
     @property
     def beginning(self) -> bool:
-        """A subscribe waits for the states of its topics."""
+        """Whether a subscribe waits for the states of its topics."""
         return self._look_up is not None
 
     def begin(self, command: Subscribe, done: Callable[[bytes | Exception], None]) -> None:
-        """All of the command's topics or, with an error, none. done: the reply's text; `go_on` is to follow it."""
+        """Subscribe to all topics of a command, or to none if there is an error.
+
+        done: gets the text of the reply, or the error; the caller calls `go_on` afterwards.
+        """
 
         def on_found(found: Found | Exception) -> None:
             self._look_up = None
@@ -88,13 +92,13 @@ class Subscriptions:
         return replies.subscribed(command.request_id, shown)
 
     def _check_room(self, found: Found) -> None:
-        """Raises: RequestError, the connection follows too many topics (R-WS-6)."""
+        """Raises: RequestError, the connection would follow too many topics (R-WS-6)."""
         most, followed = self._host.config.ws_max_subscriptions, self._feed.subscriptions
         if most and len(followed) + sum(name not in followed for name in found) > most:
             raise limit_reached("ws_max_subscriptions", most)
 
     def _keep(self, query: DiffQuery) -> None:
-        """Counts what the subscriptions of a command keep together."""
+        """Count the bytes that the subscriptions of a command hold together."""
         self.held_bytes += len(query.nodes)
         if self.held_bytes > self._count_again:
             kept = {id(each.query.nodes): len(each.query.nodes) for each in self._feed.subscriptions.values()}
@@ -105,11 +109,14 @@ class Subscriptions:
         self._feed.unsubscribe(name)
 
     def pause(self) -> None:
-        """Nothing is delivered until `go_on`."""
+        """Stop deliveries until `go_on`."""
         self._feed.pause()
 
     def go_on(self, *, soon: bool = False) -> None:
-        """Delivers what is readable, until the reader holds enough; soon: not before this returns."""
+        """Deliver readable records until the stream holds enough.
+
+        soon: deliver after this call has returned.
+        """
         if soon:
             self._feed.resume_soon()
         else:
@@ -122,7 +129,8 @@ class Subscriptions:
 
     # --- as the feed's sink ------------------------------------------------------------------------------------------
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
-        # One call a reader and burst, and there may be a thousand of them: no more hops than this.
+        # This runs once for each reader and burst, for up to a thousand readers, so it makes no
+        # further calls.
         frames: bytes | None = burst.renderings.get(_RENDERING)
         if frames is None:
             frames = burst.renderings[_RENDERING] = rendered(burst)
@@ -130,13 +138,16 @@ class Subscriptions:
         return not self._reader.over_high_water
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
-        """The subscription is over: its topic cannot be read."""
+        """Report a subscription that has ended because its topic cannot be read."""
         cause = as_request_error(error)
         self._write(text_frame(replies.error(None, cause.code, f"topic {subscription.name}: {cause.message}")))
 
 
 def rendered(burst: Burst) -> bytes:
-    """The frames of a pass, each a text message; the reason of a tombstone is always the real one (11.5)."""
+    """Render the frames of a reader pass, each as a text message.
+
+    A tombstone always has its real reason (11.5).
+    """
     texts: list[bytes] = []
     for frame in burst.frames:
         if isinstance(frame, RecordsFrame):
