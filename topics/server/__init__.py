@@ -1,1 +1,1 @@
-"""The composition root: sockets, protocols and engine put together."""
+"""The composition root: it puts sockets, protocols and engine together."""

@@ -1,4 +1,4 @@
-"""One server: a listener, its HTTP side and the engine behind it, from the bound port to the last closed file."""
+"""One server: a listener, HTTP and the engine, from the bound port to the last closed file."""
 
 from __future__ import annotations
 
@@ -35,16 +35,19 @@ from topics.server.websocket import WebSockets
 _log = logging.getLogger("topics.server")
 
 ANSWER_ORDER = 28
-"""Of the lane's answers among the hooks at the end of a pass: before the connections' sends."""
+"""The order of the lane's answers among the pass-end hooks: before the connections' sends."""
 TURNS_ORDER = 5
-"""Of requests and WebSockets that waited for their turn: before the engine."""
+"""The order of requests and WebSockets that waited for their turn: before the engine."""
 
 
 class Server:
-    """One server on a loop somebody else runs. `open` binds and starts recovery; `stop` begins the end.
+    """One server on a loop that the caller runs.
 
-    on_ready(): recovery is over. on_end(code): everything is closed; 0 after a graceful stop, 1 when recovery failed.
-    Raises: UsageError, the address bound can be reached from elsewhere and there are no keys.
+    The constructor binds the address, `start` begins recovery, and `stop` begins the end.
+
+    on_ready(): called when recovery has ended.
+    on_end(code): called when everything is closed; 0 after a graceful stop, 1 if recovery failed.
+    Raises: UsageError, the bound address can be reached from other machines and there are no keys.
     """
 
     def __init__(
@@ -58,11 +61,11 @@ class Server:
         on_end: Callable[[int], None] = lambda _code: None,
     ) -> None:
         self._lasting_keys = parse_keys(config.api_keys, config.max_inflight_per_key)
-        """Of the variable: they stay valid when the file is read again."""
+        """The keys of the variable, which stay valid when the file is read again."""
         config = with_keys_of_file(config)
         self._keyring = keyring = parse_keys(config.api_keys, config.max_inflight_per_key)
         if config.api_keys:
-            config = replace(config, api_keys="")  # from here on there are only digests
+            config = replace(config, api_keys="")  # from here on only digests are held
         self.config = config
         self.loop = loop
         self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
@@ -71,7 +74,7 @@ class Server:
         self.service.again = loop.again
         self.gate = Gate(self.service)
         self.hurried = False
-        """Asked twice to stop: nothing is waited for."""
+        """A second stop was requested: the server waits for nothing."""
         self._open_backend = open_backend
         self._on_ready = on_ready
         self._on_end = on_end
@@ -108,7 +111,7 @@ class Server:
         self._sweep = Sweep(loop, config, self.service, self._up_to_date_connections)
 
     def _up_to_date_connections(self) -> list[Connection]:
-        """All, with what the lane knows about when they were last heard of."""
+        """Return all connections, updated with the lane's record of when they were last active."""
         connections = self.listener.connections
         if self.lane is not None:
             for conn in connections:
@@ -121,7 +124,7 @@ class Server:
         return len(self._keyring)
 
     def reload_keys(self) -> None:
-        """Reads the file of keys again. What is wrong with it goes to the log, and the keys stay as they are."""
+        """Read the file of keys again. An error is logged, and the keys stay unchanged."""
         if not self.config.api_keys_file or not self._keyring:
             _log.warning("no keys are read again: they were not read from TOPICS_API_KEYS_FILE at the start")
             return
@@ -143,17 +146,20 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port bound."""
+        """The bound host and port."""
         return self.listener.address
 
     @property
     def engine(self) -> ServedEngine | None:
-        """None until recovery is over."""
+        """The engine; None until recovery has ended."""
         return self._backend.engine if self._backend is not None else None
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Recovery begins; until it ends, requests are answered 503. Raises OSError for the port file."""
+        """Start recovery; requests are answered 503 until it ends.
+
+        Raises: OSError, the port file cannot be written.
+        """
         if self.config.port_file:
             write_port_file(self.config.port_file, self.address)
         self._sweep.start()
@@ -184,7 +190,7 @@ class Server:
         self.gate.progress = min(max(share, 0.0), 1.0)
 
     def stop(self) -> None:
-        """Begins a graceful stop; a second call hurries it."""
+        """Begin a graceful stop; a second call hurries it."""
         if self._stopping:
             self.hurried = True
             return
@@ -193,7 +199,7 @@ class Server:
         self.loop.spawn(self._stop(), "shutdown")
 
     async def _stop(self) -> None:
-        """Whatever fails on the way, the process ends; what the log holds the next start recovers."""
+        """Stop. The process ends even if this fails; the next start recovers the log."""
         code = 0
         try:
             await drain(self)
@@ -202,8 +208,9 @@ class Server:
             code = 1
         recovery = self._recovery
         if recovery is not None and not recovery.done:
-            # Recovery changes nothing that the next one could not do again, so it may end anywhere; but it ends before
-            # the ring does, which its last operations and what closes its files need.
+            # Recovery changes nothing that the next recovery could not do again, so it may be
+            # cancelled at any point. It must end before the ring is closed, because its last
+            # operations and the closing of its files need the ring.
             recovery.cancel()
             with contextlib.suppress(Cancelled):
                 await recovery
@@ -244,6 +251,6 @@ class Server:
 
 
 def _refusal() -> bytes:
-    """What a connection over the limit is told before it is closed."""
+    """Return the answer to a connection over the limit, which is closed after it."""
     error = RequestError("throttled", "too many connections")
     return ResponseWriter().render(429, envelope(error), headers=b"Retry-After: 1\r\n", connection=b"close")

@@ -1,4 +1,4 @@
-"""What stands behind the HTTP side, as Protocols: an engine over an opened store, and the store's numbers."""
+"""Protocols of the HTTP side's backend: an engine over an opened store, and the store's numbers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from topics.store.wal.log_bound import LogBound
 
 
 class ServedEngine(EngineApi, Protocol):
-    """An engine with what a server needs besides the handlers."""
+    """An engine, with the calls that a server needs besides those of the handlers."""
 
     def begin_shutdown(self) -> None:
-        """Long polls answer with what they have."""
+        """Answer long polls with the records that they have."""
 
     def stats(self) -> EngineStats: ...
 
@@ -33,7 +33,7 @@ class ServedEngine(EngineApi, Protocol):
 
 
 class LogNumbers(Protocol):
-    """The log as metrics and readiness see it."""
+    """The log, as metrics and readiness see it."""
 
     @property
     def counters(self) -> LogCounters: ...
@@ -52,7 +52,7 @@ class LogNumbers(Protocol):
 
 
 class Backend(Protocol):
-    """An engine that serves, and how it ends."""
+    """A serving engine, and how to close it."""
 
     @property
     def engine(self) -> ServedEngine: ...
@@ -64,8 +64,8 @@ class Backend(Protocol):
     def checkpoints(self) -> CheckpointCounters: ...
 
     async def close(self) -> None:
-        """Makes everything durable, writes a checkpoint, closes."""
+        """Make everything durable, write a checkpoint, and close."""
 
 
 OpenBackend = Callable[[Loop, Config, Callable[[float], None]], Coroutine[Any, Any, Backend]]
-"""Recovers a data directory; the callback is told the share done, 0..1."""
+"""Recovers a data directory; the callback gets the share done, 0..1."""

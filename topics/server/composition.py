@@ -1,4 +1,4 @@
-"""The composition root: one ring, one loop, one server over one data directory, from the settings to the exit code."""
+"""The composition root: from the settings to one ring, loop and server, and to the exit code."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _log = logging.getLogger("topics.server")
 
 
 def serve(config: Config) -> int:
-    """Runs a server until SIGINT or SIGTERM. Returns the exit code.
+    """Run a server until SIGINT or SIGTERM. Return the exit code.
 
-    Raises: UsageError, StorageError or OSError for what is wrong before the port is bound (R-LIFE-1).
+    Raises: UsageError, StorageError or OSError for an error before the port is bound (R-LIFE-1).
     """
     check_config(config)
     if not config.core_dumps:

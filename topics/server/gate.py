@@ -1,7 +1,7 @@
-"""Which requests get in: the steps between a request's syntax and its route. Source: wire contract, 2.4 and 13.2.
+"""The gate: refusals by the server's state, between a request's syntax and its route.
 
-Keys have been asked for by then (`topics.http.access.guard`). While the server serves there is nothing to ask, and the
-service has no gate at all.
+Keys are checked before (`topics.http.access.guard`). While the server serves, the service has no
+gate at all. Source: wire contract, 2.4 and 13.2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ServerState(enum.Enum):
 
 
 class Gate:
-    """The server's state as requests meet it."""
+    """The server's state, as requests meet it."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -30,25 +30,28 @@ class Gate:
         service.gate = self.admit
 
     def open(self) -> None:
-        """Recovery is over: every request gets in."""
+        """Admit every request, because recovery has ended."""
         self.state = ServerState.SERVING
         self.progress = 1.0
         self._service.gate = None
 
     def drain(self) -> None:
-        """The server is going away: what is new is refused, and every answer is its connection's last."""
+        """Refuse new requests, and make every answer the last one of its connection."""
         self.state = ServerState.DRAINING
         self._service.gate = self.admit
         self._service.closing = True
 
     def admit(self, plan: Plan) -> RequestError | None:
-        """The refusal of a request, None to let it in. Probes and metrics always get in."""
+        """Return the refusal of a request, or None to admit it.
+
+        Probes and metrics are always admitted.
+        """
         if plan.route is not None and plan.route.always:
             return None
         return self.refusal()
 
     def refusal(self) -> RequestError | None:
-        """Why nothing is served at the moment."""
+        """Return why the server serves no requests at the moment; None if it serves."""
         if self.state is ServerState.RECOVERING:
             detail = {"replay_progress": self.progress}
             return RequestError("not_ready", "the log is being recovered; try again in a second", detail)

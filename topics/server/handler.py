@@ -1,4 +1,4 @@
-"""The glue between the loop's connections and HTTP: what a pass received, handed to each connection's state."""
+"""The handler of the loop's connections, which gives the input of a pass to their states."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _log = logging.getLogger(__name__)
 
 
 class HttpHandler:
-    """Serves all connections of a listener; a fault in one connection's handling ends that connection alone."""
+    """Serves all connections of a listener; a bug in handling one closes only that connection."""
 
     def __init__(self, service: Service, lane: Lane | None = None) -> None:
         self._service = service
         self._lane = lane
         self.takes_rows = lane is not None
         self.requests = Histogram()
-        """A pass's receives: parsing, handling and staging of every request in them."""
+        """Durations of a pass's receives: parsing, handling and staging all requests in them."""
 
     def connected(self, conn: Connection) -> None:
         conn.state = FirstBytes(self._service, conn)
@@ -46,7 +46,11 @@ class HttpHandler:
         self.requests.add(now_ns() - started_ns)
 
     def _through(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> list[tuple[Connection, memoryview]]:
-        """What the lane leaves to the general path. After a bug of ours nobody knows what it took."""
+        """Return the receives that the lane leaves to the general path.
+
+        After a bug in the lane it is unknown which receives it took, so all its connections are
+        closed.
+        """
         try:
             return lane.take(batch)
         except Exception:

@@ -1,10 +1,12 @@
-"""Keeps the garbage collector from stopping the loop, however much the server holds.
+"""A garbage collector that does not stop the loop, however much the server holds.
 
-Python looks at all objects that may lie in cycles whenever a quarter more have come: 5 us a topic, seconds with a
-million of them. What has lived through a full collection here lives on, so it is taken out of the collector's sight
-("frozen") there and then: each full collection sees only what came since the one before, which is a bounded number.
-What is over is freed by reference counts alone: tests/contract/operation/test_no_garbage.py holds the server to it, as
-a cycle would stay.
+Python visits all objects that may be in cycles whenever their number has grown by a quarter: 5 us a
+topic, seconds with a million topics. Objects that survive a full collection here usually live long,
+so they are removed from the collector's view ("frozen") at once. Each full collection then visits
+only the objects created since the one before, a bounded number.
+
+Objects no longer in use are freed by reference counts only, because a frozen cycle would stay.
+tests/contract/operation/test_no_garbage.py checks that the server creates no cycles.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ import gc
 from collections.abc import Callable
 
 _YOUNG, _MIDDLE, _OLD = 700, 3, 2
-"""Python's default is 700, 10, 10. A full collection sees some 8,000 objects, which takes 2 to 4 ms."""
+"""Thresholds of the three generations; Python's default is 700, 10, 10.
+
+A full collection then visits some 8,000 objects, which takes 2 to 4 ms.
+"""
 
 
 def tend_heap() -> Callable[[], None]:
-    """From now on, until what is returned is called. All that is there already is frozen."""
+    """Freeze all objects now, and survivors of later collections, until the result is called."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

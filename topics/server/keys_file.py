@@ -1,4 +1,4 @@
-"""Keys from a file: as a service manager hands credentials over, and to be changed without a restart."""
+"""Keys from a file, as a service manager passes credentials, to change without a restart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FILE_BYTES_MAX = 1 << 20
 
 
 def with_keys_of_file(config: Config) -> Config:
-    """The settings with the entries of `api_keys_file` behind those of `api_keys`.
+    """Return the settings with the entries of `api_keys_file` after those of `api_keys`.
 
-    Raises: UsageError when the file cannot be read, holds no text, or may be read by everybody.
+    Raises: UsageError, the file cannot be read, is no text, or may be read by other users.
     """
     if not config.api_keys_file:
         return config
@@ -22,7 +22,10 @@ def with_keys_of_file(config: Config) -> Config:
 
 
 def read_keys_file(path: str) -> str:
-    """Entries between commas or line ends, as the variable has them; lines that begin with # are left out."""
+    """Return the entries of the file, separated by commas, without the lines that begin with #.
+
+    Raises: UsageError, as `with_keys_of_file`.
+    """
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

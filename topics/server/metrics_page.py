@@ -1,4 +1,4 @@
-"""The metrics page: names, types and labels of the wire contract, section 12.3, rendered by prometheus-client."""
+"""The metrics page: names, types and labels of contract section 12.3, by prometheus-client."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NO_ENGINE = EngineStats(0, dict.fromkeys(DURABILITIES, 0), 0, 0, 0, 0)
 
 
 class MetricsValues:
-    """Numbers of one instant that are kept; the zeros of an empty server while recovery goes on.
+    """Numbers of one instant, or the zeros of an empty server during recovery.
 
-    leases: those in flight, which are counted from queue to queue.
+    leases: leases in flight, counted one queue after the other.
     """
 
     def __init__(self, backend: Backend | None, *, ready: bool, progress: float, uptime_ms: int) -> None:
@@ -51,7 +51,7 @@ class MetricsValues:
 
 
 class ServerMetrics:
-    """Makes the page when asked for it, in small pieces: between two of them everybody else may have a turn."""
+    """Renders the page on request, in small pieces; other work may run between two pieces."""
 
     def __init__(
         self,
@@ -68,7 +68,10 @@ class ServerMetrics:
         self._snapshot = snapshot
 
     def text(self, within: Prefixes) -> Iterator[bytes]:
-        """Prometheus text format 0.0.4, piece by piece. within: the families by topic show these topics alone."""
+        """Yield the page in Prometheus text format 0.0.4, piece by piece.
+
+        within: the families by topic show only these topics.
+        """
         now = self._snapshot()
         yield from _count_leases(now)
         for family in self._families(now):
@@ -76,7 +79,7 @@ class ServerMetrics:
         yield from _topic_families(now, within)
 
     def json(self) -> Iterator[bytes]:
-        """The short form, in its last piece."""
+        """Yield the short form: its last piece is the JSON, and the others are empty."""
         now = self._snapshot()
         yield from _count_leases(now)
         engine, log = now.engine, now.log
@@ -110,7 +113,7 @@ class ServerMetrics:
         yield msgspec.json.encode(shown)
 
     def _families(self, now: MetricsValues) -> Iterator[Metric]:
-        """Those of the whole server."""
+        """Yield the families of the whole server."""
         yield from _engine_families(now)
         yield from self._stream_families()
         yield from _load_families(now)
@@ -143,14 +146,14 @@ class ServerMetrics:
 
 
 def _count_leases(now: MetricsValues) -> Iterator[bytes]:
-    """Set `leases`; an empty piece is yielded at each step."""
+    """Set `leases`; yield an empty piece at each step."""
     for leases in now.backend.engine.leases_in_flight() if now.backend is not None else ():
         now.leases += leases
         yield b""
 
 
 class _One(Collector):
-    """A registry renders all its collectors know: this one knows a single family at a time."""
+    """A collector of a single family at a time, because a registry renders all its collectors."""
 
     def __init__(self) -> None:
         self.family: Metric | None = None
@@ -170,7 +173,7 @@ _REGISTRY.register(_ONE)
 def _rendered(family: Metric) -> bytes:
     _ONE.family = family
     page: bytes = generate_latest(_REGISTRY)
-    # The exposition insists that a counter's name ends in _total; the contract's uptime does not.
+    # The library appends _total to the name of each counter; the contract's uptime has no suffix.
     return _UPTIME.sub(rb"\1topics_uptime_ms ", page) if family.name == "topics_uptime_ms" else page
 
 
@@ -195,7 +198,7 @@ def _engine_families(now: MetricsValues) -> Iterator[Metric]:
 
 
 def _load_families(now: MetricsValues) -> Iterator[Metric]:
-    """How deliveries keep up, and what is shed when they do not (docs/guides/scheduling.md)."""
+    """Yield how deliveries keep up, and what is shed if they do not (docs/guides/scheduling.md)."""
     load = now.backend.engine.load() if now.backend is not None else NO_LOAD
     yield GaugeMetricFamily("topics_pressure", "How hard deliveries are pressed, 0 to 1", load.pressure)
     yield GaugeMetricFamily("topics_delivery_backlog", "Topics that wait for their delivery", load.backlog)
@@ -211,7 +214,7 @@ def _load_families(now: MetricsValues) -> Iterator[Metric]:
 
 
 def _topic_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
-    """Per topic, for at most a thousand of them: a page that grows with the topics helps nobody."""
+    """Yield the families by topic, for at most a thousand topics, to bound the page's size."""
     shown: list[TopicState] = []
     truncated = False
     while now.backend is not None and not truncated:
@@ -231,7 +234,8 @@ def _topic_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
                 if number is not None:
                     family.add_metric([state.name], number)
             piece = _rendered(family)
-            yield piece if first else piece.split(b"\n", 2)[2]  # the head of a family stands once
+            # only the first piece of a family has its head
+            yield piece if first else piece.split(b"\n", 2)[2]
             first = False
     yield _rendered(
         GaugeMetricFamily(
@@ -303,7 +307,7 @@ def _lane_families(lane: Lane | None) -> Iterator[Metric]:
 
 
 def _stages(histograms: dict[str, Histogram]) -> Metric:
-    """Where the time of a pass goes."""
+    """Return the durations of a pass's stages."""
     family = HistogramMetricFamily("topics_stage_us", "Duration of a stage in microseconds", labels=["stage"])
     for stage, histogram in histograms.items():
         family.add_metric([stage], histogram.cumulative_us(), sum_value=histogram.total_ns / 1000)

@@ -1,6 +1,6 @@
-"""How fast clients give and take: bodies that trickle in, and answers that are not taken.
+"""The pace of clients: bodies that arrive too slowly, and answers that are not taken.
 
-A body that trickles holds memory and a place among its key's requests in flight; so does an answer.
+A slow body holds memory and one of its key's requests in flight; so does an answer.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from topics.http.wire.transport import Arriving
 
 
 class BodyPace:
-    """In every window of `window` (ticks or nanoseconds, the caller's unit) `least_bytes` of a body must arrive.
+    """The rule that `least_bytes` of a body must arrive in every window.
 
-    `look` is called with each body now and then; `forget_others` drops those not looked at since the last time.
+    window: in the unit of `now`, which the caller chooses (ticks or ns). The caller calls `look`
+        with each body regularly; `forget_others` then drops bodies that were not looked at since
+        its last call.
     """
 
     def __init__(self, window: int, least_bytes: int) -> None:
         self._window = window
         self._least_bytes = least_bytes
         self._begun: dict[tuple[int, int], tuple[int, int]] = {}
-        """Connection number and body to (when its window began, bytes of it then)."""
+        """(connection number, body) to (start of its window, bytes received by then)."""
         self._seen: dict[tuple[int, int], tuple[int, int]] = {}
 
     def look(self, number: int, arriving: Arriving, now: int) -> bool:
-        """Whether a body that is arriving on a connection keeps the pace."""
+        """Return whether a body that is arriving on a connection keeps the pace."""
         key = number, arriving.body
         since, before = self._begun.get(key, (now, arriving.bytes))
         kept = True
@@ -38,15 +40,15 @@ class BodyPace:
 
 
 class Stalls:
-    """For how long connections have taken nothing of what was written for them. Called like `BodyPace`."""
+    """How long connections have taken nothing of their output. Called like `BodyPace`."""
 
     def __init__(self) -> None:
         self._before: dict[int, tuple[int, int]] = {}
-        """Connection number to (bytes not taken, since when so many or more)."""
+        """Connection number to (bytes not taken, time since when there are at least so many)."""
         self._seen: dict[int, tuple[int, int]] = {}
 
     def look(self, number: int, outbound_bytes: int, now: int) -> int:
-        """How long ago some of it was taken or, when that was never seen, it was looked at first."""
+        """Return the time since the connection last took output, or since the first look."""
         before, since = self._before.get(number, (0, now))
         if outbound_bytes < before:
             since = now

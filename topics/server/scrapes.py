@@ -1,4 +1,4 @@
-"""Requests for the metrics page: made in turns with everybody else, and shared by those who ask too often."""
+"""Requests for the metrics page: rendered in turns with other work, shared if they are frequent."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from topics.store.checkpoint.time_slices import TimeSlices
 
 _TURN_NS = 2_000_000
 _BURST = 10
-"""Pages that are made one after another before they are shared."""
+"""Pages rendered one after another before they are shared."""
 _MS = 1_000_000
 
 Done = Callable[[bytes | Exception], None]
 
 
 class Scrapes:
-    """Answers each request with a page begun after it came; from the burst on, with one up to `share_ms` old."""
+    """Answers a request with a page begun after it; beyond the burst, one up to `share_ms` old."""
 
     def __init__(self, loop: Loop, metrics: ServerMetrics, share_ms: int) -> None:
         self._loop = loop
@@ -27,14 +27,14 @@ class Scrapes:
         self._share_ns = share_ms * _MS
         self._allowance = Allowance(_BURST, 1000 // max(share_ms, 1), loop.clock.monotonic_ns())
         self._pages: dict[Prefixes | None, _Page] = {}
-        """By the topics shown; None: the short form."""
+        """The pages, by the topics shown; None is the short form."""
 
     def text(self, within: Prefixes, done: Done) -> None:
-        """Prometheus text format 0.0.4, with these topics."""
+        """Request the page with these topics, in Prometheus text format 0.0.4."""
         self._ask(within, lambda: self._metrics.text(within), done)
 
     def json(self, done: Done) -> None:
-        """The short form."""
+        """Request the short form."""
         self._ask(None, self._metrics.json, done)
 
     def _ask(self, key: Prefixes | None, pieces: Callable[[], Iterator[bytes]], done: Done) -> None:
@@ -44,7 +44,8 @@ class Scrapes:
             page = self._pages[key] = _Page()
         allowed = self._allowance.spend(1, now_ns)
         if not allowed:
-            self._allowance.earn(1)  # who is turned away takes nothing: a flood is over when it is over
+            # A refused request spends nothing, so the allowance recovers as soon as a flood ends.
+            self._allowance.earn(1)
         if not allowed and page.content and now_ns - page.began_ns <= self._share_ns:
             done(page.content)
             return
@@ -76,14 +77,14 @@ class Scrapes:
         loop.call_later(self._share_ns, lambda: self._forget(key, page))
 
     def _forget(self, key: Prefixes | None, page: _Page) -> None:
-        """It is too old to be shared, unless it was made anew meanwhile."""
+        """Drop a page that is too old to be shared, unless it was rendered again meanwhile."""
         age_ns = self._loop.clock.monotonic_ns() - page.began_ns
         if not page.running and age_ns >= self._share_ns and self._pages.get(key) is page:
             del self._pages[key]
 
 
 class _Page:
-    """The latest one made, and who waits for the next."""
+    """The latest rendered page, and the callbacks that wait for the next."""
 
     __slots__ = ("began_ns", "content", "running", "waiting")
 

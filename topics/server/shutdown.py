@@ -1,9 +1,13 @@
 """A graceful stop. Source: wire contract, R-LIFE-7 and R-LIFE-8.
 
-Accepting stops; what is new on open connections is told `shutting_down`; streams end; long polls answer empty; requests
-in progress finish, and are taken by their clients; then connections close, the log drains and a checkpoint is written.
-Nothing waits for an idle client, for a body that has stopped arriving, nor for a client that takes nothing of its
-answer: each has a moment, and after `shutdown_grace_ms` whoever is left is abandoned.
+1. The server stops accepting. New requests on open connections are refused with `shutting_down`.
+2. Streams end; long polls answer empty.
+3. Requests in progress finish, and their clients take the answers.
+4. Connections close, the log drains, and a checkpoint is written.
+
+Idle clients, bodies that have stopped arriving and clients that take nothing of their answers are
+not waited for beyond a short pause. After `shutdown_grace_ms` all remaining connections are
+dropped.
 """
 
 from __future__ import annotations
@@ -19,19 +23,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LAME_DUCK_MS = 250
-"""A request that crossed our decision on its way gets its 503 instead of a reset."""
+"""Time in which a request already on its way gets its 503 instead of a reset."""
 _BODY_PAUSE_MS = 1000
-"""A body of which nothing came for so long is not waited for."""
+"""A body that has not grown for so long is not waited for."""
 _TAKE_PAUSE_MS = 2000
-"""An answer of which nothing was taken for so long is not waited for: a kernel with much of it in its buffer takes more
-only when a good part of that is gone."""
+"""An answer of which the client took nothing for so long is not waited for.
+
+The pause is long because a kernel with a full buffer takes more only when a good part is sent.
+"""
 _LOOK_EVERY_MS = 10
 _FLUSH_MS = 1000
-"""For the last answers to leave once everything is decided, and to be read by those who are slow."""
+"""Time for the last answers to be sent, and for slow clients to read them."""
 
 
 async def drain(server: Server) -> None:
-    """Returns when every connection is closed and nothing is in progress, or the grace is over."""
+    """Return when every connection is closed and nothing is in progress, or the grace has ended."""
     loop, service, listener = server.loop, server.service, server.listener
     started_ns = loop.clock.monotonic_ns()
     grace_ns = server.config.shutdown_grace_ms * 1_000_000
@@ -67,7 +73,7 @@ async def drain(server: Server) -> None:
 
 
 def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
-    """Some request's body is on its way."""
+    """Return whether the body of a request is arriving."""
     moving = [
         bodies.look(conn.id, arriving, now_ns)
         for conn in server.listener.connections
@@ -78,18 +84,18 @@ def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
 
 
 class _Takers:
-    """Connections that do not take at once what was written for them."""
+    """Connections that do not take their output at once."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._stalls = Stalls()
         self._before: set[int] = set()
-        """Those at the last look."""
+        """The numbers of these connections at the last look."""
         self._slow: set[int] = set()
-        """Those at two looks running."""
+        """The numbers of connections that were slow at two looks in a row."""
 
     def look(self, now_ns: int) -> bool:
-        """Whether some of them takes more now and then."""
+        """Return whether one of them still takes output from time to time."""
         waited = {
             conn.id: self._stalls.look(conn.id, conn.outbound_bytes, now_ns)
             for conn in self._server.listener.connections
@@ -102,11 +108,14 @@ class _Takers:
 
     @property
     def stay(self) -> bool:
-        """Some of them has not got all, as far as we know: what lies in the kernels is not seen from here, and would
-        be lost if the client said something, a WINDOW_UPDATE perhaps, when its connection is gone."""
+        """Whether one of them may not have received everything.
+
+        Bytes in the kernels' buffers are invisible here. They would be lost if the client sent
+        anything, such as a WINDOW_UPDATE, after its connection is closed.
+        """
         return any(conn.outbound_bytes or conn.id in self._slow for conn in self._server.listener.connections)
 
 
 def _busy(server: Server) -> bool:
-    """A connection has begun something that ends by itself."""
+    """Return whether a connection is executing something that ends by itself."""
     return any(conn.state.busy for conn in server.listener.connections)

@@ -1,6 +1,6 @@
-"""What is settled before the port is bound: settings that make no sense together, and who may reach the server.
+"""Checks before the port is bound: contradictory settings, and addresses open to other machines.
 
-Source: wire contract, R-LIFE-1. Everything here raises, with the sentence that is printed.
+All functions raise errors whose message is printed. Source: wire contract, R-LIFE-1.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from topics.http.access.origin import is_loopback
 from topics.server.keys_file import with_keys_of_file
 
 _OTHER_DESCRIPTORS = 512
-"""Left for files and the ring when the number of connections is derived from RLIMIT_NOFILE."""
+"""Descriptors left for files and the ring if RLIMIT_NOFILE decides the number of connections."""
 _CONNECTIONS_MIN = 16
 
 
 def check_config(config: Config) -> None:
-    """Raises: UsageError naming the setting and the remedy."""
+    """Check the settings. Raises: UsageError naming the setting and the remedy."""
     keys = parse_keys(with_keys_of_file(config).api_keys)
     if not (keys or config.allow_insecure_no_auth or only_this_machine(config.host)):
         raise _needs_keys(config.host)
 
 
 def check_address(config: Config, *, has_keys: bool, address: str) -> None:
-    """The address bound, as the name it was resolved from may mean another one by then. Raises: UsageError."""
+    """Check the bound address, since the name in the settings may resolve to another one by then.
+
+    Raises: UsageError.
+    """
     if not (has_keys or config.allow_insecure_no_auth or is_loopback(address)):
         raise _needs_keys(config.host)
 
@@ -40,12 +43,15 @@ def _needs_keys(host: str) -> UsageError:
 
 
 def forbid_core_dumps() -> None:
-    """A crash is to leave no image of the memory, in which keys and records are."""
+    """Let a crash leave no image of the memory, which contains keys and records."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def only_this_machine(host: str) -> bool:
-    """True when all addresses of `host` are loopback. Unspecified addresses are not, nor is a name without any."""
+    """Return whether all addresses of `host` are loopback.
+
+    False for unspecified addresses, and for a name without addresses.
+    """
     if is_loopback(host):
         return True
     try:
@@ -56,9 +62,9 @@ def only_this_machine(host: str) -> bool:
 
 
 def connection_limit(config: Config) -> int:
-    """Most connections at a time: as configured, or what the process's limit of descriptors leaves.
+    """Return the maximum of connections: as configured, or as RLIMIT_NOFILE allows; 0 = unlimited.
 
-    The soft limit is raised to the hard one first, which needs no rights.
+    The soft limit is raised to the hard limit first, which needs no privilege.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

@@ -1,8 +1,9 @@
-"""Connections that keep the server waiting, found by one look over all of them each second: no timer per request.
+"""Time limits of connections, checked by one look over all of them each second: no timers.
 
-A connection is closed when its protocol has waited for the peer too long (`overdue`: a request head, more of a body, a
-sign of life), or when the peer takes nothing of its answer; a body of which too little comes is cut off. When all of
-them together make the server hold too much, those with the most are dropped.
+A connection is closed if its protocol has waited for the peer for too long (`overdue`: for a
+request head, more of a body, or a sign of life), or if the peer takes nothing of its answer. A body
+that arrives too slowly is cut off. If all connections together make the server hold too much
+memory, those that hold most are dropped.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ _log = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 1000
 _PACE_WINDOW_MS = 10_000
-"""A body may pause for so long without being called slow."""
+"""Time in which a body may pause without counting as slow."""
 
 
 class Sweep:
-    """Looks at `connections()` every second (more often under shorter limits); also moves the clock of the Date."""
+    """Checks all `connections()` every second, or more often under shorter limits.
+
+    It also updates the Date header.
+    """
 
     def __init__(
         self, loop: Loop, config: Config, service: Service, connections: Callable[[], Iterable[Connection]]
@@ -67,7 +71,7 @@ class Sweep:
         self._stopped = True
 
     def _ticks(self, ms: int) -> int:
-        """A limit in looks, rounded up."""
+        """Return a limit as a number of looks, rounded up."""
         return -(-ms // self._every_ms)
 
     def _look(self) -> None:
@@ -89,7 +93,8 @@ class Sweep:
         for conn in self._connections():
             try:
                 held += self._look_at(conn, tick)
-            except Exception:  # its state is anybody's guess; the others are looked at all the same
+            # the state of this connection is unknown; the others are still checked
+            except Exception:
                 _log.exception("looking at connection %d failed by a bug of ours; it is closed", conn.id)
                 conn.abort()
         self._stalls.forget_others()
@@ -99,7 +104,7 @@ class Sweep:
             self._shed(pinned)
 
     def _look_at(self, conn: Connection, tick: int) -> int:
-        """Ends a connection that has kept us waiting for too long; returns the bytes held for it."""
+        """Close a connection that has kept the server waiting too long; return its held bytes."""
         outbound = conn.outbound_bytes
         held = _held_for(conn)
         if outbound and not conn.state.patient:
@@ -115,11 +120,12 @@ class Sweep:
         return held
 
     def _shed(self, pinned: dict[int, int]) -> None:
-        """Drops connections until what the server holds for clients is within its limit, the largest first.
+        """Drop the largest connections until the memory held for clients is within its limit.
 
-        Before all others those go of which no request was let in, so that nobody without a key has others dropped.
+        Connections without an admitted request are dropped first, so that a client without a key
+        cannot cause others to be dropped.
 
-        pinned: what their sends keep besides, by send_data.
+        pinned: bytes that pending sends hold in addition, by send_data.
         """
         connections = list(self._connections())
         shared = _shared_out(connections)
@@ -145,8 +151,11 @@ def _first_to_go(row: tuple[int, Connection]) -> tuple[bool, int]:
 
 
 def _shared_out(connections: Sequence[Connection]) -> list[int]:
-    """What each connection's share of the large buffers that several are sending differs from what it has yet to send
-    of them. A buffer is kept whole until the last of its senders is done."""
+    """Return a correction for each connection, for the large buffers that several connections send.
+
+    It is the connection's share of these buffers minus the bytes of them that it has still to send:
+    a buffer is held as a whole until its last sender is done.
+    """
     users: Counter[int] = Counter()
     sends: list[list[tuple[int, int, int]]] = []
     for conn in connections:

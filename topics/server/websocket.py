@@ -1,4 +1,7 @@
-"""WebSockets of a server: the upgrade's checks behind the route, and all that are open. Source: wire contract 11.1."""
+"""The WebSockets of a server: checks of the upgrade after its route, and the open sessions.
+
+Source: wire contract 11.1.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ from topics.ws.session import Rights, WebSocketSession
 
 
 class WebSockets:
-    """Takes upgrades from `service` and ends its sessions when the server drains."""
+    """Accepts upgrades from `service`, and ends its sessions when the server drains."""
 
     def __init__(self, service: Service, timers: TimersPort) -> None:
         self._service = service
         self.turns = FrameTurns(timers, service.config.ws_pass_frames)
-        """To be told of the ends of passes, before what their requests staged is flushed."""
+        """The budget of frames; call its `next_pass` at the end of each pass, before the flush."""
         self._host: Host | None = None
         self._open: set[ServedSession] = set()
         service.open_websocket = self.open
         service.at_drain.append(self._end_all)
 
     def open(self, call: Call) -> None:
-        """Raises: RequestError, the handshake is wrong or there are too many connections."""
+        """Upgrade a request. Raises: RequestError, a wrong handshake or too many connections."""
         service, request, principal = self._service, call.plan.request, call.principal
         accept = accept_key(request.headers, request.framing.version_minor)
         slot = service.stream_slots.take(principal.key_id)
@@ -47,7 +50,7 @@ class WebSockets:
 
     @property
     def host(self) -> Host:
-        """What sessions share, from the first one on."""
+        """The objects that sessions share, created for the first session."""
         service = self._service
         if self._host is None:
             self._host = Host(
@@ -61,7 +64,7 @@ class WebSockets:
 
 
 class ServedSession(WebSocketSession):
-    """As the sweep and the shutdown know a connection's state."""
+    """A session, as the sweep and the shutdown expect a connection's state."""
 
     __slots__ = ()
 
@@ -69,12 +72,12 @@ class ServedSession(WebSocketSession):
 
     @property
     def patient(self) -> bool:
-        """What it says at its end does not wait."""
+        """Whether output may wait without a time limit: not after the end of the session."""
         return not self._ended
 
     def cut_off(self, body: int) -> None:
         pass
 
     def overdue(self, waits: Waits) -> bool:
-        """There is no limit on silence (11.6)."""
+        """Return False: a WebSocket may be silent for any time (11.6)."""
         return False
