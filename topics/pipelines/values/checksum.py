@@ -1,9 +1,10 @@
-"""The checksum over rows of a topic: the same from the log, from an exported file, with and without C.
+"""The checksum over rows of a topic, equal for the log and an exported file, with and without C.
 
-Rows stand in order of seq. Each of the columns seq, ts (microseconds since 1970), tag, node, data and
-meta has two streams of bytes: its numbers, or the lengths of its texts (-1 for null), as little-endian
-64-bit integers, and its texts back to back. The checksum is the XXH3-64 of the XXH3-64s of those
-streams, 8 bytes big-endian each, in that order. How rows are cut into batches makes no difference.
+Rows are ordered by seq. The columns are seq, ts (microseconds since 1970), tag, node, data and
+meta. A column of numbers is one stream of bytes, its numbers as little-endian 64-bit integers. A
+column of texts is two: the lengths of the texts (-1 for null) in that form, and the texts back to
+back. The checksum is the XXH3-64 of the XXH3-64s of these streams, 8 bytes big-endian each, in that
+order. It does not depend on how rows are cut into batches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ COLUMNS = (*NUMBERS, *TEXTS)
 
 
 class RowSum:
-    """The checksum of the rows it was given so far, and their count."""
+    """The checksum and the count of the rows added so far."""
 
     def __init__(self) -> None:
         self._streams = {name: xxhash.xxh3_64() for name in NUMBERS}
@@ -32,7 +33,7 @@ class RowSum:
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of a batch that has COLUMNS, in whatever order."""
+        """Add the rows of a batch that has COLUMNS, in any order."""
         if not batch.num_rows:
             return
         self.rows += batch.num_rows
@@ -44,12 +45,12 @@ class RowSum:
             self._streams[name].update(octets.data)
 
     def hexdigest(self) -> str:
-        """16 hex digits."""
+        """Return the checksum as 16 hex digits."""
         return str(xxhash.xxh3_64_hexdigest(b"".join(stream.digest() for stream in self._streams.values())))
 
 
 def text_bytes(column: pa.StringArray) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """(lengths int64, -1 for null; the bytes of all texts back to back) of a string column."""
+    """Return (lengths int64, -1 for null; all bytes of the texts in a row) of a string column."""
     count = len(column)
     if column.null_count == count:
         return np.full(count, -1, np.int64), np.zeros(0, np.uint8)
@@ -57,7 +58,7 @@ def text_bytes(column: pa.StringArray) -> tuple[np.ndarray[Any, Any], np.ndarray
     lengths = np.diff(offsets).astype(np.int64)
     if column.null_count:
         valid = np.asarray(column.is_valid())
-        if lengths[~valid].any():  # a null with bytes below it, which Arrow allows
+        if lengths[~valid].any():  # Arrow allows bytes below a null.
             return text_bytes(pa.array(column.to_pylist(), pa.string()))
         lengths[~valid] = -1
     octets = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]

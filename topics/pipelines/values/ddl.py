@@ -1,6 +1,7 @@
-"""Schemas of `data` as Spark writes them: "id bigint, name string, at struct<x: double, y: double>".
+"""Schemas of `data` as Spark writes them: "id bigint, name string, at struct<x: double>".
 
-A schema is a tree of types; it becomes an Arrow type, the JSON of a Delta table, and its text again.
+A schema is a tree of types. It can be converted to an Arrow type, to the JSON of a Delta table, and
+back to its text.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A JSON object: the fields that are read of it. Other members are ignored."""
+    """A JSON object: the fields that are read from it. Other members are ignored."""
 
     fields: tuple[Field, ...]
 
@@ -62,7 +63,7 @@ class _Tokens:
     def __init__(self, text: str) -> None:
         self.text = text
         self.words: list[tuple[str, bool, int]] = []
-        """(word, it was quoted, where it begins)."""
+        """(word, whether it was quoted, its start in the text)."""
         at = 0
         while at < len(text) and text[at:].strip():
             match = _TOKEN.match(text, at)
@@ -75,7 +76,7 @@ class _Tokens:
         self.next = 0
 
     def peek(self) -> str:
-        """The next word if it is a sign or a bare word, "" for a quoted one and at the end."""
+        """Return the next word; "" if it is a quoted one, and at the end."""
         if self.next == len(self.words) or self.words[self.next][1]:
             return ""
         return self.words[self.next][0]
@@ -88,7 +89,7 @@ class _Tokens:
         return self.words[self.next - 1][0]
 
     def expect(self, *signs: str) -> str:
-        """Take the next word, which must be one of these signs. Raises UsageError for anything else."""
+        """Take the next word. Raises UsageError if it is none of these signs."""
         wanted = " or ".join(repr(sign) for sign in signs)
         word = self.take(wanted)
         if word not in signs or self.words[self.next - 1][1]:
@@ -100,7 +101,10 @@ EXAMPLE = "id bigint, name string, place struct<x: double, y: double>"
 
 
 def parse(text: str) -> Struct:
-    """Return the schema that a DDL text describes. Raises UsageError, naming the place and the fix."""
+    """Return the schema that a DDL text describes.
+
+    Raises: UsageError, naming the place and the fix.
+    """
     tokens = _Tokens(text)
     if not tokens.words:
         raise UsageError(f"--schema is empty: write {EXAMPLE!r}")
@@ -152,7 +156,7 @@ def _type(tokens: _Tokens, field: str, depth: int) -> Type:
 
 
 def text_of(kind: Type) -> str:
-    """The type as DDL; of a schema at the top without `struct<>`. `parse` reads it again."""
+    """Return the type as DDL, which `parse` reads again. The top level has no `struct<>`."""
     if isinstance(kind, Struct):
         return ", ".join(f"{_name(field.name)} {_inner(field.type)}" for field in kind.fields)
     return _inner(kind)
@@ -171,7 +175,7 @@ def _name(name: str) -> str:
 
 
 def arrow_type(kind: Type) -> pa.DataType:
-    """The Arrow type: timestamps in microseconds UTC, no large or dictionary types, everything nullable."""
+    """Return the Arrow type: all nullable, timestamps in microseconds UTC, no large types."""
     import pyarrow as pa  # noqa: PLC0415 - a schema is also read where pyarrow is not
 
     if isinstance(kind, Struct):
@@ -193,7 +197,7 @@ def arrow_type(kind: Type) -> pa.DataType:
 
 
 def delta_type(kind: Type) -> Any:
-    """The type as the metadata of a Delta table spells it."""
+    """Return the type as the metadata of a Delta table spells it."""
     if isinstance(kind, Struct):
         return {"type": "struct", "fields": [delta_field(field.name, field.type) for field in kind.fields]}
     if isinstance(kind, Array):
@@ -207,7 +211,7 @@ def delta_field(name: str, kind: Type) -> dict[str, Any]:
 
 
 def difference(kept: Type, asked: Type, where: str = "value") -> str:
-    """Return what differs first between two schemas, as half a sentence; "" when they are equal."""
+    """Return the first difference of two schemas, as half a sentence; "" if they are equal."""
     if isinstance(kept, Struct) and isinstance(asked, Struct):
         old, new = ({field.name: field.type for field in side.fields} for side in (kept, asked))
         for name in (*old, *new):

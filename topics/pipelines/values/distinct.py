@@ -1,4 +1,4 @@
-"""Counts of different texts: exact, or within about 2% from some thousand on."""
+"""Counts of distinct texts: exact, or within about 2% from some thousand texts on."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
 SKETCH_FROM = 4096
-"""Different texts from which on an approximate count keeps registers instead of hashes: both take 32 KiB then."""
+"""Number of distinct texts above which an approximate count uses registers instead of hashes.
+
+Both take 32 KiB at about this number.
+"""
 _BITS = 14
 """2^14 registers of a byte: HyperLogLog's standard error is 1.04 / sqrt(2^14) = 0.8%."""
 _REGISTERS = 1 << _BITS
 
 
 class Distinct:
-    """The different texts that were added, as their 64-bit hashes or as HyperLogLog registers."""
+    """The distinct texts that were added, as 64-bit hashes or as HyperLogLog registers."""
 
     def __init__(self, *, exact: bool) -> None:
         self._exact = exact
@@ -26,19 +29,19 @@ class Distinct:
         self._registers: NDArray[np.uint8] | None = None
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add texts; each may come any number of times."""
+        """Add texts; each may occur any number of times."""
         digest = xxhash.xxh3_64_intdigest
         self._add_hashes(np.fromiter((digest(text.encode()) for text in texts), np.uint64))
 
     def merge(self, other: Distinct) -> None:
-        """Add the texts of another one."""
+        """Add the texts that another object counted."""
         if other._registers is not None:
             np.maximum(self._sketched(), other._registers, out=self._registers)
         else:
             self._add_hashes(other._hashes)
 
     def count(self) -> int:
-        """Return how many different texts were added."""
+        """Return the number of distinct texts, exact or estimated."""
         if self._registers is None:
             return len(self._hashes)
         zeros = int((self._registers == 0).sum())
@@ -56,7 +59,7 @@ class Distinct:
             self._sketched()
 
     def _sketched(self) -> NDArray[Any]:
-        """The registers, made of the hashes if there are none yet."""
+        """Return the registers, built from the hashes if there are none yet."""
         if self._registers is None:
             self._registers = np.zeros(_REGISTERS, np.uint8)
             _register(self._registers, self._hashes)
@@ -65,7 +68,7 @@ class Distinct:
 
 
 def _register(registers: NDArray[np.uint8], hashes: Hashes) -> None:
-    """Each register keeps the longest run of zeros, plus one, seen behind its number."""
+    """Update each register to the longest run of zeros, plus one, seen after its number."""
     rest = (hashes << np.uint64(_BITS)) | np.uint64(1 << (_BITS - 1))
     runs = (65 - np.frexp(rest.astype(np.float64))[1]).astype(np.uint8)
     np.maximum.at(registers, (hashes >> np.uint64(64 - _BITS)).astype(np.intp), runs)

@@ -1,9 +1,9 @@
-"""A schema found in a sample of records: `--schema infer`.
+"""A schema inferred from a sample of records: `--schema infer`.
 
-A member of the objects becomes a field when every value of it that was seen fits one type. Whole
-numbers are bigint, mixed with others double; texts stay string, also those that look like times.
-Members of mixed kinds, those that were always null or empty, and those with a name that the target refuses are left
-out, and said.
+A member of the objects becomes a field if all of its sampled values fit one type. Whole numbers are
+bigint, and double if mixed with other numbers. Texts stay string, even if they look like times.
+Three kinds of members are left out and reported: those of mixed kinds, those that are always null
+or empty, and those with a name that the target refuses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Names = re.Pattern[str] | None
 
 
 class Inferred(NamedTuple):
-    """The schema, and a sentence for each member that is not in it."""
+    """The schema, and a sentence for each member that it leaves out."""
 
     schema: Struct
     left_out: list[str]
@@ -58,7 +58,10 @@ class _Seen:
             self.kinds.add("double" if isinstance(value, float) else "string")
 
     def type(self, place: str, left_out: list[str], refused: Names) -> Type | None:
-        """The one type of all values; None when there is none, with the reason appended to `left_out`."""
+        """Return the one type of all values.
+
+        Returns: None if there is no such type; the reason is appended to `left_out`.
+        """
         if self.kinds == {"bigint", "double"}:
             return Scalar("double")
         if not self.kinds:
@@ -81,9 +84,11 @@ class _Seen:
 
 
 def infer(texts: Iterable[str], refused: Names = None) -> Inferred:
-    """Return the schema of JSON texts. refused: finds what no name of a field may have, where the target has a rule.
+    """Return the schema of JSON texts.
 
-    Raises UsageError when no text is an object with a field of one type.
+    refused: a pattern that finds text not allowed in names of fields, if the target has such a
+        rule.
+    Raises: UsageError, no text is an object with a field of one type.
     """
     top = _Seen()
     others = 0

@@ -1,4 +1,4 @@
-"""Regular expressions that a user wrote."""
+"""Regular expressions of users."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from topics.errors import UsageError
 
 
 def compile_pattern(text: str, option: str) -> re.Pattern[str]:
-    """Return the compiled expression. Raises UsageError that begins with `option`, where the text came from."""
+    """Return the compiled expression.
+
+    option: the origin of the text, with which the message of an error begins.
+    Raises: UsageError, the text is no regular expression.
+    """
     try:
         return re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:  # the last two: huge repetitions, deep groups
+    # The last two are raised for huge repetitions and deep groups.
+    except (re.error, OverflowError, RecursionError) as error:
         shown = text if len(text) <= 100 else f"{text[:100]}..."
         raise UsageError(f"{option} {shown!r} is no regular expression: {error}") from None

@@ -1,4 +1,4 @@
-"""JSON pointers (RFC 6901): "/order/items/0" names a place in a document, "" the whole of it."""
+"""JSON pointers (RFC 6901): "/order/items/0" names a place in a document, "" all of it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any, Final
 from topics.errors import UsageError
 
 MISSING: Final = object()
-"""The document has no such place. (null is a value.)"""
+"""The result for a place that the document does not have. (null is a value.)"""
 
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,17})\Z", re.A)
-"""No array is longer, and Python refuses to read a number of thousands of digits."""
+"""Indexes of up to 18 digits: no array is longer, and Python does not parse thousands of digits."""
 
 Pointer = tuple[str, ...]
 
 
 def parse(text: str, option: str) -> Pointer:
-    """Return the steps of a pointer. Raises UsageError that begins with `option`, where the text came from."""
+    """Return the steps of a pointer.
+
+    option: the origin of the text, with which the message of an error begins.
+    Raises: UsageError, the text is no JSON pointer.
+    """
     if text and not text.startswith("/"):
         raise UsageError(f"{option}: {text!r} is no JSON pointer: begin with '/', as in '/order/id'")
     steps = text.split("/")[1:]

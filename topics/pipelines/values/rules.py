@@ -1,14 +1,14 @@
-"""Rules on `data`: what a place of each document must be. Read from a TOML or a JSON file.
+"""Rules on `data`: conditions for a place of each document, read from a TOML or a JSON file.
 
     [[rule]]
-    topics = "orders"          # a regular expression of whole names; left out: all topics read
+    topics = "orders"          # a regular expression of whole names; default: all topics
     pointer = "/amount"        # RFC 6901; "" is the document
-    required = true            # the place is there and is not null
+    required = true            # the place exists and is not null
     type = "number"            # or a list; boolean, integer, number, string, array, object
-    range = [0, 100000]        # of numbers; of texts and arrays their length; null: no bound
+    range = [0, 100000]        # of a number, or of a text's or array's length; null: no bound
     unique = true              # no two records of a topic have the same value
 
-A rule holds for a record without the place, or with null there, unless it is required.
+A record without the place, or with null there, breaks a rule only if the place is required.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule on `data`. number: its place in the file, from 1 on."""
+    """A rule on `data`. number: its place in the file, from 1."""
 
     number: int
     text: str
-    """The pointer as it was written."""
+    """The pointer as written in the file."""
     pointer: Pointer
     topics: str = ".*"
     required: bool = False
@@ -63,11 +63,11 @@ class Rule:
     unique: bool = False
 
     def concerns(self, topic: str) -> bool:
-        """Return whether the rule holds for records of a topic."""
+        """Return whether the rule applies to records of a topic."""
         return re.fullmatch(self.topics, topic) is not None
 
     def broken_by(self, value: Any) -> str:
-        """Return which part of the rule a document's value at the pointer breaks; "" when it breaks none."""
+        """Return the part of the rule that a value at the pointer breaks; "" for none."""
         if value is MISSING or value is None:
             return "required" if self.required else ""
         if self.types and not any(TYPES[name](value) for name in self.types):
@@ -81,7 +81,10 @@ class Rule:
         return ""
 
     def identity(self, value: Any) -> int | None:
-        """A 64-bit hash of the value for `unique`, equal for equal JSON; None where there is no value."""
+        """Return a 64-bit hash of the value for `unique`; None without a value.
+
+        Equal JSON values have equal hashes.
+        """
         if not self.unique or value is MISSING or value is None:
             return None
         if type(value) is float and value.is_integer():
@@ -99,19 +102,19 @@ class Rule:
 
 def _bound(value: int | float | None) -> str:
     if isinstance(value, int):
-        return str(value)  # an integer may be beyond all doubles
+        return str(value)  # an integer may exceed all doubles
     return "any" if value is None else f"{value:g}"
 
 
 def _measure(value: Any) -> float | int | None:
-    """Return what a range is compared with: a number, or the length of a text or an array."""
+    """Return the quantity that a range bounds: a number, or the length of a text or an array."""
     if type(value) in (int, float):
         return value  # type: ignore[no-any-return]
     return len(value) if isinstance(value, (str, list)) else None
 
 
 def document(text: str) -> Any:
-    """The value of a JSON text; MISSING when it is none."""
+    """Return the value of a JSON text; MISSING if it is no JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -119,7 +122,7 @@ def document(text: str) -> Any:
 
 
 def rules_for(rules: Iterable[Rule], topic: str) -> list[Rule]:
-    """Return the rules that concern a topic."""
+    """Return the rules that apply to a topic."""
     return [rule for rule in rules if rule.concerns(topic)]
 
 
@@ -129,7 +132,10 @@ def value_of(found: Any, rule: Rule) -> Any:
 
 
 def read_rules(path: str) -> tuple[Rule, ...]:
-    """Return the rules of a .toml or .json file. Raises UsageError naming the rule, the key and the fix."""
+    """Return the rules of a .toml or .json file.
+
+    Raises: UsageError naming the rule, the key and the fix.
+    """
     try:
         with open(path, "rb") as file:
             raw = file.read()
@@ -189,7 +195,7 @@ def _rule(number: int, entry: Any, path: str) -> Rule:
 
 
 def _range(bounds: Any, where: str) -> tuple[int | float | None, int | float | None]:
-    """(low, high), both included. TOML has no null, so "" stands for no bound there."""
+    """Return (low, high), both included. TOML has no null, so "" means no bound there."""
     if not isinstance(bounds, list) or len(bounds) != 2:
         raise UsageError(f'{where}: range is {bounds!r}: write [low, high], with null (TOML: "") for no bound')
     low, high = (None if bound in (None, "") else bound for bound in bounds)

@@ -1,11 +1,12 @@
-"""JSON texts as a typed Arrow column: the fields of a schema, and null for a row that does not fit it.
+"""JSON texts as a typed Arrow column: the fields of a schema, and null for a row that does not fit.
 
-A row fits when it is a JSON object and each field of the schema that it has is null or of the field's
-type: integers are written without point and exponent and lie in range, doubles are finite, timestamps
-are ISO 8601 (UTC where no offset is written), dates are YYYY-MM-DD. Other members do not matter.
+A row fits if it is a JSON object and each of its fields in the schema is null or of the field's
+type: integers have no point and no exponent and are in range, doubles are finite, timestamps are
+ISO 8601 (UTC without an offset), dates are YYYY-MM-DD. Other members are ignored.
 
-pyarrow's JSON reader parses a batch in one go. It refuses a batch as a whole, so a refused one is tried in
-smaller ones, and the rows of those that are still refused are looked at one by one by `fit`, which is the rule.
+pyarrow's JSON reader parses a batch in one step, and refuses it as a whole. A refused batch is
+tried in smaller ones; the rows of a small batch that is refused, too, are converted one by one by
+`fit`, which defines the rule.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow.json as pj
 from topics.pipelines.values.ddl import Array, Scalar, Struct, Type, arrow_type
 
 ONE_BY_ONE = 1024
-"""Rows of a refused batch that are tried once more together before they are looked at one by one."""
+"""Rows of a refused batch that are tried together again before they are converted one by one."""
 
 _INTEGERS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 _TIMESTAMP = re.compile(
@@ -34,29 +35,35 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.A)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EARLIEST = (datetime.datetime(1, 1, 1, tzinfo=datetime.UTC) - _EPOCH) // datetime.timedelta(microseconds=1)
 _LATEST = (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // datetime.timedelta(microseconds=1)
-"""Earliest and latest time that Python, Spark and Delta can all show, in microseconds since 1970."""
+"""The latest time (and above, the earliest) that Python, Spark and Delta can all show.
+
+Both are in microseconds since 1970.
+"""
 _FLOAT = struct.Struct("<f")
 _DAY = 86_400_000_000
 
 
 class _UnfitError(ValueError):
-    """The row does not fit the schema."""
+    """A row that does not fit the schema."""
 
 
 class Typed(NamedTuple):
-    """A struct column of as many rows as texts, and how many of them are null because they do not fit."""
+    """A struct column with a row for each text. misfits: rows that are null as they do not fit."""
 
     values: pa.StructArray
     misfits: int
 
 
 def typed(texts: pa.StringArray, schema: Struct) -> Typed:
-    """Return the fields of `schema` of JSON texts, each a sound JSON value, as one struct column."""
+    """Return the fields of `schema` in JSON texts as one struct column.
+
+    texts: each a valid JSON value.
+    """
     target = arrow_type(schema)
     objects = _begin_as_objects(texts)
     if objects.all():
         values = _of_objects(texts, schema, target)
-    else:  # a `null` at the top crashes Arrow's reader, so it is given objects alone
+    else:  # A `null` at the top level crashes Arrow's reader, so the reader gets only objects.
         both = [_of_objects(texts.filter(pa.array(objects)), schema, target)]
         both.append(_one_by_one(texts.filter(pa.array(~objects)), schema, target))
         order = np.argsort(np.concatenate([np.flatnonzero(objects), np.flatnonzero(~objects)]))
@@ -65,7 +72,7 @@ def typed(texts: pa.StringArray, schema: Struct) -> Typed:
 
 
 def _begin_as_objects(texts: pa.StringArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """A row each: its first byte is "{"."""
+    """Return for each row whether its first byte is "{"."""
     if not len(texts):
         return np.ones(0, bool)
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts)]
@@ -81,7 +88,10 @@ def _of_objects(texts: pa.StringArray, schema: Struct, target: pa.StructType) ->
 
 
 def _read_as(kind: Type) -> pa.DataType:
-    """The type that is asked of Arrow's reader: dates come as text, because it takes them for numbers."""
+    """Return the type requested from Arrow's reader.
+
+    It is text for dates, which the reader would take as numbers.
+    """
     if isinstance(kind, Struct):
         return pa.struct([pa.field(field.name, _read_as(field.type)) for field in kind.fields])
     if isinstance(kind, Array):
@@ -96,7 +106,7 @@ def _convert(
     target: pa.StructType,
     parts: list[pa.StructArray],
 ) -> None:
-    """Append the columns of objects, in order, to `parts`."""
+    """Append the columns of objects to `parts`, in order."""
     count = len(texts)
     values = _in_one_go(texts, reading, target)
     if values is not None:
@@ -113,7 +123,7 @@ def _one_by_one(texts: pa.StringArray, schema: Struct, target: pa.StructType) ->
 
 
 def _in_one_go(texts: pa.StringArray, reading: pa.Schema, target: pa.StructType) -> pa.StructArray | None:
-    """The column if every row fits; None when Arrow's reader refuses one."""
+    """Return the column if every row fits; None if Arrow's reader refuses one."""
     lines = _joined(texts)
     try:
         table = pj.read_json(
@@ -132,7 +142,7 @@ def _in_one_go(texts: pa.StringArray, reading: pa.Schema, target: pa.StructType)
 
 
 def _joined(texts: pa.StringArray) -> pa.Buffer:
-    """The texts with a line feed after each."""
+    """Return the texts with a line feed after each."""
     count = len(texts)
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + count + 1]
     octets = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
@@ -145,7 +155,10 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _in_range(values: pa.Array) -> bool:
-    """No float is infinite and no time lies outside of the years 1 to 9999, which Arrow's reader lets through."""
+    """Return whether all floats are finite and all times are in the years 1 to 9999.
+
+    Arrow's reader accepts values outside of these ranges.
+    """
     kind = values.type
     if pa.types.is_struct(kind):
         return all(_in_range(values.field(number)) for number in range(kind.num_fields))
@@ -162,7 +175,7 @@ def _in_range(values: pa.Array) -> bool:
 
 
 def fit(text: str, schema: Struct) -> dict[str, Any] | None:
-    """Return the fields of one JSON text as Python values, or None when it does not fit."""
+    """Return the fields of one JSON text as Python values, or None if it does not fit."""
     try:
         value = json.loads(text)
         return _fields(value, schema) if isinstance(value, dict) else None
@@ -198,12 +211,13 @@ def _scalar(value: Any, kind: Scalar) -> Any:
             return value
     elif name in ("float", "double"):
         if type(value) in (int, float):
-            number = float(value)  # an integer beyond doubles raises OverflowError, as `pack` does
+            # `float` raises OverflowError for an integer beyond all doubles, and so does `pack`.
+            number = float(value)
             number = _FLOAT.unpack(_FLOAT.pack(number))[0] if name == "float" else number
             if math.isfinite(number):
                 return number
     elif isinstance(value, str):
-        value.encode()  # a lone surrogate is no text: UnicodeEncodeError is a ValueError
+        value.encode()  # raises UnicodeEncodeError, a ValueError, for an unpaired surrogate
         if name == "string":
             return value
         return _date(value) if name == "date" else timestamp_us(value)
@@ -217,7 +231,10 @@ def _date(text: str) -> datetime.date:
 
 
 def timestamp_us(text: str) -> int:
-    """Microseconds since 1970 of an ISO 8601 text, UTC where it has no offset. Raises ValueError."""
+    """Return the microseconds since 1970 of an ISO 8601 text, UTC if it has no offset.
+
+    Raises: ValueError.
+    """
     match = _TIMESTAMP.match(text)
     if match is None:
         raise _UnfitError
