@@ -1,1 +1,1 @@
-"""The directory an export writes to: Parquet files by topic and day, and the log of commits that says which count."""
+"""The target of an export: a directory of Parquet files and the log of commits that lists them."""

@@ -1,9 +1,10 @@
-"""Layout `delta`: the target is a Delta table, whose log is written here by hand (reader version 1, writer version 2).
+"""Layout `delta`: a Delta table whose log is written here (reader version 1, writer version 2).
 
-How far a topic is exported stands in the table's own transaction ids: appId `topics:<incarnation>:<topic>`, version
-the next seq to export. What a run added, with losses, stands in the commit's `commitInfo`; the checksum of a file and
-its range of seqs in the tags of its `add`. Other writers may work on the table, too (OPTIMIZE, VACUUM, columns of
-theirs excepted): a commit goes behind theirs, unless they changed the columns or the protocol.
+The table's own transaction ids record how far a topic is exported: appId
+`topics:<incarnation>:<topic>`, version the next seq to export. `commitInfo` of a commit lists the
+additions of a run, with losses. The tags of a file's `add` hold its checksum and its range of seqs.
+Other writers may work on the table, too (OPTIMIZE, VACUUM, additional columns): a commit follows
+theirs, unless they changed the columns of an export or the protocol.
 
 Source: github.com/delta-io/delta, PROTOCOL.md.
 """
@@ -45,13 +46,13 @@ from topics.pipelines.values import ddl
 
 LOG = "_delta_log"
 CHECKPOINT_EVERY = 50
-"""Commits between two checkpoints of ours, without which every reader reads all commits."""
+"""Commits between two checkpoints of this program; without checkpoints readers read all commits."""
 READER_VERSION, WRITER_VERSION = 1, 2
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet\Z")
 _PARTED = re.compile(r"[0-9]{20}\.checkpoint\.[^/]+\.(?:parquet|json)\Z")
 _APP = re.compile(r"topics:([0-9a-f]{16}):(.+)\Z")
 BAD_NAME = re.compile(r"[ ,;{}()\n\t=]")
-"""What no name of a column may have."""
+"""Characters that no name of a column may contain."""
 PARTITIONS = ("topic", "date")
 COLUMNS = {"topic": "string", "date": "date", "seq": "long", "ts": "timestamp", "tag": "string", "node": "string",
            "data": "string", "meta": "string"}  # fmt: skip
@@ -59,7 +60,7 @@ COLUMNS = {"topic": "string", "date": "date", "seq": "long", "ts": "timestamp", 
 
 @dataclass(slots=True)
 class _Log:
-    """State of the table after the actions of its log."""
+    """The state of the table after the actions of its log."""
 
     number: int = -1
     checkpoint: int = -1
@@ -69,7 +70,7 @@ class _Log:
     adds: dict[str, dict[str, Any]] = field(default_factory=dict)
     removes: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: set[str] = field(default_factory=set)
-    """Runs of ours that committed since the checkpoint."""
+    """Runs of this program that committed since the checkpoint."""
 
     def apply(self, action: Mapping[str, Any]) -> None:
         for kind, body in action.items():
@@ -92,7 +93,7 @@ class _Log:
 
 
 class DeltaLayout:
-    """A target that is a Delta table."""
+    """A target in the form of a Delta table."""
 
     name = "delta"
 
@@ -101,7 +102,7 @@ class DeltaLayout:
         self._log = os.path.join(target, LOG)
 
     def load(self) -> TargetState:
-        """The newest version, its transaction ids as marks."""
+        """Return the newest version, with its transaction ids as marks."""
         log = self._read()
         if log.number < 0:
             return TargetState(extra=log)
@@ -120,7 +121,7 @@ class DeltaLayout:
         return TargetState(log.number, _marks(log.txns), shape, log)
 
     def is_committed(self, head: Head) -> bool:
-        """Return whether the version that the announcement names was written by its run."""
+        """Return whether the announced run wrote the version that its announcement names."""
         number = head.get("number")
         if not isinstance(number, int):
             return False
@@ -135,7 +136,10 @@ class DeltaLayout:
         return any(f"/part-{run}-" in path for path in self._read().adds)
 
     def commit(self, run: Run, state: TargetState, add: Addition) -> int:
-        """Write the next version; goes behind versions of others as long as they touch nothing of ours."""
+        """Write the next version, after versions of other writers.
+
+        Raises: TargetError, such a version changed columns, the protocol or marks of topics.
+        """
         log: _Log = state.extra
         with disk_errors(f"commit in {self._target}"):
             os.makedirs(self._log, exist_ok=True)
@@ -143,7 +147,7 @@ class DeltaLayout:
         number = state.number + 1
         first = not log.metadata
         now_ms = max([add.now_ms, *(int(txn.get("lastUpdated") or 0) + 1 for txn in log.txns.values())])
-        add = replace(add, now_ms=now_ms)  # `_marks` takes the incarnation that was updated last
+        add = replace(add, now_ms=now_ms)  # `_marks` takes the incarnation that was updated last.
         while not run.commit(_commit(run.id, number, add, first=first), self._path(number)):
             later = self._read()
             if first or _marks(later.txns) != _marks(log.txns):
@@ -159,7 +163,10 @@ class DeltaLayout:
         return number
 
     def files(self) -> list[PartFile]:
-        """The active files, those that other writers made of ours included (without checksum: "")."""
+        """Return the active files.
+
+        Files that other writers merged from those of an export are included, with checksum "".
+        """
         found = []
         for add in self._read().adds.values():
             if add.get("deletionVector"):
@@ -173,7 +180,7 @@ class DeltaLayout:
     # --- reading the log
 
     def _read(self) -> _Log:
-        """Replay the log from its newest whole checkpoint on."""
+        """Replay the log from its newest complete checkpoint."""
         names = names_in(self._log, f"Delta table {self._target}")
         commits = commit_numbers(names)
         checkpoints = [int(match.group(1)) for name in names if (match := _CHECKPOINT.match(name))]
@@ -196,7 +203,10 @@ class DeltaLayout:
         return log
 
     def _actions(self, number: int) -> Iterator[dict[str, Any]]:
-        """The actions of one version. Raises FileNotFoundError, and ValueError for what is no JSON."""
+        """Yield the actions of one version.
+
+        Raises: FileNotFoundError; ValueError, a line is no JSON.
+        """
         with open(self._path(number), "rb") as file:
             for line in file:
                 if line.strip():
@@ -208,7 +218,7 @@ class DeltaLayout:
     def _apply_checkpoint(self, log: _Log, number: int) -> None:
         path = os.path.join(self._log, f"{number:020d}.checkpoint.parquet")
         try:
-            with open(path, "rb") as file:  # pyarrow takes no path that is not UTF-8
+            with open(path, "rb") as file:  # pyarrow rejects paths that are not UTF-8.
                 table = pq.read_table(file)
         except (OSError, pa.ArrowInvalid) as error:
             raise FormatError(f"{path} is not sound ({error}): restore it, or name a new target") from None
@@ -233,7 +243,10 @@ class DeltaLayout:
     # --- checkpoints
 
     def _write_checkpoint(self) -> None:
-        """Write what the log adds up to; readers begin there. The commit stands without it, so nothing is raised."""
+        """Write the state of the log as a checkpoint, from which readers start.
+
+        The commit is valid without a checkpoint, so an error is ignored.
+        """
         try:
             log = self._read()
             path = os.path.join(self._log, f"{log.number:020d}.checkpoint.parquet")
@@ -250,12 +263,12 @@ class DeltaLayout:
 
 
 def app_id(incarnation: str, topic: str) -> str:
-    """The application id of a topic's life in the table's transactions."""
+    """Return the application id of one incarnation of a topic in the table's transactions."""
     return f"topics:{incarnation}:{topic}"
 
 
 def _marks(txns: Mapping[str, Mapping[str, Any]]) -> dict[str, Mark]:
-    """The mark of each topic: that of the life which was exported last."""
+    """Return the mark of each topic: that of the incarnation exported last."""
     found: dict[str, tuple[int, Mark]] = {}
     for app, txn in txns.items():
         match = _APP.match(app)
@@ -268,7 +281,7 @@ def _marks(txns: Mapping[str, Mapping[str, Any]]) -> dict[str, Mark]:
 
 
 def refuse_names(schema: str) -> None:
-    """Raise TargetError for a field whose name a Delta table cannot have."""
+    """Raise TargetError for a field whose name a Delta table does not allow."""
     bad = _bad_name(ddl.parse(schema)) if schema else ""
     if bad:
         raise TargetError(
@@ -291,7 +304,7 @@ def _fields(shape: Shape) -> list[dict[str, Any]]:
 
 
 def _differing_column(metadata: Mapping[str, Any], shape: Shape) -> str:
-    """Return the column of an export that the table lacks or has otherwise, "" for none.
+    """Return the column of an export that the table lacks or has in another form; "" for none.
 
     The table may have more columns, all nullable.
     """
@@ -306,7 +319,7 @@ def _differing_column(metadata: Mapping[str, Any], shape: Shape) -> str:
 
 
 def _commit(run: str, number: int, add: Addition, *, first: bool) -> bytes:
-    """The lines of one version."""
+    """Return the lines of one version."""
     actions: list[dict[str, Any]] = [
         {
             "commitInfo": {
@@ -368,7 +381,7 @@ def _add(file: PartFile, now_ms: int) -> dict[str, Any]:
 
 
 def _moment(ts_ms: int) -> str:
-    """Return a time as the statistics of Delta have it: milliseconds, UTC."""
+    """Return a time in the form of Delta's statistics: milliseconds, UTC."""
     text = pa.scalar(ts_ms, pa.timestamp("ms")).cast(pa.string()).as_py()
     return f"{text.replace(' ', 'T')}Z"
 
@@ -400,7 +413,10 @@ def _as_dict(value: Any) -> dict[str, str]:
 
 
 def _for_parquet(row: dict[str, Any]) -> dict[str, Any]:
-    """Maps as lists of pairs, and nothing that the schema below does not have."""
+    """Return a row of the checkpoint, with maps as lists of pairs.
+
+    Members that the schema below lacks are left out.
+    """
     return {kind: {key: list(value.items()) if isinstance(value, dict) and key in _MAPS else value
                    for key, value in body.items() if key in _KEPT[kind]} for kind, body in row.items()}  # fmt: skip
 

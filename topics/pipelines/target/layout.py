@@ -1,4 +1,4 @@
-"""Values and names that both layouts of a target share: marks of topics, files, columns, commits."""
+"""Values and names shared by both layouts of a target: marks of topics, files, columns, commits."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Mark(NamedTuple):
 
 
 class PartFile(NamedTuple):
-    """A Parquet file, as a commit lists it."""
+    """A Parquet file in a commit."""
 
     path: str
-    """Below the target, as the file system has it."""
+    """The path below the target, in the file system's form."""
     topic: str
     incarnation: str
-    """The topic's: the same seq of another incarnation names another record."""
+    """The topic's incarnation: in another one the same seq names another record."""
     date: str
     """YYYY-MM-DD, UTC."""
     rows: int
@@ -42,25 +42,29 @@ class PartFile(NamedTuple):
     last_ts_ms: int
     bytes: int
     checksum: str
-    """The checksum of its rows as the log had them, values/checksum.py."""
+    """The checksum of its rows as in the log (values/checksum.py); "" if unknown."""
     nulls: dict[str, int]
-    """Nulls of each column of the file that may have some."""
+    """The count of nulls in each column of the file that allows them."""
     misfits: int = 0
     """Rows whose `value` is null because they do not fit the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns that the files have beyond the log's own.
+    """The columns of the files in addition to those of the log.
 
-    schema: DDL of the column `value`, "" without; data: "all", or "misfits" when only those rows keep it.
+    schema: the DDL of the column `value`; "" without this column.
+    data: "all", or "misfits" if only rows that do not fit the schema have `data`.
     """
 
     schema: str = ""
     data: str = "all"
 
     def refuse_another(self, asked: Shape) -> None:
-        """Raise TargetError, naming the difference, when a run asks for other columns than the target has."""
+        """Raise TargetError if a run asks for other columns than the target has.
+
+        The message names the difference.
+        """
         if asked.schema and not self.schema:
             raise TargetError("--schema: this target has no column `value`: leave the option out, or name a new target")
         if asked.schema:
@@ -74,7 +78,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The range that one run adds of one topic: seqs from_seq to to_seq, both included, of which `rows` were live."""
+    """The range that a run adds to a topic: from_seq to to_seq, both included; `rows` were live."""
 
     incarnation: str
     from_seq: int
@@ -83,7 +87,7 @@ class Exported:
     losses: tuple[Loss, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the range as a commit has it."""
+        """Return the range in the form of a commit."""
         losses = [{"from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason} for loss in self.losses]
         return {
             "incarnation": self.incarnation,
@@ -96,7 +100,7 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """The additions of a run to a target: ranges by topic, and files, with the columns these have."""
+    """The additions of a run to a target: ranges by topic, and files with their columns."""
 
     shape: Shape
     topics: Mapping[str, Exported]
@@ -106,17 +110,17 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """State of a target. number: of its newest commit, -1 before the first."""
+    """The state of a target. number: the number of its newest commit, -1 before the first."""
 
     number: int = -1
     marks: Mapping[str, Mark] = field(default_factory=dict)
     shape: Shape | None = None
     extra: Any = None
-    """The layout's own."""
+    """Data of the layout's own."""
 
 
 class Layout(Protocol):
-    """A target's commits, written and read."""
+    """The commits of a target, written and read."""
 
     name: str
 
@@ -127,17 +131,17 @@ class Layout(Protocol):
         """Return whether the run that wrote this announcement has committed."""
 
     def commit(self, run: Run, state: TargetState, add: Addition) -> int:
-        """Add the files of a run to the target; returns the number of the commit.
+        """Add the files of a run to the target; return the number of the commit.
 
-        Raises TargetError when another run has committed since `state` was loaded; nothing is changed then.
+        Raises: TargetError, another run has committed since `state` was loaded; nothing is changed.
         """
 
     def files(self) -> list[PartFile]:
-        """Return all files that count, by topic and seq. Raises TargetError, FormatError."""
+        """Return all files of the commits, by topic and seq. Raises TargetError, FormatError."""
 
 
 def commit_path(directory: str, number: int) -> str:
-    """Return the path of a commit, which has 20 digits."""
+    """Return the path of a commit, whose name has 20 digits."""
     return os.path.join(directory, f"{number:020d}.json")
 
 
@@ -147,7 +151,10 @@ def commit_numbers(names: Iterable[str]) -> list[int]:
 
 
 def names_in(directory: str, what: str) -> list[str]:
-    """Return the names in a directory, none when it is missing. Raises TargetError, which says what cannot be read."""
+    """Return the names in a directory, [] if it is missing.
+
+    Raises: TargetError, which names what cannot be read.
+    """
     try:
         return os.listdir(directory)
     except FileNotFoundError:
@@ -158,7 +165,7 @@ def names_in(directory: str, what: str) -> list[str]:
 
 @contextmanager
 def sound(what: str) -> Iterator[None]:
-    """Raise FormatError, naming what is read, when the block finds something else than an export writes there."""
+    """Raise FormatError, naming what is read, if the block finds content that no export writes."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -166,7 +173,7 @@ def sound(what: str) -> Iterator[None]:
 
 
 def taken(target: str) -> TargetError:
-    """The error for a run that another one has outrun with its commit."""
+    """Return the error of a run that another run has overtaken with its commit."""
     return TargetError(
         f"another export has committed to {target} while this one ran: nothing of this one counts and its files are "
         "removed; run it again to export what is new since"

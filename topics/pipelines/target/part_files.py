@@ -1,4 +1,4 @@
-"""Rows of one topic as Parquet files, one a UTC day: what a unit of an export writes."""
+"""Rows of one topic as Parquet files, one for each UTC day: the output of a unit of an export."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from topics.pipelines.values.typed import typed
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 ROW_GROUP_BYTES = 64 << 20
-"""Arrow bytes that are gathered before they become a row group."""
+"""Bytes in Arrow's form that are collected for a row group."""
 ROW_GROUP_ROWS = 1 << 20
 
 _DAY_US = 86_400_000_000
 _PLAIN = ("seq", "ts")
 _DICTIONARIES = ["tag", "node"]
-"""Columns whose values repeat; the texts of `data` hardly do, and trying costs a third of the time."""
+"""Columns with repeated values, which get a dictionary.
+
+Texts of `data` rarely repeat, and trying a dictionary for them costs a third of the time.
+"""
 _TRIES_MAX = 8
 
 
@@ -60,7 +63,7 @@ class PartFileWriter:
         self._file: _File | None = None
         self._made: list[str] = []
         self.files: list[PartFile] = []
-        """The files that are complete and durable."""
+        """The complete and durable files."""
 
     def __enter__(self) -> PartFileWriter:
         return self
@@ -74,13 +77,16 @@ class PartFileWriter:
                     os.unlink(path)
 
     def begin(self, topic: str, incarnation: str) -> None:
-        """Say whose rows follow. Several slices of a topic, one after the other, share files."""
+        """Name the topic of the rows that follow. Consecutive slices of one topic share files."""
         if (topic, incarnation) != (self._topic, self._incarnation):
             self._close()
             self._topic, self._incarnation = topic, incarnation
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write rows that follow those before. Raises TargetError when the disk is full or fails."""
+        """Write rows that follow the previous ones.
+
+        Raises: TargetError, the disk is full or fails.
+        """
         for day, rows in _by_day(batch):
             if self._file is not None and self._file.day != day:
                 self._close()
@@ -90,7 +96,7 @@ class PartFileWriter:
                 self._file.add(rows)
 
     def finish(self) -> list[PartFile]:
-        """Close the last file; returns all."""
+        """Close the last file; return all files."""
         self._close()
         return self.files
 
@@ -112,7 +118,7 @@ class PartFileWriter:
 
 
 class _File:
-    """A Parquet file while it is written."""
+    """A Parquet file that is being written."""
 
     def __init__(self, parts: Parts, schema: ddl.Struct | None, topic: str, day: int, path: str) -> None:
         self.day = day
@@ -176,7 +182,7 @@ class _File:
             self._waiting, self._waiting_bytes, self._waiting_rows = [], 0, 0
 
     def close(self) -> PartFile:
-        """Make the file whole and durable; it counts once a commit lists it."""
+        """Make the file complete and durable; it belongs to the target once a commit lists it."""
         assert self._first is not None, "a file is opened for its first rows"
         self._flush()
         self._writer.close()
@@ -203,7 +209,7 @@ class _File:
         )
 
     def abandon(self) -> None:
-        """Remove what there is of it."""
+        """Remove the incomplete file."""
         with contextlib.suppress(Exception):
             self._writer.close()
         with contextlib.suppress(OSError):
@@ -213,7 +219,10 @@ class _File:
 
 
 def arrow_schema(shape: Shape) -> pa.Schema:
-    """The columns of a file: those of the log without the topic, which is in the path, and `value` with a schema."""
+    """Return the columns of a file: those of the log, and `value` if there is a schema.
+
+    The topic is in the path instead of a column.
+    """
     fields = [
         pa.field("seq", pa.int64()),
         pa.field("ts", pa.timestamp("us", tz="UTC")),
@@ -225,7 +234,10 @@ def arrow_schema(shape: Shape) -> pa.Schema:
 
 
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(days since 1970, rows) runs of a batch. Times never fall with rising seq, so a day is mostly one run."""
+    """Yield (days since 1970, rows) for each run of rows of the same day.
+
+    Times do not decrease with rising seq, so a day is usually one run.
+    """
     if not batch.num_rows:
         return
     micros = numbers_of(batch.column("ts"))
@@ -242,12 +254,15 @@ def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _where_null(data: pa.StringArray, values: pa.StructArray) -> pa.StringArray:
-    """The texts of rows whose value is null."""
+    """Return the texts of rows whose value is null, and null for the others."""
     return pc.if_else(values.is_null(), data, pa.scalar(None, pa.string()))
 
 
 def _create(path: str) -> BufferedWriter:
-    """Open a new file; its directories are made, again if another run removes them when they are empty."""
+    """Open a new file.
+
+    Its directories are created, again if another run removes them because they are empty.
+    """
     directory = os.path.dirname(path)
     for _ in range(_TRIES_MAX - 1):
         os.makedirs(directory, exist_ok=True)

@@ -1,15 +1,16 @@
-"""Runs on a target, one at a time, and commits that happen as a whole or not at all.
+"""Runs on a target, one at a time, and commits that take effect completely or not at all.
 
-A run announces itself by a file, `_topics/runs/<run>.json`, which it holds locked (flock). To commit,
-it writes the commit into that very file, syncs it, and links it to the commit's name, which fails when
-the name is taken. So:
+A run announces itself by a file, `_topics/runs/<run>.json`, which it holds locked (flock). To
+commit, it writes the commit into that file, syncs it, and links it to the commit's name, which
+fails if the name exists. Two properties follow:
 
-- a run that was killed has left an announcement that is locked no more: the next run renames it, then
-  removes the files of that run. Should it be alive after all (a file system whose locks do not reach
-  other machines), it cannot commit any more, because there is nothing left to link.
-- of two runs that began at the same instant one links, and the other is told and removes its files.
+- A killed run leaves an announcement without a lock. The next run renames it, then removes the
+  files of that run. If the run is alive after all (on a file system whose locks do not reach other
+  machines), it can no longer commit, because the file to link is missing.
+- Of two runs that begin at the same instant, one links its commit; the other gets an error and
+  removes its files.
 
-Hard links are needed. Object stores, which have none, are not targets.
+Hard links are needed. Object stores, which have none, cannot be targets.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from topics.pipelines.target.whole import sync_directory
 OWN = "_topics"
 RUNS = os.path.join(OWN, "runs")
 DEAD = ".dead"
-"""Ends the name of an announcement whose run was killed, until its files are removed."""
+"""The suffix of a killed run's announcement, until the run's files are removed."""
 _HELD = (errno.EWOULDBLOCK, errno.EACCES)
 
 Head = dict[str, Any]
-"""The contents of an announcement: `run`, and `number` once the run has chosen one for its commit."""
+"""The content of an announcement: `run`, and `number` once the run has chosen it for its commit."""
 
 
 class Run:
-    """An announced run. Use as a context manager: what it wrote goes when it ends without a commit."""
+    """An announced run. Use as a context manager: without a commit its files are removed."""
 
     def __init__(self, target: str, run: str, fd: int, topics: Iterable[str]) -> None:
         self.id = run
-        """22 hex digits: milliseconds since 1970, then chance."""
+        """22 hex digits: 12 of milliseconds since 1970, then 10 random ones."""
         self._target = target
         self._fd = fd
         self._path = os.path.join(target, RUNS, f"{run}.json")
         self._topics = tuple(topics)
         self._committed = False
         self.wrote = False
-        """The run may have written files: set before the first one."""
+        """Whether the run may have written files; set before the first one."""
 
     def __enter__(self) -> Run:
         return self
@@ -65,7 +66,7 @@ class Run:
         os.close(self._fd)
 
     def refuse_taken(self) -> None:
-        """Raise TargetError when another run took this one for dead and removed its files."""
+        """Raise TargetError if another run considered this one dead and removed its files."""
         if not os.path.exists(self._path):
             raise self._taken()
 
@@ -76,9 +77,10 @@ class Run:
         )
 
     def commit(self, content: bytes, path: str) -> bool:
-        """Make `content` the file `path`, durably. Return False when that file is there already.
+        """Create the file `path` with `content`, durably. Return False if the file exists.
 
-        Raises TargetError: another run has taken over, the disk is full, or there are no hard links.
+        Raises: TargetError, another run has taken over, the disk is full, or there are no hard
+            links.
         """
         try:
             os.ftruncate(self._fd, 0)
@@ -86,7 +88,8 @@ class Run:
             os.fsync(self._fd)
             os.link(self._path, path)
         except FileExistsError:
-            if not os.path.samestat(os.fstat(self._fd), os.stat(path)):  # NFS may repeat a call that has succeeded
+            # NFS may repeat a call that has succeeded.
+            if not os.path.samestat(os.fstat(self._fd), os.stat(path)):
                 return False
         except FileNotFoundError:
             raise self._taken() from None
@@ -104,10 +107,11 @@ class Run:
 
 
 def begin(target: str, topics: Iterable[str], clock: Clock, is_committed: Callable[[Head], bool]) -> Run:
-    """Announce a run, after what killed ones left was removed.
+    """Announce a run, after removing the files of killed runs.
 
-    Args: topics, those it may write files of; is_committed, whether a commit with this first line counts.
-    Raises TargetError: another run is at work there, or the directory cannot be used.
+    Args: topics, those whose files it may write; is_committed, whether the commit of an
+        announcement is valid.
+    Raises: TargetError, another run is active there, or the directory cannot be used.
     """
     topics = tuple(topics)
     runs = os.path.join(target, RUNS)
@@ -129,10 +133,11 @@ def _announce(target: str, runs: str, topics: tuple[str, ...], clock: Clock) -> 
     path = os.path.join(runs, f"{run}.json")
     fd = os.open(f"{path}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
     try:
-        with contextlib.suppress(OSError):  # without locks on this file system the link decides alone
+        # Without locks on this file system only the link decides.
+        with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_all(fd, json.dumps(about).encode() + b"\n")
-        os.rename(f"{path}.new", path)  # whatever has this name is locked
+        os.rename(f"{path}.new", path)  # an announcement of this name is always locked
     except BaseException:
         os.close(fd)
         with contextlib.suppress(OSError):
@@ -142,17 +147,17 @@ def _announce(target: str, runs: str, topics: tuple[str, ...], clock: Clock) -> 
 
 
 def _clear(target: str, path: str, run: str, is_committed: Callable[[Head], bool]) -> None:
-    """Remove what a killed run left. Raises TargetError when it is alive."""
+    """Remove the files of a killed run. Raises TargetError if the run is alive."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # the run has ended since
+        return  # the run has ended meanwhile
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in _HELD:
-                return  # this file system has no locks, so the run may be alive: its files stay
+                return  # This file system has no locks, so the run may be alive: its files stay.
             head = _head(fd)
             place = f" (process {head['pid']} on {head['host']})" if "pid" in head else ""
             raise TargetError(
@@ -172,7 +177,7 @@ def _clear(target: str, path: str, run: str, is_committed: Callable[[Head], bool
 
 
 def _clear_unannounced(path: str) -> None:
-    """Remove an announcement that never got its name, unless its run is just about to give it."""
+    """Remove an announcement that was never renamed, unless its run is about to rename it."""
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -183,7 +188,10 @@ def _clear_unannounced(path: str) -> None:
 
 
 def _head(fd: int) -> Head:
-    """Return what an announcement says of its run, also one that holds a commit already; {} when it is torn."""
+    """Return what an announcement records about its run; {} if it is torn.
+
+    An announcement that holds a commit already is read, too.
+    """
     content = os.pread(fd, os.fstat(fd).st_size, 0)
     try:
         head = json.loads(content.partition(b"\n")[0])
@@ -195,9 +203,9 @@ def _head(fd: int) -> Head:
 
 
 def remove_files(target: str, run: str, topics: Iterable[str] | None) -> int:
-    """Remove all Parquet files of a run, and directories that are empty then; returns how many. Raises nothing.
+    """Remove all Parquet files of a run, and then empty directories. Return the number of files.
 
-    topics: those it may have written; None when that is not known.
+    Errors are ignored. topics: those whose files it may have written; None if unknown.
     """
     removed = 0
     with contextlib.suppress(OSError):
@@ -221,7 +229,7 @@ def _remove_below(topic: str, run: str) -> int:
                 if run_of(file) == run:
                     os.unlink(os.path.join(directory, file))
                     removed += 1
-            os.rmdir(directory)  # it fails, as it should, unless the directory is empty
+            os.rmdir(directory)  # fails, as intended, unless the directory is empty
     with contextlib.suppress(OSError):
         os.rmdir(topic)
     return removed

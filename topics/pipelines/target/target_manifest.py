@@ -1,15 +1,17 @@
-"""Layout `manifest`: a commit is a JSON file, `_topics/commits/<20 digits>.json`, and files count when one lists them.
+"""Layout `manifest`: commits are JSON files, `_topics/commits/<20 digits>.json`, that list files.
 
-    {"format": "topics-export", "version": 1, "number": 7, "run": "...", "created_ms": 1795325238494,
-     "schema": "" , "data": "all",
+    {"format": "topics-export", "version": 1, "number": 7, "run": "...",
+     "created_ms": 1795325238494, "schema": "" , "data": "all",
      "topics": {"orders": {"incarnation": "...", "from_seq": 101, "to_seq": 250, "rows": 149,
                            "losses": [{"from_seq": 120, "to_seq": 120, "reason": "crash"}]}},
      "state": {"orders": {"incarnation": "...", "next_seq": 251}},
-     "files": [{"path": "topic=orders/date=2026-11-23/part-....parquet", "topic": "orders", "incarnation": "...",
-                "date": "2026-11-23", "rows": 149, "first_seq": 101, "last_seq": 250, "first_ts_ms": ..,
-                "last_ts_ms": .., "bytes": .., "checksum": "16 hex digits", "nulls": {"tag": 3}, "misfits": 0}]}
+     "files": [{"path": "topic=orders/date=2026-11-23/part-....parquet", "topic": "orders",
+                "incarnation": "...", "date": "2026-11-23", "rows": 149, "first_seq": 101,
+                "last_seq": 250, "first_ts_ms": .., "last_ts_ms": .., "bytes": ..,
+                "checksum": "16 hex digits", "nulls": {"tag": 3}, "misfits": 0}]}
 
-`topics` is what this run added, `state` where all topics stand after it.
+`topics` lists the additions of this run, `state` the position of all topics after it. A file
+belongs to the target once a commit lists it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _NUMBERS = ("rows", "first_seq", "last_seq", "first_ts_ms", "last_ts_ms", "bytes
 
 
 class ManifestLayout:
-    """A target whose commits are JSON files of our own."""
+    """A target whose commits are JSON files of this program's own format."""
 
     name = "manifest"
 
@@ -50,7 +52,7 @@ class ManifestLayout:
         self._commits = os.path.join(target, COMMITS)
 
     def load(self) -> TargetState:
-        """The state after the newest commit."""
+        """Return the state after the newest commit."""
         number = max(self._numbers(), default=-1)
         if number < 0:
             return TargetState()
@@ -62,7 +64,7 @@ class ManifestLayout:
             return TargetState(number, marks, Shape(str(commit["schema"]), str(commit["data"])))
 
     def is_committed(self, head: Head) -> bool:
-        """Return whether the commit that the announcement names is there, written by the same run."""
+        """Return whether the commit that the announcement names exists and is by the same run."""
         number = head.get("number")
         if not isinstance(number, int) or not os.path.exists(self._path(number)):
             return False
@@ -93,7 +95,7 @@ class ManifestLayout:
         return number
 
     def files(self) -> list[PartFile]:
-        """The files of all commits."""
+        """Return the files of all commits."""
         found = []
         for number in self._numbers():
             commit = self.read(number)
@@ -116,7 +118,7 @@ class ManifestLayout:
         return commit
 
     def _numbers(self) -> list[int]:
-        """The numbers of all commits, ascending."""
+        """Return the numbers of all commits, ascending."""
         return commit_numbers(names_in(self._commits, f"target {self._target}"))
 
     def _path(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Files and directories that are there as a whole, durably, or not at all."""
+"""Files and directories that appear complete and durable, or not at all."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from topics.pipelines.errors import TargetError, disk_errors
 
 
 def replace_file(path: str, write: Callable[[BufferedWriter], object]) -> None:
-    """Make a file by `write(open temporary file)`, sync it, and give it its name; another one of that name goes.
+    """Write a temporary file by `write`, sync it, and rename it to `path`.
 
-    Raises what `write` raises, and OSError.
+    An existing file is replaced. Raises what `write` raises, and OSError.
     """
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
     try:
-        with open(temporary, "xb") as file:  # pyarrow takes no path that is not UTF-8
+        with open(temporary, "xb") as file:  # pyarrow rejects paths that are not UTF-8
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -33,10 +33,11 @@ def replace_file(path: str, write: Callable[[BufferedWriter], object]) -> None:
 
 @contextmanager
 def new_directory(path: str) -> Iterator[str]:
-    """Yield a directory to fill, which becomes `path` at the end of the block; it is removed if the block raises.
+    """Yield a directory to fill, which becomes `path` at the end of the block.
 
-    A process that is killed leaves `<path>.<8 hex digits>.tmp`. Raises TargetError for a `path` that is there and not
-    empty, and for a disk that fails.
+    The directory is removed if the block raises; a killed process leaves `<path>.<8 hex
+    digits>.tmp`.
+    Raises: TargetError, `path` exists and is not empty, or the disk fails.
     """
     path = os.path.abspath(path)
     temporary = f"{path}.{secrets.token_hex(4)}.tmp"
@@ -67,7 +68,7 @@ def sync_directory(path: str) -> None:
 def refuse_unseen(target: str, files: Iterable[tuple[str, int]]) -> None:
     """Raise TargetError unless this process sees every file as an executor wrote it.
 
-    Args: files, the path of each below the target, and its bytes.
+    Args: files, the path of each below the target, and its size in bytes.
     """
     for name, size in files:
         path = os.path.join(target, name)
