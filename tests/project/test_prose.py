@@ -20,7 +20,19 @@ from scripts.same_code import code_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob))
-ROOMS = ("cli", "common", "files", "pipelines/target", "pipelines/values", "server", "spark", "uring", "ws")
+ROOMS = (
+    "cli",
+    "common",
+    "files",
+    "http/access",
+    "http/wire",
+    "pipelines/target",
+    "pipelines/values",
+    "server",
+    "spark",
+    "uring",
+    "ws",
+)
 """Folders of `topics/` whose docstrings and comments are checked, too."""
 COLUMNS = 100
 

@@ -1,1 +1,1 @@
-"""Who may do what: routes and scopes, keys, principals, origins, rate limits."""
+"""Access control: routes and scopes, keys, principals, origins, rate limits."""

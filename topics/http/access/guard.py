@@ -1,8 +1,9 @@
-"""The auth pipeline, as far as a head alone decides it. Source: wire contract, sections 2.4 and 4.3.
+"""The part of the auth pipeline that a request head decides.
 
-It runs before routing: what a request must be allowed to do follows from its method and the shape of its path, so an
-unknown subpath has a scope too. The one step that is not a matter of the head, the cap on requests in flight of a
-key, lies between the two refusals of a verdict; `topics.http.plan.gatekeeping` puts all of them in order.
+Source: wire contract, sections 2.4 and 4.3. It runs before routing: the required scope follows from
+the method and the shape of the path, so an unknown subpath has a scope, too. One step needs more
+than the head: the cap on a key's requests in flight, which is checked between the two refusals of a
+verdict. `topics.http.plan.gatekeeping` puts all steps in order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ _ROUTER_METHODS = {"GET": Scope.READ, "PUT": Scope.ADMIN, "DELETE": Scope.DELETE
 
 
 class AccessVerdict(NamedTuple):
-    """counted: the principal whose requests in flight this one is one of, None where the cap does not apply."""
+    """The decision about one head.
+
+    principal: the rights of the request. counted: the principal whose in-flight cap this request
+    uses; None where no cap applies. unauthorized, forbidden: the errors to answer; None where
+    allowed.
+    """
 
     principal: Principal
     counted: Principal | None = None
@@ -36,14 +42,18 @@ _UNAUTHORIZED = RequestError("unauthorized", "a valid key is required: send `Aut
 
 
 class Guard:
-    """Decides about heads. probe_auth: health and readiness need a valid key too."""
+    """The judge of request heads. probe_auth: health and readiness need a valid key, too."""
 
     def __init__(self, keyring: Keyring, *, probe_auth: bool = False) -> None:
         self._keyring = keyring
         self._probe_auth = probe_auth
 
     def judge(self, request: Request, token: str, match: Match | None) -> AccessVerdict:
-        """token: of the query, decoded. match: of the path, None for an unknown one."""
+        """Return the verdict on a request.
+
+        token: the decoded token of the query. match: the match of the path; None for an unknown
+        path.
+        """
         if not self._keyring:
             return _OPEN
         method = "GET" if request.method == "HEAD" else request.method
@@ -62,14 +72,20 @@ class Guard:
         return AccessVerdict(principal, principal, None, _forbidden(principal, request.path, method, route))
 
     def judge_again(self, principal: Principal, request: Request, method: str, route: Route | None) -> AccessVerdict:
-        """The verdict of now on a request that was let in as `principal`, whose key has changed since."""
+        """Return the current verdict on an admitted request.
+
+        principal: its key's, before the key changed.
+        """
         found = principal.of_now
         if found is None:
             return AccessVerdict(NOBODY, unauthorized=_UNAUTHORIZED)
         return AccessVerdict(found, found, None, _forbidden(found, request.path, method, route))
 
     def _identify(self, request: Request, of_query: str) -> Principal | None:
-        """By the header; by the query's token where the header yields none."""
+        """Return the principal of the key in the header, else of the token in the query.
+
+        None: neither is a valid key.
+        """
         value = request.headers.get(b"authorization", b"")
         token = value[len(_BEARER) :].strip(b" \t") if value.startswith(_BEARER) else b""
         if not token:
@@ -78,7 +94,7 @@ class Guard:
 
 
 def _access(match: Match | None, route: Route | None) -> Access:
-    """Probes are free by path, whatever the method."""
+    """Return how a path takes its credential. Probes are free with any method."""
     if route is not None:
         return route.access
     if match is not None and any(other.access is Access.PROBE for other in match.methods.values()):
@@ -87,7 +103,7 @@ def _access(match: Match | None, route: Route | None) -> Access:
 
 
 def _forbidden(principal: Principal, path: str, method: str, route: Route | None) -> RequestError | None:
-    """Steps 5 and 6: the scopes, then the name in the path."""
+    """Return the error of steps 5 and 6 (scopes, then the name in the path); None if both pass."""
     scope = route.scope if route is not None else shape_scope(method, path)
     if not principal.may(scope):
         return RequestError("forbidden", f"this key lacks a scope: {_names(scope)} is needed")
@@ -99,7 +115,7 @@ def _forbidden(principal: Principal, path: str, method: str, route: Route | None
 
 
 def shape_scope(method: str, path: str) -> Scope:
-    """The scope of what is no route: by the shape of its path (4.4)."""
+    """Return the scope of a path without a route, from the shape of the path (4.4)."""
     if path.startswith(_TOPICS):
         return Scope.WRITE
     if path.startswith(_ROUTERS):
@@ -108,7 +124,7 @@ def shape_scope(method: str, path: str) -> Scope:
 
 
 def path_name(path: str) -> bytes | None:
-    """The topic or router a path names, percent-decoded; None where it names none."""
+    """Return the topic or router that a path names, percent-decoded; None where it names none."""
     for start in (_TOPICS, _ROUTERS):
         if path.startswith(start):
             return unquote_to_bytes(path[len(start) :].partition("/")[0])

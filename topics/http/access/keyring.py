@@ -1,4 +1,4 @@
-"""The configured keys: parsed, kept as digests, looked up. Source: wire contract, section 4.1."""
+"""The configured keys: parsed, stored as digests, looked up. Source: wire contract, section 4.1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _SCOPES = {
 
 
 class Keyring:
-    """Digests of secrets and their principals. False when there is none: everyone may do everything (4.2)."""
+    """Digests of secrets and their principals.
+
+    A keyring without keys is false: every request may then do everything (4.2).
+    """
 
     __slots__ = ("_entries", "_next_id")
 
@@ -37,7 +40,10 @@ class Keyring:
 
     @property
     def digests(self) -> bytes:
-        """SHA-256 of each secret, 32 bytes by `key_id`; zeros, which nothing hashes to, for keys that are gone."""
+        """SHA-256 of each secret, 32 bytes at 32 * `key_id`.
+
+        Removed keys have zeros, which no secret hashes to.
+        """
         shown = bytearray(32 * self._next_id)
         for digest, principal in self._entries:
             assert principal.key_id is not None, "a key without a number"
@@ -49,11 +55,14 @@ class Keyring:
         return frozenset(principal.key_id for _, principal in self._entries if principal.key_id is not None)
 
     def and_of(self, other: Keyring) -> Keyring:
-        """The keys of both; of equal secrets those of `other` count."""
+        """Return the keys of both; of equal secrets those of `other` count."""
         return Keyring([*(dict(self._entries) | dict(other._entries)).items()])
 
     def change_to(self, other: Keyring) -> None:
-        """From now on the keys of `other` are valid. One with the same secret and rights stays who it was."""
+        """Replace the valid keys by those of `other`.
+
+        A key with equal secret and rights is unchanged.
+        """
         known = dict(self._entries)
         entries = []
         for digest, new in other._entries:
@@ -69,7 +78,10 @@ class Keyring:
                 principal.is_valid, principal.successor = False, valid.get(digest)
 
     def find(self, token: bytes) -> Principal | None:
-        """The key a token belongs to. Takes the same time whichever key it is, and whether it is any."""
+        """Return the principal of a token; None for an unknown one.
+
+        The time does not depend on which key it is, nor on whether there is one.
+        """
         presented = sha256(token).digest()
         found: Principal | None = None
         for digest, principal in self._entries:
@@ -82,9 +94,11 @@ NO_KEYS = Keyring([])
 
 
 def parse_keys(text: str, in_flight_max: int = 0) -> Keyring:
-    """`TOPICS_API_KEYS`: entries `secret[:scopes[:prefixes]]` between commas; of equal secrets the last counts.
+    """Parse `TOPICS_API_KEYS`: entries `secret[:scopes[:prefixes]]` between commas.
 
-    in_flight_max: of each key, 0 for no limit. Raises: UsageError naming the entry by its number; never its text.
+    Of equal secrets the last counts. in_flight_max: cap of each key, 0 for no limit.
+
+    Raises: UsageError naming the entry by its number, never by its text.
     """
     found: dict[bytes, tuple[Scope, tuple[bytes, ...]]] = {}
     for number, entry in enumerate((entry for entry in text.split(",") if entry.strip()), 1):

@@ -1,10 +1,13 @@
-"""Which Host and Origin a request may name: what keeps a web page from reaching a server on the same machine.
+"""The Host and Origin that a request may name: protection from web pages in a local browser.
 
-DNS rebinding makes a browser send its requests for `evil.example` to 127.0.0.1, so on a loopback address only names
-that cannot be rebound are taken: addresses, `localhost`, names without a dot (nobody can register one) and those the
-operator allows. A page of another site may send simple requests without asking, and open WebSockets, which no CORS
-covers; so what changes state, and what opens a stream, must not come from another origin. A page of another port of
-this machine is another origin, and to a browser the same site. The table of docs/security.md tells operators the same.
+DNS rebinding makes a browser send requests for `evil.example` to 127.0.0.1. A loopback address
+therefore only accepts hosts that cannot be rebound: addresses, `localhost`, names without a dot
+(which cannot be registered) and those that the operator allows.
+
+A page of another site may send simple requests without a preflight, and open WebSockets, which CORS
+does not cover. A request that changes state or opens a stream must therefore not come from another
+origin. A page of another port of this machine is another origin, although a browser considers it
+the same site. The table in docs/security.md states these rules for operators.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 class HostRule:
-    """Decides from the head alone.
+    """A rule on Host and Origin, decided from the head only.
 
-    host: the name or address the server was told to listen on, which is always served. allowed_hosts: names (without
-    port) taken besides; they switch the check on for an address that is not loopback, where any Host passes otherwise.
-    "*" allows all. allowed_origins: of pages elsewhere (`scheme://host:port`) that may do what the server's own may;
-    "*" allows all.
+    host: the name or address that the server is configured to listen on, which is always served.
+    allowed_hosts: further names (without port); they enable the check for an address that is not
+    loopback, where otherwise any Host passes; "*" allows all. allowed_origins: origins
+    (`scheme://host:port`) whose pages have the rights of the server's own; "*" allows all.
     """
 
     def __init__(
@@ -41,18 +44,26 @@ class HostRule:
         self._may_check_host = enabled and "*" not in allowed_hosts
         self._checks_host = self._may_check_host and (bool(allowed_hosts) or is_loopback(host))
         self._known: dict[str, bool] = {}
-        """Hosts seen and whether they are ours; a server hears few."""
+        """Result of the check by Host.
+
+        A server sees few different ones, so at most 256 are cached.
+        """
         self._checks_origin = enabled and "*" not in (*allowed_hosts, *allowed_origins)
         self._origins = {origin.lower() for origin in allowed_origins}
 
     def listens_on(self, address: str) -> None:
-        """The address bound, known once the name to listen on is resolved: `127.1` and the machine's own name may be
-        loopback too."""
+        """Note the bound address, known once the configured name is resolved.
+
+        `127.1` and the machine's own name may be loopback, too.
+        """
         self._checks_host = self._checks_host or (self._may_check_host and is_loopback(address))
 
     def refusal(self, request: Request, *, stream: bool = False) -> RequestError | None:
-        """403 for a foreign Host, and for a state-changing request or an upgrade of another site's page; None when all
-        is well. stream: it asks for an answer that goes on, which no method makes harmless."""
+        """Return a 403 for a foreign Host or a foreign page's request; None if the request passes.
+
+        A page of another origin is refused for methods that change state, for upgrades and for
+        streams. stream: the request asks for a stream, which is refused whatever its method.
+        """
         host = request.authority or request.headers.get(b"host", b"").decode("latin-1")
         if self._checks_host and host and not self._is_known(host):
             return RequestError(
@@ -83,8 +94,10 @@ class HostRule:
         return is_address(name)
 
     def _may_act(self, origin: str, host: str) -> bool:
-        """True for an origin that is allowed, and for the server's own: the host and port the request was sent to. The
-        scheme is not compared, as a proxy with TLS may stand before this server."""
+        """Return whether an origin is allowed, or is the target of the request itself.
+
+        The scheme is not compared, because a proxy with TLS may stand before this server.
+        """
         if origin in self._origins:
             return True
         scheme, _, authority = origin.partition("://")
@@ -102,7 +115,7 @@ def _foreign_page(what: str) -> RequestError:
 
 
 def host_name(authority: str) -> str:
-    """`host`, `host:port` or `[v6]:port` without the port and brackets, lower case."""
+    """Return the host of `host`, `host:port` or `[v6]:port`, in lower case, without brackets."""
     if authority.startswith("["):
         return authority[1:].partition("]")[0].lower()
     return authority.partition(":")[0].lower()
@@ -117,7 +130,10 @@ def is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True for an address of this machine alone, and for `localhost`; unspecified addresses and other names are not."""
+    """Return True for `localhost` and loopback addresses; False for other names and addresses.
+
+    The unspecified address counts as not loopback.
+    """
     if host.lower() == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Who a request comes from and what they may do. Source: wire contract, section 4."""
+"""The sender of a request and its rights. Source: wire contract, section 4."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ NO_LIMIT = 1 << 62
 
 
 class Principal:
-    """One key (or nobody in particular, without keys). Shared by all requests of the key, alive as long as the server.
+    """One key, or the anonymous sender where no key is needed.
 
-    key_id: the key's position among those configured, None without one; stable while the process lives. in_flight:
-    requests between their head and the head of their answer; in_flight_max: the most there may be. is_valid: False once
-    the key was taken away, or has other rights, which are those of `successor`.
+    All requests of a key share one object, which lives as long as the server. key_id: the key's
+    position among those configured, stable while the process lives; None without a key. in_flight:
+    requests between their head and the head of their answer. in_flight_max: their cap. is_valid:
+    False once the key was removed or its rights changed; `successor` then has the new rights.
     """
 
     __slots__ = ("_prefixes", "in_flight", "in_flight_max", "is_valid", "key_id", "scopes", "successor")
@@ -33,7 +34,7 @@ class Principal:
 
     @property
     def of_now(self) -> Principal | None:
-        """Who the key belongs to by now; None: it was taken away."""
+        """The current principal of the key; None if the key was removed."""
         principal: Principal | None = self
         while principal is not None and not principal.is_valid:
             principal = principal.successor
@@ -41,32 +42,36 @@ class Principal:
 
     @property
     def prefixes(self) -> Prefixes:
-        """What the names begin with that are the key's own; () where all are."""
+        """Prefixes of the names that the key may use; () for all names."""
         return tuple(prefix.decode("utf-8", "surrogateescape") for prefix in self._prefixes)
 
     @property
     def restricted(self) -> bool:
-        """Only some names are its own."""
+        """Whether the key may only use some names."""
         return bool(self._prefixes)
 
     def has_rights_of(self, other: Principal) -> bool:
         return (self.scopes, self._prefixes, self.in_flight_max) == (other.scopes, other._prefixes, other.in_flight_max)
 
     def may(self, scope: Scope) -> bool:
-        """All of `scope` is granted; `Scope.NONE` always is."""
+        """Return whether all of `scope` is granted; `Scope.NONE` always is."""
         return scope in self.scopes
 
     def allows(self, name: str | bytes) -> bool:
-        """The name of a topic or router begins, byte by byte, with one of the key's prefixes, or any name will do."""
+        """Return whether the key may use a topic or router of this name.
+
+        Prefixes are compared byte by byte; a key without prefixes may use any name.
+        """
         if not self._prefixes:
             return True
         raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogatepass")
         return raw.startswith(self._prefixes)
 
     def check_names(self, *names: str) -> None:
-        """Names from a body, in the order in which the contract has them checked.
+        """Check the names in a body, in the order that the contract requires.
 
-        Raises: RequestError forbidden with `{topic}`, the first that is not allowed (R-AUTH-1 to R-AUTH-6).
+        Raises: RequestError forbidden with `{topic}`, the first name that is not allowed (R-AUTH-1
+        to R-AUTH-6).
         """
         if self._prefixes:
             for name in names:
@@ -75,6 +80,6 @@ class Principal:
 
 
 FULL = Principal(None, ALL_SCOPES)
-"""Everyone, while no keys are configured (4.2)."""
+"""The principal of every request while no keys are configured (4.2)."""
 NOBODY = Principal(None, Scope.NONE)
-"""A request without a valid key on a path that asks for none, while keys are configured."""
+"""The principal of requests without a valid key, on paths that need none, with keys configured."""

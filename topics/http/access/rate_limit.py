@@ -1,4 +1,4 @@
-"""How much of something a peer may do: a burst at once, and so many a second on the whole."""
+"""A rate limit on a peer: a burst at once, and an average per second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _NS = 1_000_000_000
 
 
 class Allowance:
-    """Refilled by time at `per_s`, never above `burst`."""
+    """A token bucket: refilled by time at `per_s`, up to `burst`."""
 
     __slots__ = ("_burst", "_left", "_per_s", "_seen_ns")
 
@@ -17,12 +17,12 @@ class Allowance:
         self._seen_ns = now_ns
 
     def spend(self, count: int, now_ns: int) -> bool:
-        """False once more was spent than there was."""
+        """Take `count` from the bucket. Return False if that was more than it held."""
         refill = (now_ns - self._seen_ns) * self._per_s / _NS
         self._seen_ns = now_ns
         self._left = min(self._left + refill, self._burst) - count
         return self._left >= 0
 
     def earn(self, count: int) -> None:
-        """What the peer may do besides, because of something we did."""
+        """Add `count`, up to the burst: work of the peer that the server itself has caused."""
         self._left = min(self._left + count, self._burst)

@@ -16,7 +16,7 @@ Handler = Callable[["Call"], None]
 
 
 class Body(enum.Enum):
-    """What a route does with a request body. Source: wire contract, section 2.3."""
+    """The use of a request body by a route. Source: wire contract, section 2.3."""
 
     IGNORED = "ignored"
     JSON = "json"
@@ -25,7 +25,10 @@ class Body(enum.Enum):
 
 
 class Access(enum.Enum):
-    """Where a route's credential comes from, while keys are configured. Source: wire contract, section 4.3."""
+    """The source of a route's credential if keys are configured.
+
+    Source: wire contract, section 4.3.
+    """
 
     KEY = "a key in the header"
     STREAM = "a key in the header or, without one there, in the query"
@@ -35,11 +38,14 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """pattern: segments after the leading slash; one that starts with ":" is a parameter, never empty.
+    """One method of one path pattern.
 
-    scope: of whoever asks, beside what `access` says; a route that needs more than a valid key names it here.
-    always: answered during recovery and shutdown too (probes, metrics).
-    stream: the answer goes on, so HEAD is not taken; and such a head comes once, so its plan is not kept.
+    - pattern: segments after the leading slash; one that starts with ":" is a parameter, never
+      empty.
+    - scope: the scope that the key needs, beside `access`.
+    - always: answered during recovery and shutdown, too (probes, metrics).
+    - stream: the answer is a stream, so HEAD is refused; its plan is not cached, because such a
+      head is sent once.
     """
 
     method: str
@@ -51,7 +57,7 @@ class Route:
     stream: bool = False
     access: Access = Access.KEY
     large: bool = False
-    """The body holds records, and may be as large as any: those of other routes have a limit of their own."""
+    """The body holds records, up to the largest size; bodies of other routes have a lower limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,10 @@ class Match:
 
 
 class RouteTable:
-    """Exact, case-sensitive matching on raw segments: no trailing slash, no empty segment (2.1)."""
+    """A table of routes, matched exactly and case-sensitively on raw segments.
+
+    A trailing slash or an empty segment matches no route (2.1).
+    """
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.routes = tuple(routes)
@@ -84,10 +93,11 @@ class RouteTable:
                 self._shapes.setdefault(len(segments), []).append((segments, methods[route.pattern]))
             methods[route.pattern][route.method] = route
         for shapes in self._shapes.values():
-            shapes.sort(key=lambda shape: [segment.startswith(":") for segment in shape[0]])  # fixed segments first
+            # Fixed segments are tried before parameters.
+            shapes.sort(key=lambda shape: [segment.startswith(":") for segment in shape[0]])
 
     def match(self, path: str) -> Match | None:
-        """None for an unknown path."""
+        """Return the routes of a path; None for an unknown path."""
         segments = path.split("/")
         for pattern, methods in self._shapes.get(len(segments), ()):
             parameters: list[str] = []

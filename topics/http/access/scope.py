@@ -6,7 +6,7 @@ import enum
 
 
 class Scope(enum.Flag):
-    """What a key must be allowed to do. Source: wire contract, section 4.4."""
+    """The rights that a key can have. Source: wire contract, section 4.4."""
 
     NONE = 0
     READ = enum.auto()

@@ -1,6 +1,7 @@
-"""Answers compressed for clients that can read it. Source: wire contract, section 3.1.
+"""Compression of answers for clients that accept it. Source: wire contract, section 3.1.
 
-Compressing stops the only thread, so it is fast rather than thorough, and answers above a size go as they are.
+Compression blocks the only thread, so it prefers speed to size, and answers above a size are sent
+uncompressed.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ import zlib
 _GZIP = 16
 _LARGE = _GZIP + zlib.MAX_WBITS, 8
 _SMALL = _GZIP + 12, 5
-"""Window and memory of zlib for up to 4 KiB: clearing the large ones takes longer than compressing so little."""
+"""Window and memory level of zlib for bodies of up to 4 KiB.
+
+Clearing the buffers of the large setting takes longer than compressing so few bytes.
+"""
 HEADERS = b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
 
 
 class Compressor:
-    """level: of zlib, 1 to 9; 0 never compresses. Bodies from min_bytes to max_bytes are compressed."""
+    """A gzip encoder with one level and bounds of size.
+
+    level: the level of zlib, 1 to 9; 0 never compresses. Bodies of min_bytes to max_bytes are
+    compressed.
+    """
 
     __slots__ = ("_level", "max_bytes", "min_bytes")
 
@@ -25,7 +33,10 @@ class Compressor:
         self.min_bytes = min_bytes if level else 1 << 62
 
     def encode(self, body: bytes) -> tuple[bytes, bytes]:
-        """The body to send and the header lines that go with it; as it was, without any, where that is no longer."""
+        """Return the body to send, and its header lines.
+
+        A body that compression does not shorten is returned as it is, with no header lines.
+        """
         if len(body) > self.max_bytes:
             return body, b""
         window, memory = _SMALL if len(body) <= 4096 else _LARGE
@@ -35,7 +46,7 @@ class Compressor:
 
 
 def offers_gzip(accept_encoding: bytes) -> bool:
-    """Whether an `Accept-Encoding` names gzip with a weight above 0."""
+    """Return whether an `Accept-Encoding` names gzip with a weight above 0."""
     for offer in accept_encoding.lower().split(b","):
         coding, *parameters = (part.strip() for part in offer.split(b";"))
         if coding == b"gzip":
@@ -45,7 +56,7 @@ def offers_gzip(accept_encoding: bytes) -> bool:
 
 
 def _is_zero(weight: bytes) -> bool:
-    """What is no number is no wish either."""
+    """Return whether a weight is 0 or less. A text that is not a number counts as 0."""
     try:
         return not float(weight) > 0
     except ValueError:

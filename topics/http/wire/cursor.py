@@ -1,4 +1,7 @@
-"""Opaque cursors of lists: base64 of `{"after": "<last name>"}`. Source: wire contract, section 3.4."""
+"""Opaque cursors of lists: base64 of `{"after": "<last name>"}`.
+
+Source: wire contract, section 3.4.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ _ALPHABETS = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 
 
 def encode_cursor(after: str) -> str:
-    """URL-safe alphabet, no padding."""
+    """Return the cursor of the page after a name: URL-safe alphabet, no padding."""
     return base64.urlsafe_b64encode(msgspec.json.encode({"after": after})).rstrip(b"=").decode()
 
 
 def decode_cursor(text: str) -> str:
-    """The name to go on after; "" is the first page (no cursor, or JSON without a string `after`).
+    """Return the name after which the page begins; "" for the first page.
 
-    Both alphabets, padded or not. Raises: RequestError invalid_request, not base64 or not JSON.
+    The first page has no cursor, or one whose JSON has no string `after`. Both alphabets of base64
+    are accepted, padded or not.
+
+    Raises: RequestError invalid_request, the cursor is not base64 or not JSON.
     """
     if not text:
         return ""

@@ -1,4 +1,4 @@
-"""Errors as they go over the wire: code to status, and the envelope. Source: wire contract, section 3.2."""
+"""Errors on the wire: status by code, and the envelope. Source: wire contract, section 3.2."""
 
 from __future__ import annotations
 
@@ -37,13 +37,20 @@ STATUS = {
     "not_ready": 503,
     "shutting_down": 503,
 }
-"""`head_too_large` is ours: it answers what was never a request (R-NET-9), where the contract names a status alone."""
+"""HTTP status by error code.
+
+The contract gives oversized heads a status but no code (R-NET-9); `head_too_large` is the code that
+this server adds.
+"""
 
 RETRY_AFTER = b"Retry-After: 1\r\n"
 
 
 class BadRequestError(Exception):
-    """Bytes that are no HTTP request: answered with `status` (400 or 431), then closed (R-NET-8, R-NET-9)."""
+    """Bytes that are not an HTTP request.
+
+    The connection answers `status` (400 or 431), then closes (R-NET-8, R-NET-9).
+    """
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -54,7 +61,10 @@ class BadRequestError(Exception):
 
 
 class MethodNotAllowedError(RequestError):
-    """A known path with another method. allow: the methods the path has, HEAD beside GET."""
+    """A known path with an unsupported method.
+
+    allow: the methods of the path, with HEAD where it has GET.
+    """
 
     def __init__(self, method: str, path: str, allow: str) -> None:
         super().__init__("method_not_allowed", f"{path} does not take {method}: use {allow}")
@@ -66,7 +76,7 @@ def status_of(error: RequestError) -> int:
 
 
 def envelope(error: RequestError) -> bytes:
-    """The body of an error answer. Shape: {"error": {code, message, detail?}}."""
+    """Return the body of an error answer. Shape: {"error": {code, message, detail?}}."""
     inner: dict[str, Any] = {"code": error.code, "message": error.message or error.code}
     if error.detail is not None:
         inner["detail"] = error.detail
@@ -74,7 +84,7 @@ def envelope(error: RequestError) -> bytes:
 
 
 def extra_headers(error: RequestError) -> bytes:
-    """Header lines that belong to an error: Retry-After with 429 and 503, Allow with 405."""
+    """Return the header lines of an error: Retry-After for 429 and 503, Allow for 405."""
     if isinstance(error, MethodNotAllowedError):
         return b"Allow: %b\r\n" % error.allow.encode()
     return RETRY_AFTER if STATUS[error.code] in (429, 503) else b""

@@ -1,4 +1,4 @@
-"""Heads by h11: plain Python, the reference."""
+"""A head parser on h11: plain Python, the reference."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from topics.http.wire.error_answers import BadRequestError
 from topics.http.wire.head import Fields, HeadFraming
 
 _MAX_EVENT_BYTES = 1 << 24
-"""No limit of its own: `check_head` has the limit."""
+"""High enough to never apply: `check_head` enforces the limit."""
 
 
 class H11Parser:
-    """One h11 connection a head: 40 times the work of httptools, and readable."""
+    """A parser that uses one h11 connection per head.
+
+    It costs 40 times the work of httptools, but is readable.
+    """
 
     name = "h11"
 

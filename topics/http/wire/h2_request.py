@@ -1,7 +1,8 @@
-"""A request's header list to the plan its HTTP/1 form would get. Source: RFC 9113 section 8.3.
+"""Requests of HTTP/2: from a header list to the values of its HTTP/1 form.
 
-The h2 package has checked what HTTP/2 itself asks for: pseudo-headers first, once and known; names in lower case; no
-CR, LF or NUL. What the wire contract asks of a head beyond that is checked here.
+Source: RFC 9113 section 8.3. The h2 package has checked the rules of HTTP/2 itself: pseudo-headers
+first, once and known; names in lower case; no CR, LF or NUL. This module checks what the wire
+contract requires of a head beyond them.
 """
 
 from __future__ import annotations
@@ -17,41 +18,58 @@ from topics.http.wire.request import Request, split_target
 HeaderList = tuple[tuple[bytes, bytes], ...]
 
 ENTRY_BYTES = 32
-"""What RFC 9113 section 10.5.1 adds to name and value of each field."""
+"""Bytes that RFC 9113 section 10.5.1 adds to name and value of each field."""
 
 HOSTS_DIFFER = b"\1"
-"""Between the hosts of a request that names several. No field may hold it, so no request can say it itself."""
+"""The separator of the hosts of a request that names several.
+
+A field must not contain it, so no client can send it.
+"""
 _AUTHORITY, _HOST = b":authority", b"host"
 
 SHORT_BODY = "the body is shorter than Content-Length says"
-"""The package looks at this where a body ends with DATA, and not where it ends with a head or a trailer."""
+"""The message for a request that ends before its body is complete.
+
+The h2 package checks the length where a body ends with DATA, but not where it ends with a head or a
+trailer.
+"""
 
 
 def list_limit(max_head_bytes: int, max_head_fields: int) -> int:
-    """The header list, as RFC 9113 counts it, up to which a request is answered (431 when it is over the head's limits)
-    and not the end of its connection."""
+    """Return the largest header list, as RFC 9113 counts its bytes, that is answered.
+
+    A list over the limits of a head, up to this size, gets a 431; a larger one ends the connection.
+    """
     return 2 * max_head_bytes + ENTRY_BYTES * max_head_fields
 
 
 def with_one_authority(fields: list[HeaderTuple]) -> list[HeaderTuple]:
-    """A header list as the h2 package takes it, which ends the connection over what concerns one request alone.
+    """Return a header list that the h2 package accepts.
 
-    A request without `:authority` and Host gets an empty `:authority`. One that names several hosts, or has several
-    Host fields, gets all of them in its `:authority`, for `parse_header_list` to refuse. Source: wire contract,
-    R-NET-12.
+    The package would end the whole connection over a fault of one request. A request without
+    `:authority` and Host gets an empty `:authority`. A request that names several hosts, or has
+    several Host fields, gets all of them in its `:authority`, and `parse_header_list` refuses it.
+
+    Source: wire contract, R-NET-12.
     """
     hosts = [value for name, value in fields if name == _HOST]
     authorities = [value for name, value in fields if name == _AUTHORITY]
     one = len(authorities) + len(hosts) == 1 or (hosts and authorities == hosts)
-    if one or all(name != b":method" for name, _ in fields):  # the latter are trailers
+    if one or all(name != b":method" for name, _ in fields):  # lists without a method are trailers
         return fields
     named = HeaderTuple(_AUTHORITY, HOSTS_DIFFER.join(authorities[:1] + hosts))
-    more = [HeaderTuple(_AUTHORITY, value) for value in authorities[1:]]  # the package refuses a second one
+    # The package refuses a second `:authority`.
+    more = [HeaderTuple(_AUTHORITY, value) for value in authorities[1:]]
     return [named, *more, *(field for field in fields if field[0] not in (_AUTHORITY, _HOST))]
 
 
 def parse_header_list(fields: HeaderList, whole: bool, max_bytes: int, max_fields: int) -> Request:
-    """whole: no body follows. Raises BadRequestError with the status to answer."""
+    """Return the request of a header list.
+
+    Args: whole, no body follows; max_bytes and max_fields, the limits of a head.
+
+    Raises: BadRequestError with the status to answer.
+    """
     if sum(len(name) + len(value) + 4 for name, value in fields) > max_bytes:
         raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
     if len(fields) - 4 > max_fields:
@@ -105,8 +123,11 @@ def _length(headers: dict[bytes, bytes], given: int) -> int | None:
 def answer_fields(
     status: int, date: bytes, content_type: bytes, headers: bytes, length: int | None
 ) -> list[tuple[bytes, bytes]]:
-    """The header list of an answer. headers: whole HTTP/1 lines; those about an HTTP/1 connection are left out.
-    length: of the body, None when it has no end yet."""
+    """Return the header list of an answer.
+
+    headers: whole HTTP/1 lines; fields about an HTTP/1 connection are left out. length: bytes of
+    the body; None for a stream, whose length is unknown.
+    """
     fields = [(b":status", b"%d" % status), (b"content-type", content_type)]
     if length is not None:
         fields.append((b"content-length", b"%d" % length))

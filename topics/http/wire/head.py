@@ -1,7 +1,8 @@
-"""The head of a request, checked before any parser sees it. Source: wire contract R-NET-3, R-NET-8, R-NET-9.
+"""The check of a request head before a parser sees it.
 
-Both parsers are looser than the contract (h11 takes a bare LF and Content-Length beside chunked), and each in its own
-way, so what a head may hold and how its body is framed is decided here, over the raw bytes, once.
+Source: wire contract R-NET-3, R-NET-8, R-NET-9. Both parsers accept more than the contract does
+(h11 takes a bare LF, and Content-Length beside chunked), each in its own way. This module therefore
+decides once, over the raw bytes, what a head may contain and how its body is framed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from topics.http.wire.error_answers import BadRequestError
 HEAD_END = b"\r\n\r\n"
 
 Fields = dict[bytes, bytes]
-"""Lower-case names and values without white space around them; of repeated fields the first."""
+"""Lower-case names, and values without white space around them; the first of repeated fields."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
@@ -23,24 +24,25 @@ _FIELDS = re.compile(rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
 _TARGET = re.compile(rb"/|\*\Z|https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/|\Z)")
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding|connection|host):[ \t]*([^\r]*)", re.IGNORECASE)
 _SINGLE = (b"authorization", b"content-type", b"idempotency-key", b"last-event-id", b"origin", b"sec-websocket-key")
-"""Fields that mean one thing: which of two different ones counts would be anybody's guess."""
+"""Fields with one meaning: a request that gives one of them two values is refused as ambiguous."""
 _LISTS = (b"accept", b"accept-encoding", b"connection", b"content-encoding", b"sec-websocket-version", b"upgrade")
-"""Several of these are one with all their values (RFC 9110 section 5.3)."""
+"""Fields that are lists: several count as one with all values (RFC 9110 section 5.3)."""
 NOT_FIRST_ALONE = frozenset(_SINGLE + _LISTS)
 _NOT_FIRST_ALONE = re.compile(rb"\r\n(" + b"|".join(_SINGLE + _LISTS) + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 METHOD = re.compile(_TOKEN)
 TARGET = re.compile(rb"(?:/[\x21\x22\x24-\x7e]*|\*)")
-"""A path, or the "*" of OPTIONS: what HTTP/2 has for a target."""
+"""A target of HTTP/2: a path, or the "*" of OPTIONS."""
 FIELD_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _CR = 13
 _STARTS_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]")
 
 
 class HeadFraming(NamedTuple):
-    """The request line and what says where the body ends.
+    """The request line, and the framing of the body.
 
-    target: as sent, starting with "/", "*" or an http scheme. version_minor: 0 or 1. content_length: 0 without a body
-    and when `chunked`. connection: the options of all Connection fields, joined by commas.
+    target: as sent, starting with "/", "*" or an http scheme. version_minor: 0 or 1.
+    content_length: 0 without a body and when `chunked`. connection: the options of all Connection
+    fields, joined by commas.
     """
 
     method: bytes
@@ -52,9 +54,9 @@ class HeadFraming(NamedTuple):
 
 
 def check_head(head: bytes, max_bytes: int, max_fields: int) -> HeadFraming:
-    """The framing of a whole head, request line through the empty line.
+    """Return the framing of a whole head, from the request line through the empty line.
 
-    Raises: BadRequestError, 431 when the head or its number of fields is over the limit, else 400.
+    Raises: BadRequestError, 431 when the head or its number of fields exceeds the limit, else 400.
     """
     if len(head) > max_bytes:
         raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
@@ -100,15 +102,17 @@ def check_head(head: bytes, max_bytes: int, max_fields: int) -> HeadFraming:
 
 
 def repeated_of_head(head: bytes) -> Fields:
-    """`repeated` of a whole head that was checked."""
+    """Return `repeated` of a whole head that `check_head` has passed."""
     found = _NOT_FIRST_ALONE.findall(head)
     return repeated((name.lower(), value.rstrip(b" \t")) for name, value in found) if len(found) > 1 else {}
 
 
 def repeated(fields: Iterable[tuple[bytes, bytes]]) -> Fields:
-    """Of these fields, all of them `NOT_FIRST_ALONE`, those that are lists and given several times, joined.
+    """Return the joined values of list fields that are given several times.
 
-    Raises BadRequestError when one that means one thing has two values.
+    fields: only fields of `NOT_FIRST_ALONE`.
+
+    Raises: BadRequestError, a field that is no list has two different values.
     """
     first: Fields = {}
     joined: Fields = {}
@@ -123,9 +127,12 @@ def repeated(fields: Iterable[tuple[bytes, bytes]]) -> Fields:
 
 
 def _check_encoding(encoding: bytes, version_minor: int, *, with_length: bool) -> None:
-    """Transfer-Encoding: chunked alone, in HTTP/1.1 alone, never beside a length.
+    """Check that Transfer-Encoding is exactly `chunked`, in HTTP/1.1, without a Content-Length.
 
-    Spelled without white space behind it: readers differ in whether that is still `chunked`.
+    White space after `chunked` is refused, because implementations differ in whether it still
+    counts.
+
+    Raises: BadRequestError.
     """
     if with_length:
         raise BadRequestError("Content-Length and Transfer-Encoding exclude each other")
@@ -140,17 +147,19 @@ def _bad_request_line() -> BadRequestError:
 
 
 def check_partial_head(data: bytes, max_bytes: int, looked: int = 0) -> None:
-    """Refuses early what can no longer become a head, so that nobody waits for the rest of it.
+    """Refuse data that can no longer become a head, before the rest of it arrives.
 
-    data: what has come, without an empty line in it. looked: so many of its bytes have passed already; the others cost
-    what they are, however often more of them come. Raises BadRequestError as `check_head` does.
+    Args: data, the bytes received, without an empty line; looked, the number of leading bytes that
+    have passed an earlier call, so that each byte is searched once however small the pieces are.
+
+    Raises: BadRequestError as `check_head` does.
     """
     if len(data) > max_bytes:
         raise BadRequestError(f"the request head is over {max_bytes} bytes", 431)
     if not looked and _STARTS_TOKEN.match(data) is None:
         raise BadRequestError("this is not an HTTP request")
     if looked and data[looked - 1] == _CR:
-        looked -= 1  # what follows it decides what it is
+        looked -= 1  # the next byte decides whether the CR is legal
     lines = data.count(b"\r\n", looked)
     if lines and data.find(b"\r\n") >= looked and _REQUEST_LINE.match(data) is None:
         raise _bad_request_line()

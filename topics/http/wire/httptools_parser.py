@@ -1,4 +1,4 @@
-"""Heads by httptools (llhttp): the fast one."""
+"""A head parser on httptools (llhttp): the fast one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _KNOWN_METHODS = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIO
 
 
 class _Collector:
-    """llhttp's callbacks. `dict.setdefault` itself is the one for fields, so that none of them costs a Python frame."""
+    """The callbacks of llhttp.
+
+    `dict.setdefault` itself is the callback for fields, so that no field costs a Python frame.
+    """
 
     __slots__ = ("on_header",)
 
@@ -20,21 +23,25 @@ class _Collector:
 
 
 class HttptoolsParser:
-    """One llhttp state a head; it cannot be reset, and is thrown away before it would wait for a body."""
+    """A parser that uses one llhttp state per head.
+
+    The state cannot be reset; it is dropped before it would wait for a body.
+    """
 
     name = "httptools"
 
     def fields(self, head: bytes, framing: HeadFraming) -> Fields:
         if framing.method not in _KNOWN_METHODS:
-            # llhttp knows a closed list of methods and gives some of them rules of their own. To this server any other
-            # token is an unsupported method (405), so the fields are parsed as those of a GET.
+            # llhttp knows a closed list of methods and gives some of them rules of their own. For
+            # this server every other token is an unsupported method (405), so the fields are parsed
+            # as those of a GET.
             head = b"GET" + head[len(framing.method) :]
         sent: Fields = {}
         try:
             httptools.HttpRequestParser(_Collector(sent)).feed_data(head)
         except httptools.HttpParserUpgrade:
-            pass  # the head is complete; upgrading is not the parser's business
+            pass  # the head is complete; the caller handles upgrades
         except httptools.HttpParserError as error:
             raise BadRequestError(f"the request head is malformed: {error}") from None
-        # Backwards, so that of names that differ in case alone the first stays.
+        # Reversed, so that of names that differ only in case the first one wins.
         return {name.lower(): value.rstrip(b" \t") for name, value in reversed(sent.items())}

@@ -1,4 +1,4 @@
-"""Values as JSON texts, where an answer is one format of bytes."""
+"""Values as JSON texts, for answers that are rendered by one format of bytes."""
 
 from __future__ import annotations
 

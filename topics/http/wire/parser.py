@@ -1,7 +1,7 @@
-"""The seam between the two HTTP parsers: a checked head in, its fields out.
+"""The interface of the two HTTP parsers: a checked head in, its fields out.
 
-Framing is not theirs (`head.py`, `chunked.py`), so one that is fast and one that is plain Python can stand in for each
-other; the tests run over both, and a fuzz compares them.
+Framing is decided elsewhere (`head.py`, `chunked.py`), so the fast parser and the one in plain
+Python are interchangeable. The tests run over both, and a fuzz compares them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from topics.http.wire.head import Fields, HeadFraming
 
 
 class HeadParser(Protocol):
-    """Parses heads that `check_head` has passed."""
+    """A parser of heads that `check_head` has passed."""
 
     name: str
 
     def fields(self, head: bytes, framing: HeadFraming) -> Fields:
-        """Raises BadRequestError for a head the parser does not take."""
+        """Return the fields of a head.
+
+        Raises: BadRequestError, the parser does not accept the head.
+        """
 
 
 def open_parser(choice: str) -> HeadParser:
-    """choice: "auto" (httptools), "httptools" or "h11"."""
+    """Return a parser. choice: "auto" (httptools), "httptools" or "h11"."""
     if choice == "h11":
         from topics.http.wire.h11_parser import H11Parser  # noqa: PLC0415 - the one not chosen need not be installed
 

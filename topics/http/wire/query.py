@@ -1,4 +1,7 @@
-"""Query strings. Source: wire contract, section 2.2. Nothing here is an error: what does not parse is the default."""
+"""Query strings. Source: wire contract, section 2.2.
+
+No query is an error: a value that does not parse counts as the default.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,21 @@ from urllib.parse import unquote_plus
 Query = dict[str, str]
 
 PAIRS_MAX = 1000
-"""A head holds sixty thousand, and each takes 2 us."""
+"""Most pairs that are decoded: a head has room for sixty thousand, and each takes 2 us."""
 
 _TOKEN = re.compile(
-    r"(?:\A|&)(?:t|%74)(?:o|%6[fF])(?:k|%6[bB])(?:e|%65)(?:n|%6[eE])(?:=([^&]*))?(?=&|\Z)"  # however it is escaped
+    # Each letter of `token` may be escaped.
+    r"(?:\A|&)(?:t|%74)(?:o|%6[fF])(?:k|%6[bB])(?:e|%65)(?:n|%6[eE])(?:=([^&]*))?(?=&|\Z)"
 )
 _TRUE = ("true", "1")
 _FALSE = ("false", "0")
 
 
 def parse_query(text: str) -> Query:
-    """Form decoding (`%XX`, `+`; malformed escapes stay). The last of equal keys counts, of `token` the first.
+    """Return the pairs of a query by key.
 
-    Only the first PAIRS_MAX pairs are looked at.
+    Form decoding applies (`%XX`, `+`; malformed escapes stay). Of equal keys the last counts,
+    except for `token`, where the first does. Pairs after the first PAIRS_MAX are ignored.
     """
     query: Query = {}
     for pair in _first_pairs(text):
@@ -38,7 +43,10 @@ def _first_pairs(text: str) -> list[str]:
 
 
 def token_of(text: str) -> str | None:
-    """`parse_query(text).get("token")`, without decoding anything else: before its key a client is worth no more."""
+    """Return `parse_query(text).get("token")` without decoding the other pairs.
+
+    A client that has not shown its key yet must not cost more than that.
+    """
     if text.count("&") >= PAIRS_MAX:
         text = "&".join(_first_pairs(text))
     found = _TOKEN.search(text)
@@ -46,7 +54,7 @@ def token_of(text: str) -> str | None:
 
 
 def boolean(query: Query, key: str, default: bool) -> bool:
-    """`true` or `1`, `false` or `0`; anything else is the default."""
+    """Return True for `true` or `1`, False for `false` or `0`, the default for any other value."""
     value = query.get(key)
     if value in _TRUE:
         return True
@@ -54,7 +62,7 @@ def boolean(query: Query, key: str, default: bool) -> bool:
 
 
 def unsigned(query: Query, key: str, default: int) -> int:
-    """An unsigned decimal that fits u64, else the default."""
+    """Return an unsigned decimal that fits u64, else the default."""
     value = query.get(key, "")
     if not (value.isascii() and value.isdigit()) or len(value) > 40:
         return default

@@ -1,4 +1,4 @@
-"""One request's head as values: what routes and handlers look at."""
+"""The head of one request as values, which routes and handlers read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from topics.http.wire.parser import HeadParser
 class Request(NamedTuple):
     """A parsed head.
 
-    path: as sent, undecoded, without the query; query: the raw text behind "?". headers: lower-case name to value; of
-    repeated ones that are lists all values, of others the first. authority: the target's own host
-    ("http://host/..."), "" when it had none.
+    path: as sent, undecoded, without the query. query: the raw text after "?". headers: lower-case
+    name to value; all values of repeated lists, the first value of other repeated fields.
+    authority: the host in the target ("http://host/..."); "" without one.
     """
 
     method: str
@@ -27,7 +27,10 @@ class Request(NamedTuple):
 
 
 def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: int) -> Request:
-    """Raises: BadRequestError with the status to answer before the connection closes."""
+    """Return the request of a whole head.
+
+    Raises: BadRequestError with the status to answer before the connection closes.
+    """
     framing = check_head(head, max_bytes, max_fields)
     headers = parser.fields(head, framing) | repeated_of_head(head)
     authority, path, query = split_target(framing.target.decode("ascii"))
@@ -47,7 +50,7 @@ def parse_request(head: bytes, parser: HeadParser, max_bytes: int, max_fields: i
 
 
 def split_target(target: str) -> tuple[str, str, str]:
-    """(authority, path, query)."""
+    """Return (authority, path, query) of a request target."""
     authority = ""
     if target.startswith("http"):
         authority, slash, rest = target.partition("://")[2].partition("/")

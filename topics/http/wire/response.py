@@ -1,4 +1,4 @@
-"""Responses as bytes. The usual ones are one format of a ready-made prefix."""
+"""Responses as bytes. A common one is one format of a prepared prefix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
 class ResponseWriter:
-    """Renders responses; holds the Date, which the shell sets once a second because this room has no clock."""
+    """A renderer of responses.
+
+    It holds the Date, which the loop's owner sets once a second, because this room has no clock.
+    """
 
     __slots__ = ("_date", "_json", "date")
 
@@ -22,22 +25,25 @@ class ResponseWriter:
         self.set_date(b"")
 
     def set_date(self, date: bytes) -> None:
-        """date: an RFC 9110 HTTP-date; empty leaves the field out."""
+        """Set the Date of the next responses: an RFC 9110 HTTP-date; empty leaves the field out."""
         self.date = date
         self._date = b"Date: %b\r\n" % date if date else b""
         self._json = {status: self._prefix(status, JSON) for status in (200, 201)}
 
     def json(self, status: int, body: bytes) -> bytes:
-        """The common answer: JSON over a connection that stays open. status: 200 or 201."""
+        """Return the common answer: JSON over a connection that stays open. status: 200 or 201."""
         return b"%b%d\r\n\r\n%b" % (self._json[status], len(body), body)
 
     def json_start(self, size: int) -> bytes:
-        """The head of such an answer, with 200 and a body of so many bytes."""
+        """Return the head of a JSON answer with status 200.
+
+        size: bytes of the body that follows.
+        """
         return b"%b%d\r\n\r\n" % (self._json[200], size)
 
     @property
     def json_head(self) -> bytes:
-        """What `json` puts before the length, for 200."""
+        """The bytes that `json` puts before the length, for 200."""
         return self._json[200]
 
     def render(
@@ -50,15 +56,21 @@ class ResponseWriter:
         connection: bytes = b"",
         without_body: bool = False,
     ) -> bytes:
-        """headers: whole lines. connection: b"close", b"keep-alive" or b"" for the version's default.
-        without_body: the answer to a HEAD, whose Content-Length is the body's all the same."""
+        """Return a whole response.
+
+        headers: whole lines. connection: b"close", b"keep-alive" or b"" for the version's default.
+        without_body: it answers a HEAD, whose Content-Length still states the length of the body.
+        """
         if connection:
             headers = b"%bConnection: %b\r\n" % (headers, connection)
         head = b"%b%d\r\n%b\r\n" % (self._prefix(status, content_type), len(body), headers)
         return head if without_body else head + body
 
     def stream_head(self, status: int, content_type: bytes, headers: bytes, *, chunks: bool, close: bool) -> bytes:
-        """The head of an answer of unknown length: chunks, or (HTTP/1.0) bytes until the close."""
+        """Return the head of an answer of unknown length.
+
+        chunks: the body is chunked; otherwise (HTTP/1.0) it ends where the connection closes.
+        """
         coding = b"Transfer-Encoding: chunked\r\n" if chunks else b""
         connection = b"Connection: close\r\n" if close else b""
         parts = (status, _REASONS.get(status, b""), self._date, content_type, coding, connection, headers)

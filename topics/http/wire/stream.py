@@ -1,4 +1,4 @@
-"""An answer that goes on: bytes to one client, as long as it listens."""
+"""The interface of a streamed answer: bytes to one client while it reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Block:
-    """Bytes that many streams send: what a kind of transport wraps around them is made once."""
+    """Bytes that many streams send, so that the framing of a transport is made once."""
 
     __slots__ = ("_chunk", "data")
 
@@ -16,30 +16,32 @@ class Block:
 
     @property
     def chunk(self) -> bytes:
-        """As one chunk of HTTP/1.1's transfer coding."""
+        """The bytes as one chunk of HTTP/1.1's transfer coding."""
         if not self._chunk:
             self._chunk = chunked(self.data)
         return self._chunk
 
 
 class Stream(Protocol):
-    """What `Call.open_stream` gives. After `end`, and after `on_disconnect` was called, writing does nothing.
+    """The stream that `Call.open_stream` returns.
 
-    Back-pressure: whoever writes stops while `over_high_water`, and goes on when `on_drained` is called; one block
-    may cross the mark, so what is held for a client that does not read is bounded by the mark and a block.
+    After `end`, and after `on_disconnect` was called, writing does nothing. Back-pressure: the
+    writer stops while `over_high_water`, and continues when `on_drained` is called. One block may
+    cross the mark, so the memory for a client that does not read is bounded by the mark and a
+    block.
     """
 
     @property
     def over_high_water(self) -> bool: ...
 
     def write(self, data: bytes) -> None:
-        """data: never empty."""
+        """Send bytes to the client. data: never empty."""
 
     def write_block(self, block: Block) -> None:
-        """The same, for bytes that go to many."""
+        """Send a block that other streams send, too."""
 
     def end(self) -> None:
-        """The answer is complete; the connection goes on with its next request where it can."""
+        """Complete the answer. The connection continues with its next request where it can."""
 
 
 def chunked(data: bytes) -> bytes:

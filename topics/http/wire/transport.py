@@ -1,4 +1,4 @@
-"""What a protocol stands between: the byte stream below it, and the server that feeds and watches it."""
+"""The two neighbours of a protocol: the byte stream below it, and the server that drives it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ class Transport(Protocol):
 
     over_high_water: bool
     state: Any
-    """The `ProtocolState` that gets what arrives; one that hands the connection over puts its successor here."""
+    """The `ProtocolState` that receives what arrives; a handover sets its successor here."""
 
     def write(self, data: bytes) -> None: ...
 
     def close(self) -> None:
-        """Closes after what was written has been sent; what the peer still sends is taken and dropped for a while."""
+        """Close once the written bytes are sent.
+
+        Bytes of the peer are read and dropped for a while.
+        """
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
     def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
-        """Bounds of what is written and not yet taken, from here on: see `over_high_water`."""
+        """Bound the bytes written and not yet sent, from now on: see `over_high_water`."""
 
 
 class Waits(NamedTuple):
-    """How many ticks of `Service.tick` a connection may keep the server waiting, each rounded up.
+    """How long a peer may be silent or slow, in ticks of `Service.tick`, each rounded up.
 
-    head: for a request head, or for more of a body. idle: between requests. ping_after: silence of an HTTP/2 peer
-    until it is asked for a sign of life; ping_timeout: for that sign. stall: for a peer to take more of an answer.
-    drain: for the rest of a request body after the answer, over HTTP/2.
+    head: for a request head, or for more of a body. idle: between requests. ping_after: silence of
+    an HTTP/2 peer until it is sent a PING; ping_timeout: for the answer to it. stall: for a peer to
+    take more of an answer. drain: for the rest of a request body after the answer, over HTTP/2.
     """
 
     head: int
@@ -43,46 +46,48 @@ class Waits(NamedTuple):
 
 
 class Arriving(NamedTuple):
-    """A request body of which more is to come."""
+    """A request body that is not complete."""
 
     body: int
-    """Tells it from the others of its connection, also from those before it."""
+    """The number of the body: unique within its connection, earlier bodies included."""
     bytes: int
-    """That have come."""
+    """Bytes received so far."""
 
 
 class ProtocolState(Protocol):
-    """One connection in one protocol, as the server's glue, sweep and shutdown know it."""
+    """One connection in one protocol, as the server's glue, sweep and shutdown see it."""
 
     @property
     def held_bytes(self) -> int:
-        """Kept here for the peer: input that is not whole, and output that waits for more than the socket."""
+        """Bytes of incomplete input, and of output that waits for more than the socket."""
 
     def large_writes(self) -> Sequence[bytes]:
-        """Of what is kept here to be sent, that which other connections may be sending, too."""
+        """Return those bytes of the unsent output that other connections may be sending, too."""
 
     @property
     def arriving(self) -> Sequence[Arriving]:
-        """Request bodies on their way. A graceful stop waits for those that move."""
+        """Request bodies that are being received. A graceful stop waits for those that progress."""
 
     def cut_off(self, body: int) -> None:
-        """Too little came of one of them for too long: its request is over."""
+        """End the request of a body that has been too slow for too long."""
 
     @property
     def busy(self) -> bool:
-        """In the middle of something else that a graceful stop waits for."""
+        """Whether the connection does other work that a graceful stop waits for."""
 
     @property
     def admitted(self) -> bool:
-        """A request of this connection was let in: its key, where there are keys, is a valid one. Those of whom nothing
-        was let in so far are the first to go when memory is short."""
+        """Whether a request was admitted: with keys configured, one with a valid key.
+
+        Connections that were never admitted are closed first when memory is short.
+        """
 
     @property
     def patient(self) -> bool:
-        """What is not taken waits for its reader, however long that takes (R-SSE-6)."""
+        """Whether unsent output waits for its reader without a time limit (R-SSE-6)."""
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Bytes from the peer; a view is only read during the call."""
+        """Take bytes from the peer. A view is only read during the call."""
 
     def end_of_stream(self) -> None: ...
 
@@ -91,7 +96,13 @@ class ProtocolState(Protocol):
     def lost(self) -> None: ...
 
     def overdue(self, waits: Waits) -> bool:
-        """Asked every tick: whether the peer kept us waiting for too long and the connection is to be closed."""
+        """Return whether the peer exceeded a wait, so that the connection is closed.
+
+        Called every tick.
+        """
 
     def going_away(self) -> None:
-        """The server stops: the peer is told where the protocol has words for it. Called again right before the end."""
+        """Announce to the peer that the server stops, if the protocol has a message for it.
+
+        Called again right before the end.
+        """

@@ -1,4 +1,4 @@
-"""The seam where a connection stops being HTTP: behind a 101 its bytes belong to another protocol."""
+"""The handover of a connection from HTTP to another protocol, after a 101."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ if TYPE_CHECKING:
 
 
 class Upgraded(Protocol):
-    """What a connection speaks behind its 101. It takes the place of the connection's state: all that the loop's
-    connection tells, it tells this from then on."""
+    """The protocol of a connection after its 101.
+
+    It replaces the connection's state, and receives all later events of the loop's connection.
+    """
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Bytes from the peer, what came behind its request first; a view is only read during the call."""
+        """Take bytes from the peer, beginning with those that followed its request.
+
+        A view is only read during the call.
+        """
 
     def end_of_stream(self) -> None: ...
 
