@@ -1,13 +1,13 @@
-"""Durations as they are shown in answers."""
+"""Durations in the form that answers show."""
 
 from __future__ import annotations
 
 _USUAL = tuple(b"0.0" if us == 0 else b"%d.%03d" % (us // 1000, us % 1000) for us in range(10_000))
-"""Up to 10 ms: what nearly every request takes."""
+"""Texts of durations below 10 ms, by microsecond: nearly every request takes less."""
 
 
 def milliseconds(ns: int) -> bytes:
-    """Nanoseconds as JSON milliseconds with three decimals, cheaply; never negative."""
+    """Return nanoseconds as JSON milliseconds with three decimals; a negative duration becomes 0.0."""
     us = ns // 1000
     if 0 <= us < 10_000:
         return _USUAL[us]

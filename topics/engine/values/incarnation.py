@@ -1,6 +1,7 @@
-"""A topic's incarnation: as long as it is the same, a seq of that name stands for the same record. Source: R-INC.
+"""A topic's incarnation: while it is unchanged, a seq names the same record.
 
-It is 16 lower-case hex digits everywhere: on the wire, in frames and in snapshots.
+An incarnation is 16 lower-case hex digits everywhere: on the wire, in frames and in snapshots.
+Source: R-INC.
 """
 
 from __future__ import annotations
@@ -16,21 +17,24 @@ _SHAPE = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 def draw(random_bytes: Callable[[int], bytes]) -> str:
-    """Return a new incarnation, which no topic has had."""
+    """Return a new random incarnation."""
     return f"{int.from_bytes(random_bytes(_BYTES), 'little') or 1:016x}"
 
 
 def is_shaped(text: str) -> bool:
-    """Return whether a text may be an incarnation."""
+    """Return whether a text has the shape of an incarnation."""
     return _SHAPE.fullmatch(text) is not None
 
 
 def check_incarnation(name: str, value: str) -> None:
-    """Raises RequestError invalid_request, naming the field: the value cannot be an incarnation."""
+    """Check that a value has the shape of an incarnation.
+
+    Raises: RequestError invalid_request, which names the field, if it has not.
+    """
     if not is_shaped(value):
         raise RequestError("invalid_request", f"{name} must be 16 lower-case hex digits, as the topic's state shows it")
 
 
 def ends_with_process(config: TopicConfig) -> bool:
-    """Return whether a restart may give seqs out again, and so draws another incarnation (R-DUR-4, R-DUR-5)."""
+    """Return whether a restart may reuse seqs, and so needs a new incarnation (R-DUR-4, R-DUR-5)."""
     return config.durability in ("memory", "ephemeral")

@@ -1,8 +1,9 @@
 """Typed readers of the known fields of a JSON object in a request.
 
-Source: wire contract, section 2.3, R-JSON-3 to R-JSON-9. The text is validated by `records.c` first; here a field's
-type is checked. Every error is a RequestError `invalid_request` that names the field and says what it must be.
-Unknown keys are ignored; a key given twice is refused when it is read, that is, when it is a known one.
+`records.c` validates the text first; the readers check the type of a field. Every error is a
+RequestError `invalid_request` that names the field and the values it accepts. Unknown keys are
+ignored. A key that is given twice is refused when it is read, so only if it is a known one. Source:
+wire contract, section 2.3, R-JSON-3 to R-JSON-9.
 """
 
 from __future__ import annotations
@@ -27,28 +28,35 @@ NODE_BYTES_MAX = RANGES["max_node_bytes"][1]
 T = TypeVar("T")
 _OF_NUMBERS = b"0123456789, \t\r\n"
 _SHORT_TEXT = 65_536
-"""An array in so many bytes is decoded uncounted: that takes a millisecond."""
+"""Bytes of an array that is decoded without being counted first: decoding takes up to 1 ms."""
 
 
 def read_object(text: bytes, what: str = "the body", prefix: str = "", members_max: int = FIELDS_MAX) -> Fields:
-    """The fields of `text`, which must be one strict JSON object.
+    """Return the fields of `text`, which must be one strict JSON object.
 
-    what: names the value in messages ("the body", "config"); prefix: goes before a field's name there ("config.");
-    members_max: another limit than for fields, where keys are data.
-    Raises: RequestError invalid_request, not JSON, not an object, or over the limit.
+    what: the value's name in messages ("the body", "config").
+    prefix: precedes a field's name in messages ("config.").
+    members_max: the limit on members, if the keys are data.
+    Raises: RequestError invalid_request, `text` is no JSON, no object, or over the limit.
     """
     places, twice = strict_json.object_places(text, what, members_max)
     return Fields(text, places, twice, prefix)
 
 
 def refuse(name: str, must_be: str, span: JsonSpan) -> RequestError:
-    """The error for field `name` holding a value of the wrong type; `must_be` reads as in "must be a string"."""
+    """Build the error for field `name` with a value of the wrong type.
+
+    must_be: completes the sentence "NAME must be ...", such as "a string".
+    """
     return RequestError("invalid_request", f"{name} must be {must_be}, not {span.described()}")
 
 
 class Fields:
-    """The top level of one JSON object. A reader returns its default for an absent field; `null` is a wrong type
-    unless the reader says nullable."""
+    """The top level of one JSON object, with a typed reader for each type of field.
+
+    A reader returns its default if the field is absent. `null` is a wrong type, except for the
+    nullable readers.
+    """
 
     __slots__ = ("_places", "_prefix", "_text", "_twice")
 
@@ -62,7 +70,10 @@ class Fields:
         return name in self._places
 
     def span(self, name: str) -> JsonSpan | None:
-        """The raw value, None when absent. Raises RequestError when the key was given twice."""
+        """Return the raw value of a field, None if it is absent.
+
+        Raises: RequestError, the key is given twice.
+        """
         if self._twice and name in self._twice:
             raise RequestError("invalid_request", f"{self._prefix}{name} is given twice: send it once")
         place = self._places.get(name)
@@ -72,12 +83,12 @@ class Fields:
         return JsonSpan(kind, self._text[start:end])
 
     def nullable_span(self, name: str) -> JsonSpan | None:
-        """Like `span`, with `null` meaning absent."""
+        """Return the raw value of a field, None if it is absent or `null`."""
         span = self.span(name)
         return None if span is None or span.kind == JsonKind.NULL else span
 
     def require(self, name: str) -> JsonSpan:
-        """The raw value of a required field; raises RequestError when it is missing."""
+        """Return the raw value of a required field. Raises: RequestError, it is missing."""
         span = self.span(name)
         if span is None:
             raise RequestError("invalid_request", f"{self._prefix}{name} is missing: it is required")
@@ -91,7 +102,7 @@ class Fields:
         return self._integer(name, default, U32_MAX)
 
     def number(self, name: str, most: int) -> int:
-        """Return a whole number from 0 to `most`, 0 for an absent field."""
+        """Return a whole number from 0 to `most`; 0 if the field is absent."""
         span = self.span(name)
         return 0 if span is None else self._unsigned(name, span, most)
 
@@ -100,7 +111,8 @@ class Fields:
         if place is None:
             return default
         text = self._text[place[0] : place[1]]
-        if text.isdigit() and len(text) < 10 and not self._twice:  # nearly always; below 2^32 without looking
+        # Nearly always: fewer than 10 digits are at most U32_MAX.
+        if text.isdigit() and len(text) < 10 and not self._twice:
             return int(text)
         span = self.span(name)
         assert span is not None
@@ -142,7 +154,7 @@ class Fields:
         raise refuse(self._prefix + name, "true or false", span)
 
     def string(self, name: str) -> str:
-        """A required string."""
+        """Return a required string."""
         span = self.require(name)
         if span.kind != JsonKind.STRING:
             raise refuse(self._prefix + name, "a string", span)
@@ -157,7 +169,7 @@ class Fields:
         return string_value(span.text)
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        """One of a few strings, spelled exactly."""
+        """Return one of `choices`, which must be spelled exactly."""
         span = self.span(name)
         return default if span is None else self._choice(name, span, choices)
 
@@ -172,9 +184,11 @@ class Fields:
 
     # --- containers -------------------------------------------------------------------------------------------------
     def strings(self, name: str, most: int) -> tuple[str, ...]:
-        """A string (one of them), an array of strings, or null or absent (none).
+        """Return a list of strings: one string counts as a list of one, `null` or absent as an
+        empty list.
 
-        Raises: RequestError; TooManyError: over `most`, before a long array is decoded.
+        Raises: RequestError, another type. TooManyError, more than `most`; a long array is counted
+        before it is decoded.
         """
         span = self.nullable_span(name)
         if span is None:
@@ -189,9 +203,11 @@ class Fields:
         raise refuse(self._prefix + name, "a string, an array of strings or null", span)
 
     def nodes(self, limits: Config) -> NodeSet:
-        """Field `node` of a reader, who may stay: without names that are longer than those of records.
+        """Return the nodes of a reader's field `node`.
 
-        Raises: RequestError; TooManyError: more names, or more bytes of them, than a reader may name (R-NODE-6).
+        Names that are longer than any record's node are left out, because they match no record.
+        Raises: RequestError, wrong type. TooManyError, more names, or more bytes of them, than a
+        reader may give (R-NODE-6).
         """
         names = {node.encode() for node in self.strings("node", limits.max_nodes) if len(node) <= NODE_BYTES_MAX}
         size, most = sum(map(len, names)), limits.max_nodes * limits.max_node_bytes
@@ -200,9 +216,10 @@ class Fields:
         return node_set(names)
 
     def u64s(self, name: str, most: int) -> tuple[list[int], int]:
-        """A required array of whole numbers, and how many there are.
+        """Return a required array of whole numbers and their count.
 
-        Of a long text with more than `most`, none is decoded or looked at: the list is empty.
+        Returns: an empty list with the count if a long text has more than `most`; nothing is
+        decoded then.
         """
         span = self.require(name)
         if span.kind != JsonKind.ARRAY:
@@ -213,7 +230,8 @@ class Fields:
         return numbers, len(numbers)
 
     def _u64s(self, name: str, span: JsonSpan) -> list[int]:
-        if not span.text[1:-1].translate(None, _OF_NUMBERS):  # nearly always: no sign, fraction or exponent among them
+        # Nearly always: without sign, fraction or exponent.
+        if not span.text[1:-1].translate(None, _OF_NUMBERS):
             numbers = msgspec.json.decode(span.text, type=list[int])
             if not numbers or max(numbers) <= U64_MAX:
                 return numbers
@@ -222,9 +240,10 @@ class Fields:
         ]
 
     def string_array(self, name: str, most: int) -> tuple[list[str], int]:
-        """An array of strings, absent means empty, and how many there are, counted to `most` + 1 alone.
+        """Return an array of strings and their count; an absent field is an empty array.
 
-        Of a long text with more than `most`, none is decoded or looked at: the list is empty.
+        Returns: an empty list if a long text has more than `most`; nothing is decoded, and counting
+        stops at `most` + 1.
         """
         span = self.span(name)
         if span is None:
@@ -249,7 +268,9 @@ class Fields:
         raise AssertionError("an array of strings that is none")
 
     def few_members(self, name: str, must_be: str, most: int) -> Fields:
-        """A required object whose keys are data, with 1 to `most` of them, counted before any is decoded."""
+        """Return a required object whose keys are data: 1 to `most` members, counted before
+        decoding.
+        """
         span = self.require(name)
         what = self._prefix + name
         if span.kind != JsonKind.OBJECT:
@@ -260,7 +281,10 @@ class Fields:
         return members
 
     def names(self) -> list[str]:
-        """Every key, in order, for objects whose keys are data (topic name -> cursor); one given twice is refused."""
+        """Return every key in order, of an object whose keys are data (topic name -> cursor).
+
+        Raises: RequestError, a key is given twice.
+        """
         for name in self._twice:
             self.span(name)
         return list(self._places)

@@ -1,6 +1,7 @@
-"""Which names a topic and a router may have. Enforced only where a name could become a resource.
+"""The names that topics and routers may have.
 
-Source: wire contract, section 5.1. Names are compared byte for byte, case counts.
+The rules are enforced only where a name could become a resource. Names are compared byte for byte,
+so case matters. Source: wire contract, section 5.1.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ __all__ = [
 ]
 
 Allowed = Callable[[str], bool]
-"""Whether the key may use a name, and be told of it."""
+"""Whether the client's key may use a name and see that it exists."""
 Prefixes = tuple[str, ...]
-"""Of names: those that begin with one of them; () is every name."""
+"""Prefixes of names; a name matches if it begins with one of them. () matches every name."""
 
 _ROUTER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:>-]{{0,{NAME_MAX - 1}}}")
 _RULE = f"start with a letter or digit, go on with letters, digits and . _ : -{{more}}, at most {NAME_MAX} characters"
@@ -36,24 +37,27 @@ def is_router_name(name: str) -> bool:
 
 
 def check_topic_name(name: str) -> None:
-    """Raises RequestError invalid_request for a name no topic can have."""
+    """Check that a topic may have this name. Raises: RequestError invalid_request."""
     if not is_topic_name(name):
         raise RequestError("invalid_request", f"topic name {shown(name)} is not usable: {_RULE.format(more='')}")
 
 
 def check_router_name(name: str) -> None:
-    """Raises RequestError invalid_request for a name no router can have."""
+    """Check that a router may have this name. Raises: RequestError invalid_request."""
     if not is_router_name(name):
         raise RequestError("invalid_request", f"router name {shown(name)} is not usable: {_RULE.format(more=' >')}")
 
 
 def check_dead_letter(name: str) -> None:
-    """Raises RequestError invalid_request with detail {dead_letter} for a name no topic can have."""
+    """Check that a dead letter topic may have this name.
+
+    Raises: RequestError invalid_request with detail {dead_letter}.
+    """
     if not is_topic_name(name):
         message = f"dead_letter must be a topic name, and {shown(name)} is none: {_RULE.format(more='')}"
         raise RequestError("invalid_request", message, {"dead_letter": name})
 
 
 def shown(text: str) -> str:
-    """A client's text quoted for a message, cut to a length that keeps the message readable."""
+    """Return a client's text quoted for a message and cut to 64 characters."""
     return repr(text if len(text) <= 64 else text[:61] + "...")

@@ -1,7 +1,7 @@
-"""The nodes whose records a reader leaves out, sorted: a record is looked up in few steps.
+"""The nodes whose records a reader leaves out, sorted so that a lookup takes few steps.
 
-Source: wire contract, R-NODE. A set is one `bytes` object: Python hashes it once, however often the query that holds it
-is a key, and it takes little more memory than its names.
+A set is one `bytes` object, so that Python computes its hash once, however often a query that holds
+it is a key. It takes little more memory than its names. Source: wire contract, R-NODE.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import pairwise
 from typing import NewType
 
 NodeSet = NewType("NodeSet", bytes)
-"""Laid out as `tp_project` reads it (store/format/codec.h)."""
+"""The layout that `tp_project` reads (store/format/codec.h)."""
 
 NO_NODES = NodeSet(b"")
 
 
 def node_set(names: Iterable[bytes]) -> NodeSet:
-    """The set of these names; all of them together may have 4 GiB."""
+    """Build the set of these names, which may have 4 GiB together."""
     ordered = sorted(set(names), key=lambda name: (len(name), name))
     if not ordered:
         return NO_NODES
@@ -35,7 +35,7 @@ def node_count(nodes: NodeSet) -> int:
 
 
 def node_names(nodes: NodeSet) -> tuple[bytes, ...]:
-    """The names, by length and then by bytes."""
+    """Return the names, ordered by length and then by bytes."""
     count = node_count(nodes)
     names = 4 + 4 * count
     at = [names, *(names + end for end in struct.unpack_from(f"<{count}I", nodes, 4))] if count else []

@@ -1,4 +1,7 @@
-"""What the engine asks of the store and of the loop, as Protocols: `topics.store` satisfies them, and so do fakes."""
+"""The engine's view of the store and of the loop, as Protocols.
+
+`topics.store` and `topics.loop` satisfy them, and so do the fakes of the tests.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from topics.store.wal.commit import Commit, Done
 
 
 class LogPort(Protocol):
-    """The part of `topics.store.wal.sharded_log.ShardedLog` used here; see there."""
+    """The part of `topics.store.wal.sharded_log.ShardedLog` that the engine uses, documented there."""
 
     def stage_records(
         self,
@@ -68,14 +71,14 @@ class LogPort(Protocol):
 
 
 class ReaderPort(Protocol):
-    """`topics.store.read.reader.Reader`."""
+    """The part of `topics.store.read.reader.Reader` that the engine uses."""
 
     def fetch(self, pieces: Sequence[FileRange], done: Callable[[Fetched], None]) -> None: ...
     def ranges(self) -> bytearray: ...
 
 
 class RequestedPort(Protocol):
-    """`topics.store.checkpoint.requested_checkpoints.RequestedCheckpoints`."""
+    """The part of `topics.store.checkpoint.requested_checkpoints.RequestedCheckpoints` in use."""
 
     @property
     def snapshot_number(self) -> int: ...
@@ -88,7 +91,7 @@ class RequestedPort(Protocol):
 
 
 class StorePort(Protocol):
-    """`topics.store.store.Store`: the opened data directory."""
+    """The opened data directory: the part of `topics.store.store.Store` that the engine uses."""
 
     @property
     def log(self) -> LogPort: ...
@@ -107,7 +110,7 @@ class TimerPort(Protocol):
 
 
 class TimersPort(Protocol):
-    """The part of `topics.loop.Loop` that tells the time."""
+    """The clock and the timers of `topics.loop.Loop`."""
 
     @property
     def clock(self) -> Clock: ...
@@ -115,6 +118,6 @@ class TimersPort(Protocol):
 
 
 class LoopPort(TimersPort, Protocol):
-    """The part of `topics.loop.Loop` used here."""
+    """The part of `topics.loop.Loop` that the engine uses."""
 
     def random_bytes(self, count: int) -> bytes: ...

@@ -1,7 +1,8 @@
-"""The predicate of record deletion and of routers: which tags match.
+"""The predicate of record deletion and of routers: a test of a record's tag.
 
-Source: wire contract, section 7.7 and R-DEL-8. On the wire `["tag","Eq",v]`, `["tag","Glob",p]` with p ending in `*`,
-or a bare string: ending in `*` it is a Glob, else an Eq. `*` elsewhere is a literal character.
+On the wire it is `["tag","Eq",v]`, `["tag","Glob",p]` with p ending in `*`, or a bare string, which
+is a Glob if it ends in `*` and an Eq otherwise. A `*` elsewhere is a literal character. Source:
+wire contract, section 7.7 and R-DEL-8.
 """
 
 from __future__ import annotations
@@ -19,43 +20,49 @@ from topics.errors import RequestError
 
 _PARTS = 3
 _ESCAPED_BYTES = 6
-"""Of a character of one byte, as in \\u0061."""
+"""Bytes of an escaped one-byte character, such as \\u0061."""
 _ROOM_BYTES = 1024
-"""For all but the text: quotes, brackets, the operator, blanks."""
+"""Bytes allowed for everything except the text: quotes, brackets, the operator, blanks."""
 _SHAPE = '["tag", "Eq", value], ["tag", "Glob", "prefix*"] or a string'
 
 
 class Predicate(NamedTuple):
-    """is_prefix False (Eq): the tag equals `value`; True (Glob): it starts with it (UTF-8, without the `*`)."""
+    """A test of a tag against `value` (UTF-8).
+
+    is_prefix False (Eq): the tag equals `value`. True (Glob): the tag starts with `value`, which
+    has no `*`.
+    """
 
     is_prefix: bool
     value: bytes
 
     @classmethod
     def of(cls, text: str) -> Predicate:
-        """The bare form: ending in `*` a Glob, else an Eq."""
+        """Build a predicate from the bare form: a Glob if it ends in `*`, otherwise an Eq."""
         if text.endswith("*"):
             return cls(True, text[:-1].encode())
         return cls(False, text.encode())
 
     def matches(self, tag: bytes | None) -> bool:
-        """None is an untagged record, which never matches."""
+        """Return whether a tag matches; None, an untagged record, never does."""
         if tag is None:
             return False
         return tag.startswith(self.value) if self.is_prefix else tag == self.value
 
     def as_json(self) -> bytes:
-        """The three-element form, compact; `parse` of it gives an equal predicate."""
+        """Return the compact three-element form; `parse_predicate` of it gives an equal predicate."""
         operator, text = ("Glob", self.value.decode() + "*") if self.is_prefix else ("Eq", self.value.decode())
         return msgspec.json.encode(["tag", operator, text])
 
 
 def parse_predicate(span: JsonSpan, most: int, name: str = "match") -> Predicate:
-    """The predicate in field `name`, of a text of at most `most` bytes, as tags have.
+    """Parse the predicate in field `name`.
 
+    most: bytes of its text at most, the limit on tags.
     Raises: RequestError invalid_request, it has another shape, or a longer text.
     """
-    if len(span.text) > _ESCAPED_BYTES * most + _ROOM_BYTES:  # however it is escaped, and before it is decoded
+    # Checked before decoding: no escapes make a legal text so long.
+    if len(span.text) > _ESCAPED_BYTES * most + _ROOM_BYTES:
         raise _too_long(name, most)
     found = _parse_predicate(span, name)
     if len(found.value) > most:

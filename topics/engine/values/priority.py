@@ -1,6 +1,7 @@
-"""The effective priority of a topic: reported, and the order of deliveries when time is short. Source: R-PRI.
+"""The effective priority of a topic: reported, and the order of deliveries when time is short.
 
-The records of a topic keep their order whatever it is, and no answer depends on it (docs/guides/scheduling.md).
+Priority changes neither the order of a topic's records nor any answer (docs/guides/scheduling.md).
+Source: R-PRI.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ _FORGOTTEN_MS = 300_000
 
 
 def effective_priority(config: TopicConfig, consumed_ms: int, now_ms: int) -> int:
-    """consumed_ms: when the topic was last consumed, 0 for never."""
+    """Return the effective priority at `now_ms`.
+
+    consumed_ms: when the topic was last consumed, 0 = never.
+    """
     if config.priority is not None:
         return max(-_BOUND, min(config.priority, _BOUND))
     idle_ms = now_ms - consumed_ms

@@ -1,4 +1,4 @@
-"""How much one read may ask for. Source: wire contract 5.2."""
+"""The limits on what one read may request. Source: wire contract 5.2."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from topics.engine.values.results import DiffQuery
 
 
 class ReadBounds(NamedTuple):
-    """The bounds of one server's reads. The lane has them as numbers (engine/read/render_bulk.py)."""
+    """The limits on the reads of one server.
+
+    The lane gets them as a struct of numbers (engine/read/render_bulk.py).
+    """
 
     default_limit: int
     max_limit: int
@@ -35,7 +38,9 @@ class ReadBounds(NamedTuple):
         )
 
     def one_pass(self, query: DiffQuery) -> DiffQuery:
-        """Return the query of a pass that waits for nothing, its bounds clamped; 0 is the default."""
+        """Return the query of a pass that does not wait, with its bounds clamped; 0 takes the
+        default.
+        """
         from_seq, limit, nodes, include_tags, include_meta, include_data, _wait_ms, size, from_ms = query
         limit = min(limit or self.default_limit, self.max_limit)
         size = min(size or self.default_bytes, self.max_bytes)
@@ -44,7 +49,7 @@ class ReadBounds(NamedTuple):
         )
 
     def wait_ms(self, asked_ms: int) -> int:
-        """Return how long an answer may be held back."""
+        """Return how long an answer may be held back, in ms."""
         return min(asked_ms, self.max_wait_ms)
 
 

@@ -1,7 +1,8 @@
-"""What the engine is asked and what it answers: plain values, the seam to http, ws, server and the embedded API.
+"""Requests to the engine and their results: plain values between it and its callers.
 
-Every operation takes a `done` callback, called exactly once with the result or with the error that ends the request
-(RequestError, or StorageError for a 500), possibly before the operation returns.
+The callers are http, ws, server and the embedded API. Every operation takes a `done` callback,
+called exactly once with the result or with the error that ends the request (RequestError, or
+StorageError for a 500), possibly before the operation returns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Done = Callable[[T | TopicsError], None]
 Cancel = Callable[[], None]
-"""Abandons a wait: `done` is not called any more. Harmless when it was called already."""
+"""Abandons a wait: `done` is no longer called. Has no effect after `done` was called."""
 
 
 class AppendRequest(NamedTuple):
@@ -30,37 +31,43 @@ class AppendRequest(NamedTuple):
     topic: str
     rows: Rows
     node: bytes | None = None
-    """For rows without their own."""
+    """The node of rows that name none."""
     identity: Identity | None = None
-    """The identity by which the write is known when it is sent again; None: it has none."""
+    """The identity that recognizes a repetition of this write; None if the client sent none."""
     create: bool | None = None
     config: TopicConfig | None = None
     """Used only if this write creates the topic."""
     may_create_with_config: RequestError | Literal[True] = True
-    """The client may create a topic with `config`, or why not (no admin, a foreign dead letter)."""
+    """True if the client may create a topic with `config`, otherwise the refusal (no admin right,
+    or a dead letter outside its prefixes).
+    """
     violation: RequestError | None = None
-    """`WriteBody.violation`: checks 3 and 4, which come after the one of `may_create_with_config`."""
+    """`WriteBody.violation`: the refusal by checks 3 and 4, which follow that of
+    `may_create_with_config`.
+    """
     incarnation: str | None = None
-    """The incarnation that the topic must have, else the write is refused (R-INC-4). None: any."""
+    """The incarnation that the topic must have, otherwise the write is refused (R-INC-4). None:
+    any.
+    """
     frames: PrebuiltFrames | None = None
-    """Of a large write: its rows as frames already, made in turns."""
+    """The rows of a large write as frames, which were encoded in turns."""
 
 
 class AppendResult(NamedTuple):
     first_seq: int
-    """0 where the write is `staged`, as `last_seq` and `head_seq` are."""
+    """0 if the write is `staged`; `last_seq` and `head_seq` are 0 then, too."""
     last_seq: int
     head_seq: int
-    """Right after this write."""
+    """The head right after this write."""
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a result
     created: bool
-    """This write brought the topic into existence."""
+    """Whether this write created the topic."""
     deduped: bool
-    """Answered from the idempotency store: nothing was appended."""
+    """Whether the answer comes from the idempotency store: nothing was appended."""
     append_ns: int
-    """Staging to written."""
+    """The time from staging to the end of the write, ns."""
     sync_ns: int
-    """0 unless the class is `fsync`."""
+    """The time of the sync, ns; 0 unless the commit class is `fsync`."""
 
     @property
     def staged(self) -> bool:
@@ -69,22 +76,22 @@ class AppendResult(NamedTuple):
 
 
 def repeated(first_seq: int, records: int) -> AppendResult:
-    """The answer to a repetition of a write, whose own last seq was the head right after it."""
+    """Build the answer to a repetition of a write. Its own last seq was the head right after it."""
     last = first_seq + records - 1
     return AppendResult(first_seq, last, last, records, False, True, 0, 0)
 
 
 class KnownTopic(NamedTuple):
-    """A topic as a waiting client knows it."""
+    """The state of a topic that a waiting client has seen."""
 
     seq: int | None
-    """The head; None: there is no such topic."""
+    """The head; None: the client knows of no such topic."""
     incarnation: str | None = None
-    """None: the client does not know it."""
+    """None if the client does not know it."""
 
 
 class TopicHead(NamedTuple):
-    """The end of a topic, and which one of its name it is."""
+    """The head of a topic and its incarnation."""
 
     head_seq: int
     incarnation: str
@@ -94,9 +101,13 @@ class CheckpointResult(NamedTuple):
     snapshot: int
     """Number of the newest snapshot."""
     done: bool
-    """Whether that snapshot shows all that was acknowledged before the request, or the one whose number it brought."""
+    """Whether that snapshot covers everything acknowledged before the request, or before the
+    request whose checkpoint number this one named.
+    """
     number: int
-    """The checkpoint that was waited for, to be named by the next request when it is not done."""
+    """The checkpoint that was waited for; the client names it in its next request if `done` is
+    False.
+    """
 
 
 class PutResult(NamedTuple):
@@ -124,7 +135,7 @@ class TopicState(NamedTuple):
     last_read_ts: int | None
     queue: QueueState | None
     incarnation: str = ""
-    """Changes whenever seqs may name other records (R-INC)."""
+    """The topic's incarnation, which changes whenever seqs may name other records (R-INC)."""
 
 
 class TopicPage(NamedTuple):
@@ -132,7 +143,7 @@ class TopicPage(NamedTuple):
 
     rows: list[TopicState]
     next_after: str | None
-    """Where the next page starts, exclusively; None on the last."""
+    """The name after which the next page starts; None on the last page."""
 
 
 class DeleteTopicResult(NamedTuple):
@@ -141,7 +152,7 @@ class DeleteTopicResult(NamedTuple):
 
 
 class DeleteResult(NamedTuple):
-    """`deleted` live records were removed by this call; the rest is the state afterwards."""
+    """The number of live records that this call removed, and the state afterwards."""
 
     deleted: int
     earliest_seq: int
@@ -151,7 +162,10 @@ class DeleteResult(NamedTuple):
 
 
 class DiffQuery(NamedTuple):
-    """One read from a cursor. 0 for limit and max_batch_bytes means the default; all bounds are clamped (5.2)."""
+    """One read from a cursor.
+
+    0 for `limit` and `max_batch_bytes` takes the default. All bounds are clamped (5.2).
+    """
 
     from_seq: int = 0
     limit: int = 0
@@ -161,19 +175,24 @@ class DiffQuery(NamedTuple):
     include_meta: bool = True
     include_data: bool = True
     wait_ms: int = 0
-    """Long poll: how long an empty, caught-up answer may be held back."""
+    """The longest time that a long poll holds back an empty, caught-up answer."""
     max_batch_bytes: int = 0
     from_ms: int | None = None
-    """Instead of `from_seq`: the cursor is just before the first live record of this `$ts` or a later one, else H."""
+    """A start by time instead of `from_seq`: just before the first live record whose `$ts` is at
+    least this, or the head if there is none.
+    """
 
 
 class Tombstone(NamedTuple):
-    """Records gap_from .. gap_to were lost, not deleted. Source: R-TOMB, R-REC-2, R-TRIM-3, R-DUR-6."""
+    """A gap in a read: records gap_from .. gap_to were lost, not deleted.
+
+    Source: R-TOMB, R-REC-2, R-TRIM-3, R-DUR-6.
+    """
 
     gap_from: int
     gap_to: int
     reason: str
-    """cap, ttl, mixed, source_trim, crash or recreated."""
+    """"cap", "ttl", "mixed", "source_trim", "crash" or "recreated"."""
     missed_estimate: int
     earliest_seq: int
     head_seq: int
@@ -181,16 +200,16 @@ class Tombstone(NamedTuple):
 
 class DiffResult(NamedTuple):
     records: bytes
-    """The elements of the JSON array, joined by commas; b"" for none."""
+    """The elements of the JSON array, joined by commas; b"" if there are none."""
     count: int  # type: ignore[assignment]  # as in TopicState
     next_from_seq: int
     head_seq: int
     earliest_seq: int
     tombstone: Tombstone | None
     scanned: int
-    """Stored slots examined, delivered or skipped."""
+    """The number of stored rows examined, whether delivered or skipped."""
     cold_segments: int
-    """Files read from the cold tier."""
+    """The number of files read from the cold tier."""
 
     @property
     def caught_up(self) -> bool:
@@ -202,11 +221,11 @@ class DiffResult(NamedTuple):
 
 
 class EngineStats(NamedTuple):
-    """For metrics; cheap to take."""
+    """Counts for metrics; cheap to compute."""
 
     topics: int
     topics_by_class: dict[str, int]
-    """All four classes, always."""
+    """The count for each of the four commit classes."""
     queues: int
     routers: int
     records_live: int
@@ -214,6 +233,6 @@ class EngineStats(NamedTuple):
     producers: int = 0
     producer_parts: int = 0
     staged_bytes: int = 0
-    """Bytes of pieces that wait for their parts; 512 more for each."""
+    """Bytes of pieces that wait for their parts, plus 512 for each piece."""
     log_refusals: int = 0
-    """Appends and creations refused because the log was as long as it may be."""
+    """Appends and creations refused because the log had reached its maximum length."""

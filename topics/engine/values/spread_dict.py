@@ -1,8 +1,9 @@
-"""A dict of very many keys that grows a small part at a time.
+"""A dict for very many keys that grows a small part at a time.
 
-A dict copies itself whenever it has grown by half: at 350,000 keys that takes 20 ms, at ten times as many ten times as
-long, in the middle of whatever added the key. Here keys lie in many dicts. Each gets another share of them, from one to
-two, so that they do not grow at the same time either.
+A plain dict copies itself whenever it has grown by half. With 350,000 keys that takes 20 ms, and
+ten times as long with ten times as many, in the middle of the operation that adds a key. Here the
+keys are spread over many dicts with different shares of them (from one to two times the smallest),
+so that the dicts do not grow at the same time either.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ _PLACES = 1 << 12
 
 
 class SpreadDict:
-    """Bytes to numbers. What it offers of a dict behaves as there, but for the order of `popitem`, which is none."""
+    """A dict from bytes to numbers.
+
+    The methods it has behave as a dict's, except that `popitem` has no order.
+    """
 
     __slots__ = ("_dicts", "_places")
 
     def __init__(self, items: dict[bytes, int]) -> None:
-        """It holds the same, and takes as long as a copy does."""
+        """Copy `items`; takes as long as a dict's copy."""
         self._dicts: list[dict[bytes, int]] = [{} for _ in range(DICTS)]
         self._places = [self._dicts[at] for at in _SHARES]
-        """By the last bits of a key's hash."""
+        """The dict for each value of the last bits of a key's hash."""
         for key, value in items.items():
             self.place(key)[key] = value
 
@@ -28,7 +32,7 @@ class SpreadDict:
         return sum(map(len, self._dicts))
 
     def place(self, key: bytes) -> dict[bytes, int]:
-        """The dict that has this key, or would have it: to look for it there, and to add it."""
+        """Return the dict to look up or add this key in."""
         return self._places[hash(key) & _PLACES - 1]
 
     def get(self, key: bytes, default: int | None = None) -> int | None:
@@ -45,7 +49,9 @@ class SpreadDict:
 
 
 def _shares() -> list[int]:
-    """To each place its dict: dict i has 2 ** (i / DICTS) times as many as the first one."""
+    """Return for each place the index of its dict: dict i has 2 ** (i / DICTS) times as many as
+    dict 0.
+    """
     ends = [round(_PLACES * (2 ** ((at + 1) / DICTS) - 1)) for at in range(DICTS)]
     return [at for at in range(DICTS) for _ in range(ends[at] - (ends[at - 1] if at else 0))]
 

@@ -1,7 +1,7 @@
 """Work that is divided into steps, of which a pass of the loop takes a bounded number.
 
-Steps, not time: a run of the simulator takes the same turns as a server under load. During recovery there are no passes
-yet, and work is done at once.
+The budget is counted in steps instead of time, so that a run of the simulator takes the same turns
+as a server under load. During recovery there are no passes yet, and work is done at once.
 """
 
 from __future__ import annotations
@@ -12,35 +12,38 @@ from collections.abc import Callable, Iterator
 from topics.engine.values.ports import TimersPort
 
 _PASSES = 64
-"""After so many a pass takes more steps."""
+"""After each such number of passes a pass takes more steps."""
 
 
 class StepQueue:
-    """First come, first served: what does not end within a pass goes on at the end of the following ones.
+    """A first-come, first-served queue. Work that does not end in a pass continues in the next
+    ones.
 
-    The longer there is no end of it the more steps a pass takes: the work that waits for its turn, and the memory it
-    holds, does not grow for ever.
+    The longer the queue stays non-empty, the more steps a pass takes. This bounds the work that
+    waits and the memory that it holds.
     """
 
     def __init__(self, a_pass: int, most: int = 0) -> None:
-        """a_pass: steps of all work together, at first; most: later on, 0: as at first."""
+        """a_pass: steps in one pass at first, for all work together. most: the maximum later; 0 =
+        `a_pass`.
+        """
         self._a_pass = self._left = a_pass
         self._most = most or a_pass
         self._passes = 0
-        """How many in a row had not enough steps."""
+        """The number of consecutive passes that left work waiting."""
         self._loop: TimersPort | None = None
         self._waiting: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
 
     def __len__(self) -> int:
-        """Pieces of work that are not done."""
+        """Return the number of works that are not done."""
         return len(self._waiting)
 
     def use(self, loop: TimersPort) -> None:
-        """From now on there are passes."""
+        """Start to divide work over the passes of `loop`."""
         self._loop = loop
 
     def run(self, work: Iterator[None], then: Callable[[], None] | None = None) -> None:
-        """Begin work, and call `then` when its last step is done, perhaps before this returns."""
+        """Begin work and call `then` when its last step is done, perhaps before this returns."""
         then = then or _nothing
         if self._loop is None:
             for _ in work:
@@ -55,7 +58,7 @@ class StepQueue:
             another_pass(self._loop)
 
     def next_pass(self) -> None:
-        """The pass ends: what waits goes on with the steps of the next one."""
+        """End the pass: continue the waiting work with the steps of the next one."""
         self._left = self._a_pass
         if not self._waiting:
             self._passes = 0
@@ -79,7 +82,7 @@ class StepQueue:
 
 
 def another_pass(loop: TimersPort) -> None:
-    """Makes the loop come back at once, whatever it would wait for."""
+    """Make the loop return from its wait at once."""
     loop.call_later(0, _nothing)
 
 

@@ -23,9 +23,11 @@ CLAIM_JITTER_MS_MAX = 5000
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class TopicConfig:
-    """One topic's configuration, normalized: equal configs made by `parse` or `make` are the same object.
+    """One topic's configuration, normalized: equal configs made by `parse` or `make` are one
+    object.
 
-    Times in milliseconds; 0 switches a limit off. Build it with `make` or `parse`, never directly: those clamp.
+    Times are in milliseconds; 0 switches a limit off. Build a config with `make` or `parse`, which
+    clamp; the constructor does not.
     """
 
     type: str = "log"
@@ -34,9 +36,9 @@ class TopicConfig:
     cap_bytes: int = 0
     discard: str = "old"
     durability: str = "disk"
-    """The commit class; `durable` on the wire says whether it is "fsync"."""
+    """The commit class. `durable` on the wire states whether it is "fsync"."""
     priority: int | None = None
-    """As given, unclamped."""
+    """The priority as given, unclamped."""
     auto_priority: bool = True
     auto_create: bool = True
     """Consulted only in the `config` of a creating write."""
@@ -46,7 +48,7 @@ class TopicConfig:
     claim_jitter_ms: int = 0
     max_deliveries: int = 0
     dead_letter: str | None = None
-    """Not checked to be a topic name: see `check_dead_letter_of`, which comes later than parsing."""
+    """Unchecked text: `check_dead_letter_of` checks after parsing that it is a topic name."""
     leases_durable: bool = False
     _json: bytes = field(init=False, repr=False, compare=False)
 
@@ -67,7 +69,9 @@ class TopicConfig:
         return self.type == "queue"
 
     def as_json(self) -> bytes:
-        """Compact JSON of the 17 fields in the wire contract's order; `parse` of it gives this very config."""
+        """Return compact JSON of the 17 fields in the wire contract's order; `parse` of it gives
+        this object.
+        """
         return self._json
 
     def _render(self) -> bytes:
@@ -78,15 +82,19 @@ class TopicConfig:
 
     @classmethod
     def parse(cls, text: bytes, what: str = "the body", prefix: str = "") -> TopicConfig:
-        """A config from its JSON object; no bytes at all mean all defaults. Omitted fields take the defaults.
+        """Parse a config from its JSON object. Omitted fields, and an empty text, take the
+        defaults.
 
-        what, prefix: as in `read_object`. Raises RequestError invalid_request naming the field.
+        what, prefix: as in `read_object`.
+        Raises: RequestError invalid_request, which names the field.
         """
         return cls.from_fields(read_object(text, what, prefix)) if text else DEFAULT
 
     @classmethod
     def from_fields(cls, given: Fields) -> TopicConfig:
-        """A config from an object's fields, each of its type (R-JSON-4 to -8), out-of-range ones clamped."""
+        """Build a config from an object's fields (types: R-JSON-4 to -8); out-of-range values are
+        clamped.
+        """
         durable = given.boolean("durable", False)
         durability = given.nullable_choice("durability", DURABILITIES)
         return _interned(
@@ -112,9 +120,11 @@ class TopicConfig:
 
     @classmethod
     def make(cls, **values: Any) -> TopicConfig:
-        """A config from keyword arguments, for the embedded API: the same names, types and clamps as on the wire.
+        """Build a config from keyword arguments, for the embedded API.
 
-        Raises: UsageError, an unknown name, a value of the wrong type or range, or a dead_letter that is no topic name.
+        Names, types and clamps are those of the wire.
+        Raises: UsageError, an unknown name, a value of the wrong type or range, or a dead_letter
+        that is no topic name.
         """
         if unknown := values.keys() - set(_ORDER):
             raise UsageError(f"unknown topic setting {sorted(unknown)[0]!r}: use one of {', '.join(_ORDER)}")
@@ -128,14 +138,15 @@ class TopicConfig:
 
 
 def clamped_lease_ms(lease_ms: int) -> int:
-    """A lease time brought into its bounds; the same ones hold for config, claim, extend and the push stream."""
+    """Clamp a lease time to the bounds for config, claim, extend and the push stream."""
     return max(LEASE_MS_MIN, min(lease_ms, LEASE_MS_MAX))
 
 
 def check_dead_letter_of(config: TopicConfig, topic: str) -> None:
-    """Checks 3 and 4 of a create or reconfigure of `topic` (wire contract, section 7.1).
+    """Check the dead letter of a create or reconfigure of `topic`: checks 3 and 4 of contract 7.1.
 
-    Raises: RequestError invalid_request, dead_letter is no topic name (detail {dead_letter}), or a queue's own name.
+    Raises: RequestError invalid_request, dead_letter is no topic name (detail {dead_letter}), or it
+    is the queue itself.
     """
     if config.dead_letter is None:
         return
@@ -157,4 +168,4 @@ _ORDER = tuple(
 )
 _INTERNED: weakref.WeakValueDictionary[bytes, TopicConfig] = weakref.WeakValueDictionary()
 DEFAULT = _interned(TopicConfig())
-"""What an empty body means."""
+"""The config of an empty body."""

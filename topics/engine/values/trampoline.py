@@ -1,4 +1,4 @@
-"""Questions that are asked one after the other, where most are answered from inside the question."""
+"""A chain of questions, most of which are answered before the call that asks them returns."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Callable
 
 
 class Trampoline:
-    """Asks the next question when the one before is answered.
+    """Asks the next question when the previous one is answered.
 
-    A loop asks: thousands of questions are not as many calls within each other.
+    A loop asks the questions, so that thousands of immediate answers do not nest thousands of
+    calls.
     """
 
     __slots__ = ("_ask", "_running", "_waits")
 
     def __init__(self, ask: Callable[[], bool]) -> None:
-        """ask: the next question, after which `answered` is called once; False: there are no more."""
+        """ask: asks the next question, after which `answered` is called once; returns False if
+        there are no more.
+        """
         self._ask = ask
         self._running = False
         self._waits = False
-        """For an answer or, at the end, for ever."""
+        """Waits for an answer, or has reached the end."""
 
     def go_on(self) -> None:
-        """Asks until an answer has to be waited for, or there are no more questions."""
+        """Ask until an answer does not come at once, or there are no more questions."""
         if self._running:
             return
         self._running = True
@@ -29,13 +32,14 @@ class Trampoline:
             while not self._waits:
                 self._waits = True
                 if not self._ask():
-                    self._ask = _no_more  # whoever asks has this, and is not kept by it
+                    # `ask` refers to this object: without the cycle it is freed at once.
+                    self._ask = _no_more
                     break
         finally:
             self._running = False
 
     def answered(self) -> None:
-        """The last question is; perhaps from inside it."""
+        """Continue: the last question is answered, perhaps while it is being asked."""
         self._waits = False
         self.go_on()
 

@@ -1,4 +1,4 @@
-"""Work of a pass for many clients, within a budget that they share: those that find it spent go on in later passes."""
+"""A budget of work in a pass, shared by many clients; a client that finds it spent continues later."""
 
 from __future__ import annotations
 
@@ -9,50 +9,56 @@ from topics.engine.values.ports import TimersPort
 
 
 class Turns:
-    """Clients in turn. A unit of the budget is whatever its users count in `left`.
+    """Clients in turn. The users define the unit of the budget and count it in `left`.
 
-    Once the budget of a pass is spent, a client stands in line (`wait`) and goes on at the end of the next pass, before
-    anybody who comes later.
+    Once the budget of a pass is spent, a client joins a queue (`wait`) and continues at the end of
+    the next pass, before clients that come later.
     """
 
     __slots__ = ("_asked", "_budget", "_due", "_share", "_timers", "_waiting", "left", "stop_at")
 
     def __init__(self, timers: TimersPort, budget: int, share: int) -> None:
-        """budget: units a pass, 0 for no limit. share: what one client takes of them while others wait."""
+        """budget: units in a pass, 0 = unlimited. share: units that one client may spend while
+        others wait.
+        """
         self._timers = timers
         self._budget = budget or 1 << 62
         self._share = share
         self.left = self._budget
         self.stop_at = 0
-        """What the client whose turn it is leaves to others."""
+        """The value of `left` at which the current client's turn ends."""
         self._waiting: deque[Callable[[], None]] = deque()
         self._asked = False
-        """The loop comes back at once."""
+        """A timer is set that makes the loop return at once."""
         self._due = False
-        """It has, and nobody had a turn yet: the hooks at the end of a pass may run several times."""
+        """That timer has fired and no client has been served since.
+
+        Hooks at the end of a pass may run several times; only the first run after the timer serves
+        clients.
+        """
 
     def __len__(self) -> int:
-        """Clients that stand in line."""
+        """Return the number of waiting clients."""
         return len(self._waiting)
 
     def begin(self) -> None:
-        """A client's turn begins: it takes what is left of the pass, or its share while others wait."""
+        """Begin a client's turn: it may spend the rest of the pass, or its share while others wait."""
         self.stop_at = max(self.left - self._share, 0) if self._waiting else 0
 
     @property
     def over(self) -> bool:
-        """This turn is: what there is beyond it waits."""
+        """Whether this turn has ended; its remaining work has to wait."""
         return self.left <= self.stop_at
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Calls `go_on` at the end of this pass or of a later one, in turn; it must not raise."""
+        """Call `go_on` at the end of this pass or of a later one, in order. `go_on` must not raise."""
         self._waiting.append(go_on)
         self._ask_for_a_pass()
 
     def next_pass(self) -> None:
-        """The pass ends: those that wait go on with the budget of the next one.
+        """End the pass: continue the waiting clients with the budget of the next one.
 
-        Called again in the same pass, it serves nobody.
+        Another call in the same pass serves no client.
         """
         if not self._waiting:
             self.left = self._budget
@@ -68,7 +74,7 @@ class Turns:
             self._ask_for_a_pass()
 
     def _ask_for_a_pass(self) -> None:
-        """By a timer, which makes the loop come back at once."""
+        """Set a timer that makes the loop return at once."""
         if not self._asked:
             self._asked = True
             self._timers.call_later(0, self._on_pass)

@@ -1,6 +1,6 @@
-"""The answer to a write as members of a JSON object: one shape for HTTP, its lane, and WebSockets.
+"""The answer to a write as members of a JSON object: one shape for HTTP, its lane and WebSockets.
 
-Source: wire contract 7.5 and 11.3. Each protocol puts its own before and behind these members.
+Each protocol adds its own members before and after these. Source: wire contract 7.5 and 11.3.
 """
 
 from __future__ import annotations
@@ -15,30 +15,36 @@ _ENDED = b',"created":%b,"deduped":%b,"performance":{%b}'
 _USUALLY = _ENDED % (b"false", b"false", b"%b")
 
 NO_LIST = _SEQS + b"null"
-"""In place of `listed`, where a key is never left out."""
+"""The replacement of `listed` in answers that always have the key."""
 WRITTEN = _TOPIC + b"%b" + _FIRST + b"%d" + _LAST + b"%d%b" + _HEAD + b"%d" + _COUNT + b"%d" + _ENDED
-"""Of topic (JSON), first, last, `listed` seqs or b"", head, count, created and deduped (JSON), and times."""
+"""Format of an answer. Values: topic (JSON), first, last, `listed` seqs or b"", head, count,
+created and deduped (JSON), times.
+"""
 ONE_WRITTEN = (
     _TOPIC + b"%b" + _FIRST + b"%d" + _LAST + b"%d" + _SEQS + b"[%d]" + _HEAD + b"%d" + _COUNT + b"1" + _USUALLY
 )
-"""The commonest of those: one record, listed, not created nor deduped. Of topic, first, last, seq, head and times."""
+"""Format of the most common answer: one record, listed, neither created nor deduped. Values: topic,
+first, last, seq, head, times.
+"""
 STAGED = _TOPIC + b'%b,"staged":true,"piece":%d' + _COUNT + b"%d" + _ENDED
-"""Of topic, piece, count, created, deduped and times: a piece of a part that waits for the others."""
+"""Format of the answer to a piece of a part that waits for the other pieces. Values: topic, piece,
+count, created, deduped, times.
+"""
 LANE_TEXTS = b"\0".join([b"{" + _TOPIC + b'"', b'"' + _FIRST, _LAST, _SEQS + b"[", b"]", _HEAD, _COUNT, b""])
-"""WRITTEN for scan.c: the texts around name, first, last, seqs (if they are listed), head and count."""
+"""WRITTEN for scan.c: the texts around name, first, last, seqs (if listed), head and count."""
 LANE_END = _USUALLY + b"}"
-"""What follows the count there. Of times."""
+"""The text after the count in an answer of scan.c. Value: times."""
 
 
 def listed(first: int, last: int) -> bytes:
-    """Return the list of the records' seqs."""
+    """Return the member `seqs`: the list of the records' seqs."""
     return _SEQS + b"[%b]" % ",".join(map(str, range(first, last + 1))).encode()
 
 
 def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> bytes:
-    """Return the `performance` of a write: in all, of that the wait under pressure, appending, and syncing.
+    """Return the `performance` of a write: total, wait under pressure, append and sync.
 
-    window_ns: how long commits are held back under pressure, or 0.
+    window_ns: how long commits are held back under pressure, 0 = not at all.
     """
     total = b'"server_total_ms":' + milliseconds(total_ns)
     if window_ns:
@@ -47,19 +53,21 @@ def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> 
 
 
 def repeat_times(total_ns: int) -> bytes:
-    """Return the `performance` of a duplicate, which was appended by the write that it repeats."""
+    """Return the `performance` of a duplicate. The write that it repeats had the append and the
+    sync.
+    """
     return b'"server_total_ms":' + milliseconds(total_ns)
 
 
 @lru_cache(8)
 def _commit_times(append_ns: int, sync_ns: int) -> bytes:
-    """Writes of one commit have these in common."""
+    """Return the times that are equal for all writes of one commit."""
     return b',"wal_append_ms":%b,"fsync_ms":%b' % (milliseconds(append_ns), milliseconds(sync_ns))
 
 
 def _throttle_wait(window_ns: int, waited_ns: int) -> bytes:
-    """What a commit window widened under pressure has cost a write at most.
+    """Return the wait that a commit window widened under pressure has cost a write at most.
 
-    waited_ns: the time the write took besides its commit.
+    waited_ns: the time of the write without its commit.
     """
     return b',"throttle_wait_ms":' + milliseconds(max(0, min(window_ns, waited_ns)))
