@@ -7,7 +7,7 @@ _USUAL = tuple(b"0.0" if us == 0 else b"%d.%03d" % (us // 1000, us % 1000) for u
 
 
 def milliseconds(ns: int) -> bytes:
-    """Return nanoseconds as JSON milliseconds with three decimals; a negative duration becomes 0.0."""
+    """Return nanoseconds as JSON milliseconds with three decimals; 0.0 for a negative duration."""
     us = ns // 1000
     if 0 <= us < 10_000:
         return _USUAL[us]

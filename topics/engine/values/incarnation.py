@@ -36,5 +36,5 @@ def check_incarnation(name: str, value: str) -> None:
 
 
 def ends_with_process(config: TopicConfig) -> bool:
-    """Return whether a restart may reuse seqs, and so needs a new incarnation (R-DUR-4, R-DUR-5)."""
+    """Return whether a restart may reuse seqs and needs a new incarnation (R-DUR-4, R-DUR-5)."""
     return config.durability in ("memory", "ephemeral")

@@ -21,7 +21,7 @@ from topics.store.wal.commit import Commit, Done
 
 
 class LogPort(Protocol):
-    """The part of `topics.store.wal.sharded_log.ShardedLog` that the engine uses, documented there."""
+    """The part of `topics.store.wal.sharded_log.ShardedLog` that the engine uses."""
 
     def stage_records(
         self,

@@ -50,7 +50,9 @@ class Predicate(NamedTuple):
         return tag.startswith(self.value) if self.is_prefix else tag == self.value
 
     def as_json(self) -> bytes:
-        """Return the compact three-element form; `parse_predicate` of it gives an equal predicate."""
+        """Return the compact three-element form, which `parse_predicate` parses to an equal
+        value.
+        """
         operator, text = ("Glob", self.value.decode() + "*") if self.is_prefix else ("Eq", self.value.decode())
         return msgspec.json.encode(["tag", operator, text])
 

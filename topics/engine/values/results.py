@@ -71,7 +71,7 @@ class AppendResult(NamedTuple):
 
     @property
     def staged(self) -> bool:
-        """Whether the records are a piece of a part, which has no seqs before its last piece comes."""
+        """Whether the records are a piece of a part, which has no seqs before its last piece."""
         return not self.first_seq
 
 
@@ -87,7 +87,7 @@ class KnownTopic(NamedTuple):
     seq: int | None
     """The head; None: the client knows of no such topic."""
     incarnation: str | None = None
-    """None if the client does not know it."""
+    """The incarnation; None if the client does not know it."""
 
 
 class TopicHead(NamedTuple):

@@ -1,4 +1,4 @@
-"""A budget of work in a pass, shared by many clients; a client that finds it spent continues later."""
+"""A budget of work in a pass, shared by many clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Turns:
         return len(self._waiting)
 
     def begin(self) -> None:
-        """Begin a client's turn: it may spend the rest of the pass, or its share while others wait."""
+        """Begin a client's turn: it may spend the rest of the pass, or its share if others wait."""
         self.stop_at = max(self.left - self._share, 0) if self._waiting else 0
 
     @property
@@ -51,7 +51,7 @@ class Turns:
         return self.left <= self.stop_at
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` at the end of this pass or of a later one, in order. `go_on` must not raise."""
+        """Call `go_on` at the end of this pass or a later one, in order. `go_on` must not raise."""
         self._waiting.append(go_on)
         self._ask_for_a_pass()
 
