@@ -1,7 +1,8 @@
-"""`bundle`: what an executor needs of this package, as one zip for Spark's `spark.submit.pyFiles`.
+"""`bundle`: this package's modules for executors, as one zip for Spark's `spark.submit.pyFiles`.
 
-It has the modules that pipelines, the Spark source and the readers of files import, and nothing compiled: where the C
-module is missing, numpy and pyarrow do its work. Executors need Python with pyarrow, numpy and xxhash besides.
+The zip contains the modules that pipelines, the Spark source and the readers of files import. It
+contains nothing compiled: without the C module, numpy and pyarrow do its work. Executors also need
+Python with pyarrow, numpy and xxhash.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from topics.pipelines.target.whole import replace_file
 
 ROOMS = ("files", "spark", "pipelines")
 SOURCE_MODULE = "pyspark_topics.py"
-"""Lies at the top of the zip, because Spark looks for modules with such names on the workers' path."""
+"""Stored at the top of the zip, where Spark looks for such modules on the workers' path."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The time of all entries, so that the same code makes the same zip."""
+"""The time of all entries, so that equal code gives an equal zip."""
 
 
 @dataclass
 class BundleReport(Report):
-    """Report of a bundle: the modules packed."""
+    """Report of a bundle: the packed modules."""
 
     pipeline: ClassVar[str] = "bundle"
 
@@ -47,7 +48,7 @@ class BundleReport(Report):
 
 
 def run(to: str, *, clock: Clock | None = None) -> BundleReport:
-    """Write the zip; one that is there is replaced as a whole. Raises UsageError, TargetError."""
+    """Write the zip; an existing one is replaced as a whole. Raises UsageError, TargetError."""
     clock = clock or SystemClock()
     began = clock.monotonic_ns()
     if not to.endswith(".zip"):
@@ -73,7 +74,7 @@ def _write(package: Path, names: list[str], file: BufferedWriter) -> None:
 
 
 def modules_of(package: Path) -> set[str]:
-    """The files of the package that its ROOMS import, directly or not, as paths below it."""
+    """Return the files that ROOMS import, directly or not, as paths below the package."""
     waiting = [path for room in ROOMS for path in (package / room).rglob("*.py")]
     found: set[str] = set()
     while waiting:
@@ -88,7 +89,10 @@ def modules_of(package: Path) -> set[str]:
 
 
 def _file(package: Path, module: str) -> Path | None:
-    """The file of a module of this package by its dotted name; None for a name within a module, and for others'."""
+    """Return the file of a module by its dotted name.
+
+    Returns: None for a name within a module, and for modules of other packages.
+    """
     top, *steps = module.split(".")
     if top != package.name:
         return None
@@ -100,7 +104,7 @@ def _file(package: Path, module: str) -> Path | None:
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
-    """The modules that a module may import when it runs: not those that are named for the sake of types alone."""
+    """Yield the modules that a module may import when it runs, without imports only for types."""
     if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
         for inner in tree.orelse:
             yield from _imported(inner)

@@ -1,10 +1,11 @@
-"""`check`: what topics hold, against rules on `data`, the seqs they gave out, and an export of them.
+"""`check`: topics against rules on `data`, the seqs that they gave out, and an export of them.
 
     run(Options(origin=Origin(path="/var/lib/topics"), rules="rules.toml", export="/data/lake"))
 
-A seq is explained when its record is live, told as lost, cut off by a delete of all below it, or still in the files as
-deleted. A record deleted by tag or seq before a checkpoint could copy it leaves no trace, and so does one whose file
-has gone since: such seqs are listed, and wrong only when the options say so.
+A seq has an explanation if its record is live, reported as lost, removed by a delete of all seqs
+below a bound, or still in the files as deleted. A record deleted by tag or seq before a checkpoint
+could copy it leaves no trace, nor does a record whose file has been removed since. Seqs without a
+trace are listed, and are an error only if the options say so.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ FAIL_ON = ("loss", "unexplained")
 class Options:
     """Options of a check.
 
-    rules: a TOML or JSON file (values/rules.py); export: the target of an export; fail_on: those of FAIL_ON that count
-    as wrong.
+    rules: a TOML or JSON file (values/rules.py).
+    export: the target of an export.
+    fail_on: the entries of FAIL_ON that count as errors.
     """
 
     origin: Origin
@@ -47,23 +49,27 @@ class Options:
 
 @dataclass
 class CheckedTopic:
-    """Counts of a topic's seqs. head: the last seq that the files answer for."""
+    """Counts of a topic's seqs. head: the last seq that the files cover."""
 
     head: int
     live: int = 0
     deleted: int = 0
-    """Deleted, and still in the files."""
+    """Deleted records that are still in the files."""
     lost: int = 0
     losses: list[dict[str, Any]] = field(default_factory=list)
-    """The first LISTED_MAX."""
+    """The first LISTED_MAX losses."""
     unexplained: int = 0
     unexplained_ranges: list[Span] = field(default_factory=list)
-    """The first LISTED_MAX."""
+    """The first LISTED_MAX ranges."""
 
 
 @dataclass
 class RuleReport:
-    """Counts of a rule. broken: records by what they broke; examples: the first LISTED_MAX of them."""
+    """Counts of a rule.
+
+    broken: the number of records, by the part of the rule that they break.
+    examples: the first LISTED_MAX of these records.
+    """
 
     rule: str
     checked: int = 0
@@ -73,7 +79,7 @@ class RuleReport:
 
 @dataclass
 class CheckReport(Report):
-    """Report of a check: counts of seqs and rules, and what is wrong."""
+    """Report of a check: counts of seqs and rules, and the errors found."""
 
     pipeline: ClassVar[str] = "check"
 
@@ -83,13 +89,13 @@ class CheckReport(Report):
     rules: list[RuleReport] = field(default_factory=list)
     export: dict[str, Any] | None = None
     unreadable: list[str] = field(default_factory=list)
-    """Damage that ended the reading of a range, which was not checked then."""
+    """Damage that ended the reading of a range, which is therefore not fully checked."""
     wrong: list[str] = field(default_factory=list)
-    """A sentence for each kind of thing that is wrong."""
+    """A sentence for each kind of error."""
 
     @property
     def exit_code(self) -> int:
-        """WRONG when anything is."""
+        """Return WRONG if there is an error, else WELL."""
         return WRONG if self.wrong else WELL
 
     def summary(self) -> str:
@@ -102,10 +108,10 @@ class CheckReport(Report):
 def run(
     options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> CheckReport:
-    """Check what the options ask for; seqs and losses always.
+    """Check seqs and losses, and the rules and the export of the options.
 
-    Raises UsageError, StoppedError, FormatError and TargetError for an export that cannot be read, and what opening a
-    directory raises.
+    Raises: UsageError, StoppedError; FormatError and TargetError, the export cannot be read; errors
+        of opening a directory.
     """
     clock = clock or SystemClock()
     engine = engine or LocalEngine()
@@ -154,22 +160,22 @@ class CheckUnit(NamedTuple):
 
 
 class CheckedUnit(NamedTuple):
-    """Result of a unit."""
+    """The result of a unit."""
 
     topic: str
     live: int
     deleted: int
     unexplained: int
     ranges: list[Span]
-    """The first LISTED_MAX."""
+    """The first LISTED_MAX ranges."""
     lost: list[Loss]
-    """Since the slice was planned."""
+    """Losses since the slice was planned."""
     rules: list[RuleResult]
     unreadable: str
 
 
 class RuleResult(NamedTuple):
-    """Result of one rule in a unit. hashes, seqs: of values that have to be unique."""
+    """The result of one rule in a unit. hashes, seqs: of the values that must be unique."""
 
     number: int
     checked: int
@@ -233,7 +239,7 @@ def _add_result(about: RuleReport, result: RuleResult) -> None:
 
 
 def _add_repeated(about: RuleReport, topic: str, results: list[RuleResult]) -> None:
-    """Records whose value an earlier record has."""
+    """Count the records with the value of an earlier record."""
     hashes = np.concatenate([result.hashes for result in results])
     seqs = np.concatenate([result.seqs for result in results])
     order = np.lexsort((seqs, hashes))
@@ -249,7 +255,7 @@ def _add_repeated(about: RuleReport, topic: str, results: list[RuleResult]) -> N
 
 
 def check_unit(rules: tuple[Rule, ...], verify: bool, unit: CheckUnit) -> CheckedUnit:
-    """Check the records of a slice: what an executor runs."""
+    """Check the records of a slice, on an executor."""
     one = unit.slice
     checks = [_RuleCheck(rule) for rule in rules_for(rules, one.topic)]
     live: list[Seqs] = []

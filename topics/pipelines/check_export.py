@@ -1,4 +1,4 @@
-"""The target of an export against the log: every row of every file that counts, and what no file has."""
+"""The comparison of an export with the log: every row of every listed file, and missing records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ BEYOND = "beyond the end of the log, which is an older copy"
 
 
 def layout_of(target: str) -> Layout:
-    """Return the layout that a directory has. Raises TargetError for one without an export, or unreadable."""
+    """Return the layout of a directory.
+
+    Raises: TargetError, the directory has no export or cannot be read.
+    """
     for place, layout in ((LOG, DeltaLayout), (COMMITS, ManifestLayout)):
         try:
             os.listdir(os.path.join(target, place))
@@ -51,16 +54,19 @@ class _TopicDifference:
     next_seq: int = 0
     total: Comparison = field(default_factory=Comparison)
     repeated: int = 0
-    """Rows whose record another row is already."""
+    """Rows whose record another row already has."""
     repeated_seqs: list[int] = field(default_factory=list)
-    """The first LISTED_MAX."""
+    """The first LISTED_MAX seqs of these rows."""
     told: list[str] = field(default_factory=list)
-    """Sentences about files that are damaged, missing or not as their commit says: the first LISTED_MAX."""
+    """Sentences about files that are damaged, missing or unlike their commit.
+
+    The first LISTED_MAX are listed.
+    """
     bad_files: int = 0
 
 
 class _Group(NamedTuple):
-    """Files of one topic whose ranges of seqs overlap (mostly one file), and the log's slices of that range."""
+    """Files of one topic with overlapping seqs (usually one file), and the log's slices."""
 
     topic: str
     files: tuple[PartFile, ...]
@@ -78,9 +84,9 @@ class _ComparedRows(NamedTuple):
 def check_export(
     layout: Layout, target: str, topics: Mapping[str, SourceTopic], origin: Origin, job: RunContext
 ) -> dict[str, Any]:
-    """Compare a target of this layout with topics; returns the part of the report that says how they differ.
+    """Compare a target of this layout with topics; return the differences, as part of the report.
 
-    Raises TargetError, FormatError, StoppedError.
+    Raises: TargetError, FormatError, StoppedError.
     """
     state = layout.load()
     files: dict[str, list[PartFile]] = defaultdict(list)
@@ -121,7 +127,7 @@ def check_export(
 
 
 def _columns(state: TargetState) -> tuple[str, ...]:
-    """Return the columns that are compared: `data` only where all rows keep it."""
+    """Return the columns to compare: `data` only if all rows have it."""
     keeps = state.shape is None or state.shape.data == "all"
     return COLUMNS if keeps else tuple(name for name in COLUMNS if name != "data")
 
@@ -153,9 +159,9 @@ def _as_json(topic: SourceTopic, about: _TopicDifference) -> dict[str, Any]:
 
 
 def _units(topic: SourceTopic, next_seq: int, files: list[PartFile]) -> Iterator[_Group]:
-    """Yield the files of a topic with the log's slices of the same seqs, and the log's slices that no file covers.
+    """Yield the files of a topic with the log's slices of their seqs, and uncovered slices.
 
-    A file of another writer may not say what seqs it has.
+    A file of another writer may not state its seqs.
     """
     last = min(next_seq - 1, topic.head)
     covered: list[Span] = []
@@ -171,7 +177,7 @@ def _units(topic: SourceTopic, next_seq: int, files: list[PartFile]) -> Iterator
 
 
 def _overlapping(files: list[PartFile]) -> Iterator[tuple[PartFile, ...]]:
-    """Yield files in groups, by first seq: those of a group overlap, and no two groups do."""
+    """Yield files in groups, by first seq: files of a group overlap, and groups do not."""
     group: list[PartFile] = []
     reached = 0
     for file in sorted(files, key=lambda file: (file.first_seq, file.last_seq)):
@@ -185,7 +191,7 @@ def _overlapping(files: list[PartFile]) -> Iterator[tuple[PartFile, ...]]:
 
 
 def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _Group) -> _ComparedRows:
-    """Compare the rows of files with the log's: what an executor runs."""
+    """Compare the rows of files with the log's, on an executor."""
     told: list[str] = []
     sums = [RowSum()]
     files = _Files(target, group.files, columns, told)
@@ -211,7 +217,7 @@ def _summed(batches: Iterator[pa.RecordBatch], total: RowSum) -> Iterator[pa.Rec
 
 
 class _Files:
-    """Rows of some files by seq, each seq once; a file that cannot be read is reported, and has no rows."""
+    """Rows of some files by seq, each seq once. A file that cannot be read is reported."""
 
     def __init__(self, target: str, files: tuple[PartFile, ...], columns: tuple[str, ...], told: list[str]) -> None:
         self._target = target
@@ -222,7 +228,7 @@ class _Files:
         self._repeated: list[Seqs] = []
 
     def repeated(self) -> Seqs:
-        """Return the seqs of rows that were left out because a row before has the same; ascending."""
+        """Return the seqs of rows left out because an earlier row has the same seq; ascending."""
         return np.concatenate([np.empty(0, np.int64), *self._repeated])
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -238,7 +244,7 @@ class _Files:
                 yield batch
 
     def _sorted(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all files by seq; no batch is empty."""
+        """Yield the rows of all files by seq, in batches that are not empty."""
         if len(self._files) == 1 and self._files[0].checksum:  # an export wrote it in order of seq
             yield from self._batches(self._files[0])
             return
@@ -250,7 +256,8 @@ class _Files:
         rows = 0
         try:
             path = os.path.join(self._target, file.path)
-            with open(path, "rb") as raw, pq.ParquetFile(raw) as opened:  # pyarrow takes no path that is not UTF-8
+            # pyarrow rejects paths that are not UTF-8.
+            with open(path, "rb") as raw, pq.ParquetFile(raw) as opened:
                 for batch in opened.iter_batches(BATCH_ROWS, columns=self._columns):
                     rows += batch.num_rows
                     if batch.num_rows:
@@ -266,7 +273,7 @@ class _Files:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with the types of the log's columns, whichever types another writer chose."""
+    """Return the rows with the types of the log's columns, whatever another writer chose."""
     fields = []
     for name in batch.schema.names:
         kind = {"seq": pa.int64(), "ts": pa.timestamp("us", tz="UTC")}.get(name, pa.string())

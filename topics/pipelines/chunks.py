@@ -1,4 +1,4 @@
-"""Rows cut so that each piece fits in a request of a server, the same way whenever it is done."""
+"""Rows cut into pieces that fit in a request to a server, always in the same way."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 CHUNK_BYTES = 4 << 20
-"""Most bytes of texts in a request. Never to be changed: a server remembers the parts that rows were cut into."""
+"""Bytes of texts in a request at most.
+
+It must not change, because a server remembers the parts that rows were cut into.
+"""
 
 
 def cut(rows: pa.Table, limit: int) -> Iterator[pa.RecordBatch]:
-    """Rows whose columns are strings, in batches of at most `limit` bytes; a longer row is alone."""
+    """Yield rows of string columns in batches of at most `limit` bytes.
+
+    A longer row is a batch of its own.
+    """
     sizes = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
         sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()

@@ -1,15 +1,15 @@
-"""`compact`: the newest record of each tag, as Parquet or in a topic. The topics themselves stay as they are.
+"""`compact`: the newest record of each tag, as Parquet or in a topic. Its input stays unchanged.
 
-    run(Options(origin=Origin(path="/var/lib/topics", subscribe=("accounts",)), to="/data/accounts"))
+    run(Options(origin=Origin(path="/data", subscribe=("accounts",)), to="/lake/accounts"))
     run(Options(origin=.., to_topic="accounts-newest", url="http://localhost:4000"))
 
-A first pass over the indexes finds the newest seq of each tag, a second one reads those records. Memory: one row for
-each tag of a unit of work, then one for each tag.
+A first pass over the indexes finds the newest seq of each tag; a second pass reads those records.
+Memory: one row for each tag of a unit of work, then one for each tag.
 
-Into a topic go the records of CELL_SEQS seqs (a cell) at a time, in parts of at most CHUNK_BYTES, each an atomic append
-that the server knows by the source topic, its incarnation and head, and the numbers of cell and part. So a run that
-was killed is just run again; if records were deleted meanwhile, the server refuses a part that has other rows now,
-instead of appending it twice.
+A topic receives the records of CELL_SEQS seqs (a cell) at a time, in parts of at most CHUNK_BYTES.
+Each part is an atomic append that the server identifies by the source topic, its incarnation and
+head, and the numbers of cell and part. A killed run can therefore be repeated. If records were
+deleted meanwhile, the server refuses a part that has other rows now, instead of appending it twice.
 """
 
 from __future__ import annotations
@@ -49,18 +49,22 @@ from topics.spark.writing.parts import PartName, PartWriter
 
 CHOICES = ("keep", "drop")
 CELL_SEQS = 10_000
-"""Never to be changed: a server remembers the parts that were made of cells."""
+"""Seqs of a cell.
+
+It must not change, because a server remembers the parts that were built from cells.
+"""
 _PARTS_OF_A_PRODUCER = 1 << 16
 _SENT = ["data", "tag", "node", "meta"]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a compaction: what to keep, and where it goes.
+    """Options of a compaction: the records to keep, and their destination.
 
-    to: a directory that is not there yet; or to_topic and url: a topic of a server; untagged: records without a tag,
-    `keep` or `drop`; nulls: tags whose newest record has `null` as data, `keep` or `drop` (such a record says that its
-    tag is gone).
+    to: a directory that does not exist yet; or to_topic and url: a topic of a server.
+    untagged: records without a tag, `keep` or `drop`.
+    nulls: tags whose newest record has `null` as data, `keep` or `drop` (such a record marks its
+        tag as deleted).
     """
 
     origin: Origin
@@ -80,13 +84,14 @@ class CompactedTopic:
     read: int = 0
     written: int = 0
     superseded: int = 0
-    """A newer record has the same tag."""
+    """Records whose tag a newer record has."""
     untagged: int = 0
-    """Dropped, because they have no tag."""
+    """Records dropped because they have no tag."""
     nulls: int = 0
-    """Dropped, because they say that their tag is gone."""
+    """Records dropped because they mark their tag as deleted."""
     vanished: int = 0
-    """Newest of their tag in the first pass, and deleted or lost before the second."""
+    """Records that were the newest of their tag, but were deleted or lost before the second pass.
+    """
 
 
 @dataclass
@@ -102,7 +107,7 @@ class CompactReport(Report):
     bytes: int = 0
     topics: dict[str, CompactedTopic] = field(default_factory=dict)
     losses: list[dict[str, Any]] = field(default_factory=list)
-    """Records that were lost while this ran: the first LISTED_MAX ranges."""
+    """Records lost during the run: the first LISTED_MAX ranges."""
 
     def summary(self) -> str:
         """Return the result in one sentence."""
@@ -115,8 +120,8 @@ def run(
 ) -> CompactReport:
     """Write the newest records.
 
-    Raises UsageError, TargetError (also for a target that is there already), StoppedError, and what reading raises.
-    Nothing is written then.
+    Raises: UsageError; TargetError, also for a target that exists; StoppedError; errors of reading.
+        An error leaves no new directory; parts that a topic has received remain.
     """
     clock = clock or SystemClock()
     engine = engine or LocalEngine()
@@ -170,7 +175,10 @@ def _sink(options: Options) -> SinkOptions:
 
 
 def _refuse_itself(sink: SinkOptions, topic: SourceTopic) -> None:
-    """Raise UsageError if a topic would be appended to itself; another server's may have the same name."""
+    """Raise UsageError if a topic would be appended to itself.
+
+    A topic of another server may have the same name.
+    """
     client = Client(sink.connection)
     try:
         state = client.state(topic.name)
@@ -183,7 +191,10 @@ def _refuse_itself(sink: SinkOptions, topic: SourceTopic) -> None:
 
 
 def _ranges(topic: SourceTopic, *, in_cells: bool) -> Iterator[tuple[Slice, ...]]:
-    """Yield the slices of a topic, one by one, or together in ranges of whole cells: no two units share a cell."""
+    """Yield the slices of a topic, one by one or in ranges of whole cells.
+
+    No cell is shared by two units.
+    """
     slices = topic.slices(topic.first, topic.head) if topic.first <= topic.head else []
     if not in_cells:
         yield from ((one,) for one in slices)
@@ -209,12 +220,12 @@ class Newest(NamedTuple):
 
 
 def find_newest(verify: bool, slices: tuple[Slice, ...]) -> Newest:
-    """Find the newest seq of each tag in slices of a topic: what an executor runs."""
+    """Find the newest seq of each tag in slices of a topic, on an executor."""
     untagged = records = 0
     tables: list[pa.Table] = []
     for item in _items(slices, ("tag", "seq"), verify):
         if isinstance(item, Loss):
-            continue  # the second pass reads the same seqs, and reports it
+            continue  # the second pass reads the same seqs, and reports the loss
         records += item.num_rows
         untagged += item.column("tag").null_count
         tables.append(_newest_of_tags(pa.Table.from_batches([item])))
@@ -259,17 +270,17 @@ def _between(seqs: Seqs, slices: tuple[Slice, ...]) -> Seqs:
 
 
 class CompactUnit(NamedTuple):
-    """Slices of a topic, and which of their records are the newest of their tag."""
+    """Slices of a topic, and the seqs of their records that are the newest of their tag."""
 
     number: int
     head: int
-    """The topic's, when the run began."""
+    """The topic's head when the run began."""
     slices: tuple[Slice, ...]
     newest: Seqs
 
 
 class Keeping(NamedTuple):
-    """Options that all units have in common."""
+    """Options shared by all units."""
 
     target: str
     untagged: str
@@ -277,11 +288,11 @@ class Keeping(NamedTuple):
     compression: str
     verify: bool
     sink: SinkOptions | None
-    """A topic to append to; None: files below `target`."""
+    """The topic to append to; None to write files below `target`."""
 
 
 class Kept(NamedTuple):
-    """Result of a unit. path: below the target, "" without a file."""
+    """The result of a unit. path: below the target; "" without a file."""
 
     topic: str
     path: str
@@ -294,7 +305,7 @@ class Kept(NamedTuple):
 
 
 def keep_newest(keeping: Keeping, unit: CompactUnit) -> Kept:
-    """Write the records of some slices that are to be kept: what an executor runs."""
+    """Write the records of some slices that are to be kept, on an executor."""
     topic = unit.slices[0].topic
     found = untagged = nulls = 0
     losses: list[Loss] = []
@@ -350,7 +361,10 @@ def _send(keeping: Keeping, sink: SinkOptions, unit: CompactUnit, rows: pa.Table
 
 
 def _write(path: str, parts: list[pa.RecordBatch], compression: str) -> int:
-    """Write a file durably; returns its bytes. What an earlier try of the same unit wrote is replaced."""
+    """Write a file durably; return its size in bytes.
+
+    A file that an earlier try of the same unit wrote is replaced.
+    """
     with disk_errors(f"target {path}"):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         table = pa.Table.from_batches(parts).cast(arrow_schema(Shape()))

@@ -1,4 +1,4 @@
-"""Two copies of one topic's records, compared seq by seq: the log and an export, or a directory and its backup."""
+"""Two copies of a topic's records, compared by seq: log and export, or directory and backup."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from topics.pipelines.values.checksum import COLUMNS
 
 @dataclass
 class Ranges:
-    """Seqs of records that one side alone has, as runs without a record of the other side between."""
+    """Seqs that only one side has, as runs without a record of the other side in between."""
 
     records: int = 0
     runs: list[tuple[int, int, int]] = field(default_factory=list)
-    """(first seq, last seq, records), ascending; the first LISTED_MAX of them."""
+    """(first seq, last seq, records), ascending; the first LISTED_MAX runs."""
     more: int = 0
-    """Runs that are not listed."""
+    """The number of runs that are not listed."""
 
     def add(self, first: int, last: int, records: int, *, joins: bool) -> None:
-        """Add a run; joins: no record of the other side lies between it and the one before."""
+        """Add a run. joins: no record of the other side is between it and the previous run."""
         self.records += records
         if joins and self.runs and not self.more:
             before = self.runs[-1]
@@ -48,12 +48,12 @@ class Comparison:
     """Records that are equal in all columns."""
     differing: int = 0
     differing_seqs: list[int] = field(default_factory=list)
-    """The first LISTED_MAX."""
+    """The first LISTED_MAX seqs of differing records."""
     left_alone: Ranges = field(default_factory=Ranges)
     right_alone: Ranges = field(default_factory=Ranges)
 
     def add(self, other: Comparison) -> None:
-        """Add what was found in a range that follows."""
+        """Add the result of a range that follows."""
         self.same += other.same
         self.differing += other.differing
         room = max(0, LISTED_MAX - len(self.differing_seqs))
@@ -66,7 +66,7 @@ class Comparison:
 
 
 class _Side:
-    """Batches of one side, of which rows are taken up to a seq."""
+    """The batches of one side, from which rows are taken up to a seq."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> None:
         self._batches = iter(batches)
@@ -83,11 +83,11 @@ class _Side:
 
     @property
     def last(self) -> int | None:
-        """The last seq at hand; None at the end."""
+        """The last seq of the current batch; None at the end."""
         return None if self._rows is None else int(self._rows.column("seq")[-1].as_py())
 
     def take(self, up_to: int | None) -> pa.RecordBatch:
-        """The rows at hand with seqs up to `up_to`; all for None."""
+        """Take the rows of the current batch with seqs up to `up_to`; all of them if it is None."""
         assert self._rows is not None
         rows = self._rows
         count = rows.num_rows
@@ -103,7 +103,10 @@ class _Side:
 def compare(
     left: Iterable[pa.RecordBatch], right: Iterable[pa.RecordBatch], columns: tuple[str, ...] = COLUMNS
 ) -> Comparison:
-    """Compare batches of one topic, each side ascending by seq. columns: what counts; `seq` among them."""
+    """Compare batches of one topic, each side ascending by seq.
+
+    columns: the columns to compare, with `seq`.
+    """
     found = Comparison()
     sides = _Side(left, columns), _Side(right, columns)
     before = 0  # the side of the last record: 1 left, 2 right, 0 both
@@ -116,7 +119,7 @@ def compare(
 
 
 def _compare_rows(found: Comparison, left: pa.RecordBatch | None, right: pa.RecordBatch | None, before: int) -> int:
-    """Compare rows of the same range of seqs; returns which side the last record was of."""
+    """Compare rows of the same range of seqs; return the side of the last record."""
     ours = seqs_of(left) if left is not None else np.empty(0, np.int64)
     theirs = seqs_of(right) if right is not None else np.empty(0, np.int64)
     if left is not None and right is not None and len(ours) == len(theirs) and (ours == theirs).all():
@@ -133,7 +136,7 @@ def _compare_rows(found: Comparison, left: pa.RecordBatch | None, right: pa.Reco
 
 
 def _alone(found: Comparison, ours: Seqs, theirs: Seqs, before: int) -> int:
-    """Note the runs of records that one side alone has."""
+    """Note the runs of records that only one side has."""
     every = np.union1d(ours, theirs)
     if not len(every):
         return before
@@ -175,7 +178,10 @@ def only_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def covering(run: tuple[int, int, int], losses: Iterable[Loss]) -> str:
-    """Return why a run is missing if losses take all of it; "" otherwise. losses: ascending, without overlap."""
+    """Return why a run is missing if losses cover all of it; "" otherwise.
+
+    losses: ascending, without overlap.
+    """
     at = run[0]
     reasons: dict[str, None] = {}
     for loss in losses:
@@ -187,16 +193,16 @@ def covering(run: tuple[int, int, int], losses: Iterable[Loss]) -> str:
 
 
 def why_gone(run: tuple[int, int, int], losses: list[Loss]) -> str:
-    """Return the reason why the log lacks the seqs of a run: those that it did not lose were deleted."""
+    """Return the reason why the log lacks the seqs of a run: those not lost were deleted."""
     reasons = ", ".join(dict.fromkeys(loss.reason for loss in losses))
     return covering(run, losses) or (f"lost ({reasons}) or deleted since" if reasons else "deleted since")
 
 
 def as_run(run: tuple[int, int, int], reason: str) -> dict[str, Any]:
-    """Return a run as a report has it."""
+    """Return a run in the form of a report."""
     return {"from_seq": run[0], "to_seq": run[1], "records": run[2], "reason": reason}
 
 
 def as_json(ranges: Ranges, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the records of one side alone as a report has them: their number, the first runs, how many more."""
+    """Return the records of one side in the form of a report: count, first runs, further runs."""
     return {"records": ranges.records, "ranges": runs, "more": ranges.more}

@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 ENGINES = ("local", "spark")
 Progress = Callable[[str], None]
-"""A function that shows a sentence about how far a run is."""
+"""A function that shows a sentence about the progress of a run."""
 
 
 def silent(_: str) -> None:
@@ -35,8 +35,11 @@ def silent(_: str) -> None:
 
 
 class Stop:
-    """Notes SIGINT and SIGTERM while it is entered, so that a run ends between two units. Another signal of the same
-    kind does what it did before. A signal that C code handles is left to it."""
+    """A context that notes SIGINT and SIGTERM, so that a run ends between two units.
+
+    A second signal of the same kind has its previous effect. A signal with a handler in C is left
+    to that handler.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -48,10 +51,10 @@ class Stop:
             try:
                 for number in (signal.SIGINT, signal.SIGTERM):
                     handler = signal.getsignal(number)
-                    if handler is not None:  # what C code has installed could not be put back
+                    if handler is not None:  # a handler in C could not be restored
                         self._before[number] = handler
                         signal.signal(number, self._note)
-            except BaseException:  # another signal's handler raised
+            except BaseException:  # the handler of another signal raised
                 self._restore()
                 raise
         return self
@@ -60,7 +63,7 @@ class Stop:
         self._restore()
 
     def check(self) -> None:
-        """Raise StoppedError once a signal has come."""
+        """Raise StoppedError if a signal has arrived."""
         if self.requested:
             raise StoppedError(
                 "stopped by a signal: what was committed before stays, and the next run goes on from there"
@@ -79,19 +82,20 @@ class Stop:
                 if handler is not None and signal.getsignal(number) == self._note:
                     signal.signal(number, handler)
                 self._before.pop(number, None)
-        except BaseException:  # a handler raised, which ends its caller, and not this
+        # A handler raised: its exception must end the caller, but not this loop.
+        except BaseException:
             self._restore()
             raise
 
 
 class PipelineEngine(Protocol):
-    """Runs a function over units."""
+    """An engine that runs a function over units."""
 
     name: str
 
     @property
     def slots(self) -> int:
-        """An estimate of the units that run at once."""
+        """Estimate how many units run at the same time."""
         ...
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
@@ -99,7 +103,7 @@ class PipelineEngine(Protocol):
 
 
 class LocalEngine:
-    """Runs units in this process, one after the other."""
+    """An engine that runs units in this process, one after the other."""
 
     name = "local"
     slots = 1
@@ -112,28 +116,31 @@ class LocalEngine:
 
 
 class RunContext(NamedTuple):
-    """The engine of a run, with the signal to stop it and the place for its progress."""
+    """The engine of a run, the signal to stop it, and the receiver of its progress."""
 
     engine: PipelineEngine
     stop: Stop
     progress: Progress
 
     def results(self, function: Callable[[U], R], units: Sequence[U], done: str) -> Iterator[R]:
-        """Yield the results, in the order of the units. done: the word for a unit that is done, as "checked"."""
+        """Yield the results, in the order of the units.
+
+        done: the word for a finished unit in the progress, such as "checked".
+        """
         for number, result in enumerate(self.engine.run(function, units, self.stop), 1):
             yield result
             self.progress(f"{done} {number} of {len(units)} unit{'s' if len(units) != 1 else ''}")
 
 
 class _Refused(NamedTuple):
-    """An error on an executor that trying again would not heal: its class and its sentence."""
+    """An error on an executor that a retry would not heal: its class and its message."""
 
     kind: str
     message: str
 
 
 def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) -> PipelineEngine:
-    """Return the engine that the options name: Spark when there is a master or a setting of Spark, else this process.
+    """Return the engine that the options name: Spark if there is a master or a setting of Spark.
 
     Args: name, one of ENGINES or ""; config, "key=value" each.
     Raises: UsageError, the options contradict each other.
@@ -156,10 +163,10 @@ def open_engine(name: str = "", master: str = "", config: Sequence[str] = ()) ->
 def _start_spark(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Start Spark, which takes some 10 s.
 
-    Raises: UsageError, this machine cannot run Spark; PipelineError, Spark does not start, as with a master that does
-    not answer or a setting that it refuses.
+    Raises: UsageError, this machine cannot run Spark; PipelineError, Spark does not start, for
+        example because the master does not answer or a setting is refused.
     """
-    from topics.spark.sessions import session  # noqa: PLC0415 - pyspark is needed here alone
+    from topics.spark.sessions import session  # noqa: PLC0415 - only this function needs pyspark
 
     quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     try:
@@ -174,10 +181,11 @@ _HEALS = (reading.DirectoryBusyError, PermissionError)
 
 
 class SparkEngine:
-    """Runs units as one job on Spark, a task a unit.
+    """An engine that runs units as one job on Spark, a task for each unit.
 
-    Spark retries a task that died; an error of this package in a task ends the run at once. Spark starts when a
-    pipeline first needs it, so that a pipeline refuses its own options without waiting for a JVM.
+    Spark retries a task that died; an error of this package in a task ends the run at once. Spark
+    starts when a pipeline first needs it, so that a pipeline refuses invalid options without
+    waiting for a JVM.
     """
 
     name = "spark"
@@ -197,12 +205,12 @@ class SparkEngine:
         return int(self._context.defaultParallelism)
 
     def run(self, function: Callable[[U], R], units: Sequence[U], stop: Stop) -> Iterator[R]:
-        """Yield all results once the job is over. They are small: statistics, not rows."""
+        """Yield all results once the job has ended. They are small: statistics, not rows."""
         if not units:
             return
         stop.check()
-        # The handler of a signal runs while this thread waits for an answer of the JVM, on the only connection that the
-        # thread has. Another thread has another connection.
+        # A signal handler runs while this thread waits for an answer of the JVM, on the only
+        # connection that the thread has. Another thread has a connection of its own.
         stop.on_request = Thread(target=self._context.cancelAllJobs, daemon=True).start
         rows = self._context.parallelize(list(units), len(units))
         try:
@@ -219,7 +227,7 @@ class SparkEngine:
 
 
 def _attempt(function: Callable[[U], R], unit: U) -> R | _Refused:
-    """Run a unit on an executor; an error is a value, because Spark would lose the class of an exception."""
+    """Run a unit on an executor. An error is returned, because Spark would lose its class."""
     try:
         return function(unit)
     except TopicsError as error:
@@ -237,7 +245,7 @@ def _raised(refused: _Refused) -> TopicsError:
 
 
 def cause_of(error: Exception) -> str:
-    """Return the one sentence in an exception of Spark: the last line of the Python traceback in it."""
+    """Return the message of an exception of Spark: the last line of the Python traceback in it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "Caused by", "File "))]
     sentence = named[-1].rpartition("Error: ")[2] if named else _javas_words(lines) or type(error).__name__
@@ -254,7 +262,7 @@ def cause_of(error: Exception) -> str:
 
 
 def why_not_started(error: Exception) -> str:
-    """One sentence for an exception of a Spark session that could not be made."""
+    """Return one sentence for the exception of a Spark session that could not be started."""
     remedy = "correct --master and --conf, or start the cluster"
     if "JAVA_GATEWAY_EXITED" in str(error):
         return f"Spark does not start, and Java wrote the reason above: {remedy}"
@@ -263,7 +271,10 @@ def why_not_started(error: Exception) -> str:
 
 
 def _javas_words(lines: Sequence[str]) -> str:
-    """What Java's exception says: py4j writes it in a line that begins with a colon, Spark after the task's name."""
+    """Return the message of Java's exception.
+
+    py4j writes it in a line that begins with a colon, Spark after the name of the task.
+    """
     said = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "")
     said = re.sub(r"^Lost task .*?\): ", "", said.rpartition("most recent failure: ")[2])
     return re.sub(r"\b(?:[a-z]\w*\.)+([A-Z]\w*): ", r"\1: ", said)

@@ -1,9 +1,10 @@
-"""`export`: what is new in topics since the last run, as Parquet by topic and UTC day, committed as a whole.
+"""`export`: new records of topics since the last run, as Parquet by topic and UTC day.
 
     run(Options(origin=Origin(path="/var/lib/topics"), target="/data/lake"))
 
-How far a run came stands in the target alone (target/target_manifest.py, target/delta.py), so a run that was
-killed, and one that was refused, change nothing, and the next one goes on from the newest commit.
+A run commits completely or not at all. Only the target records how far a run came
+(target/target_manifest.py, target/delta.py). A killed or refused run therefore changes nothing, and
+the next run continues from the newest commit.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ SAMPLE_ROWS = 10_000
 class Options:
     """Options of an export.
 
-    schema: DDL of a column `value` that is parsed from `data`, "infer", or "" for as the target has it;
-    drop_data: keep `data` only of rows that do not fit the schema;
-    on_data_loss: `fail`, `skip` (go on), or `record` (go on, and keep the ranges in the commit).
+    schema: the DDL of a column `value` parsed from `data`; "infer"; or "" for the target's schema.
+    drop_data: keep `data` only of rows that do not fit the schema.
+    on_data_loss: `fail`, `skip` (continue), or `record` (continue, with the ranges in the commit).
     """
 
     origin: Origin
@@ -70,7 +71,10 @@ class Options:
 
 @dataclass
 class ExportReport(Report):
-    """Report of an export: what the run added. commit: its number, None when nothing was new."""
+    """Report of an export: the additions of the run.
+
+    commit: the number of its commit; None without new records.
+    """
 
     pipeline: ClassVar[str] = "export"
 
@@ -104,14 +108,14 @@ class ExportReport(Report):
 
 
 class ExportUnit(NamedTuple):
-    """Slices that one task exports."""
+    """The slices that one task exports."""
 
     number: int
     slices: tuple[Slice, ...]
 
 
 class UnitResult(NamedTuple):
-    """Result of a unit: the files written, and the losses met."""
+    """The result of a unit: the files written, and the losses found."""
 
     files: list[PartFile]
     losses: list[Loss]
@@ -133,10 +137,11 @@ def run(
     progress: Progress = silent,
     selection: Selection | None = None,
 ) -> ExportReport:
-    """Export what is new. selection: topics that are open already, instead of those that the options name.
+    """Export the new records.
 
-    Raises DataLossError when records were lost and the policy is `fail`; TargetError, UsageError, StoppedError, and
-    what reading raises. Nothing is committed then.
+    selection: topics that are already open, instead of those that the options name.
+    Raises: DataLossError, records were lost and the policy is `fail`; TargetError, UsageError,
+        StoppedError; errors of reading. Nothing is committed after an error.
     """
     clock = clock or SystemClock()
     engine = engine or LocalEngine()
@@ -146,7 +151,7 @@ def run(
     selection = selection or open_selection(options.origin)
     refuse_inside(options.target, options.origin)
     for name in selection.topics:
-        topic_directory(name)  # it refuses a name too long for a directory, before anything is written
+        topic_directory(name)  # refuses a name too long for a directory, before anything is written
     layout = open_layout(options.layout, options.target)
     _refuse_foreign(options)
     report = ExportReport(options.target, options.layout)
@@ -205,7 +210,7 @@ def _check(options: Options) -> None:
 
 
 def _refuse_foreign(options: Options) -> None:
-    """Raise TargetError for a directory with other things in it, or with a target of the other layout."""
+    """Raise TargetError for a directory with other content or a target of the other layout."""
     try:
         names = set(os.listdir(options.target))
     except FileNotFoundError:
@@ -223,7 +228,7 @@ def _refuse_foreign(options: Options) -> None:
 
 
 def _new_of(topic: SourceTopic, state: TargetState, options: Options) -> _Range | None:
-    """Return the seqs of a topic that the target does not have; None when there are none."""
+    """Return the seqs of a topic that the target does not have; None if it has all."""
     mark = state.marks.get(topic.name)
     losses: list[Loss] = []
     if mark is None:
@@ -255,7 +260,7 @@ def _refuse_losses(losses: list[Loss], options: Options) -> None:
 
 
 def _shape(options: Options, state: TargetState, ranges: list[_Range], report: ExportReport) -> Shape:
-    """Return the columns of this run: those of the target, or those the options ask for where it has none yet."""
+    """Return the columns of this run: the target's, or those of the options for a new target."""
     data = "misfits" if options.drop_data else "all"
     if state.shape is not None:
         wanted = state.shape.schema if options.schema == INFER and state.shape.schema else options.schema
@@ -287,7 +292,7 @@ def _texts(options: Options, one: _Range) -> Iterator[str]:
 
 
 def units_of(ranges: list[_Range]) -> list[ExportUnit]:
-    """Return the slices of all topics, small ones together, about UNIT_BYTES a unit."""
+    """Return the slices of all topics as units of about UNIT_BYTES, small slices together."""
     slices = (piece for one in ranges for piece in one.topic.slices(one.from_seq, one.topic.head))
     return [ExportUnit(number, group) for number, group in enumerate(grouped(slices, UNIT_BYTES))]
 
@@ -309,7 +314,10 @@ def _write(
 
 
 def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit) -> UnitResult:
-    """Write the rows of a unit's slices: what an executor runs. Raises DataLossError, TargetError, reading's errors."""
+    """Write the rows of a unit's slices, on an executor.
+
+    Raises: DataLossError, TargetError, errors of reading.
+    """
 
     files: list[PartFile] = []
     losses: list[Loss] = []
@@ -331,7 +339,7 @@ def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit)
 
 
 def _exported(ranges: list[_Range], files: list[PartFile], losses: list[Loss]) -> dict[str, Exported]:
-    """Return the range that the run adds of each topic."""
+    """Return the range that the run adds to each topic."""
     rows: Counter[str] = Counter()
     for file in files:
         rows[file.topic] += file.rows

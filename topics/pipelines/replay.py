@@ -2,9 +2,10 @@
 
     run(Options(inputs=("/data/lake",), url="http://localhost:4000", rate=500))
 
-A file is sent in chunks of up to CHUNK_ROWS rows and CHUNK_BYTES, in order, each an atomic append that the server
-knows by a producer (a hash of the file's name and contents) and an epoch (the number of the chunk, from 1 on). So a
-replay that was killed is just run again: the server answers chunks that it has without appending them.
+A file is sent in order, in chunks of up to CHUNK_ROWS rows and CHUNK_BYTES. Each chunk is an atomic
+append that the server identifies by a producer (a hash of the file's name and contents) and an
+epoch (the number of the chunk, from 1). A killed replay can therefore be repeated: the server
+answers chunks that it has without appending them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ from topics.spark.options import SinkOptions, parse_sink
 from topics.spark.writing.parts import PartName, PartWriter
 
 CHUNK_ROWS = 1000
-"""Never to be changed: the chunks of a file are what a server remembers."""
+"""Rows of a chunk at most.
+
+It must not change, because a server remembers the chunks of a file.
+"""
 FORMS = ("records", "data")
 ENDINGS = (".parquet", ".jsonl", ".ndjson")
 COLUMNS = ("data", "tag", "node", "meta", "topic")
@@ -49,10 +53,12 @@ _PAUSE_S = 0.25
 class Options:
     """Options of a replay.
 
-    inputs: files, and directories that are searched for files with one of ENDINGS; topic: of all rows, before what rows
-    and directories (`topic=<name>`) say; form: `records` (rows have `data`, and may have `tag`, `node`, `meta` and
-    `topic`) or `data` (a row as a whole is the data); tag: with `data`, a JSON pointer to the tag; rate: most rows a
-    second of all executors together, 0 for no bound.
+    inputs: files, and directories that are searched for files with one of ENDINGS.
+    topic: the topic of all rows, instead of the one named by a row or a directory (`topic=<name>`).
+    form: `records` (rows have `data`, and may have `tag`, `node`, `meta` and `topic`) or `data` (a
+        row as a whole is the data).
+    tag: with `data`, a JSON pointer to the tag.
+    rate: rows a second of all executors together, at most; 0 = unlimited.
     """
 
     inputs: tuple[str, ...]
@@ -67,7 +73,7 @@ class Options:
 
 @dataclass
 class ReplayReport(Report):
-    """Report of a replay. known: rows that the server had from a run before."""
+    """Report of a replay. known: rows that the server had from an earlier run."""
 
     pipeline: ClassVar[str] = "replay"
 
@@ -83,7 +89,7 @@ class ReplayReport(Report):
 
 
 class Input(NamedTuple):
-    """A file to send. name: below the directory that was named, the same on every run."""
+    """A file to send. name: its path below the named directory, the same on every run."""
 
     path: str
     name: str
@@ -91,7 +97,7 @@ class Input(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """Options that all files have in common."""
+    """Options shared by all files."""
 
     options: SinkOptions
     form: str
@@ -109,10 +115,11 @@ class Sent(NamedTuple):
 def run(
     options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> ReplayReport:
-    """Send all files, one after the other; on Spark side by side.
+    """Send all files: one after the other, or in parallel on Spark.
 
-    Raises UsageError; PipelineError for a file that cannot be read or has a row that is no record; ServerError;
-    StoppedError. What was appended before stays, and the next run goes on from there.
+    Raises: UsageError; PipelineError, a file cannot be read or has a row that is no record;
+        ServerError; StoppedError. Rows appended before an error stay, and the next run continues
+        after them.
     """
     clock = clock or SystemClock()
     engine = engine or LocalEngine()
@@ -123,7 +130,8 @@ def run(
     sending = _sending(options)._replace(rate=options.rate / at_once)
     with Stop() as stop:
         work = partial(replay_file, sending)
-        if engine.name == "local":  # a signal ends the run between two chunks, elsewhere between two files
+        # a signal ends the run between two chunks, elsewhere between two files
+        if engine.name == "local":
             work = partial(replay_file, sending, check=stop.check)
         for sent in RunContext(engine, stop, progress).results(work, inputs, "sent"):
             report.rows += sent.appended
@@ -145,7 +153,10 @@ def _sending(options: Options) -> Sending:
 
 
 def find_inputs(options: Options) -> Iterator[Input]:
-    """The files that the options name, by name. Raises UsageError for one that is not there, or none at all."""
+    """Yield the files that the options name, by name.
+
+    Raises: UsageError, an input does not exist, or there is no file.
+    """
     found: list[Input] = []
     for given in options.inputs:
         if os.path.isfile(given):
@@ -155,7 +166,7 @@ def find_inputs(options: Options) -> Iterator[Input]:
             for directory, below, names in os.walk(root):
                 below[:] = [
                     name for name in below if not name.startswith((".", "_"))
-                ]  # names of commits' logs begin so
+                ]  # Logs of commits have such names.
                 found += [
                     _input(root, os.path.join(directory, name), options.topic)
                     for name in names if name.endswith(ENDINGS) and not name.startswith((".", "_"))
@@ -176,7 +187,10 @@ def _input(root: str, path: str, topic: str) -> Input:
 
 
 def producer_of(one: Input) -> str:
-    """The id of the producer of a file: other contents, or another name, make another one. Raises PipelineError."""
+    """Return the producer id of a file, which depends on its contents and its name.
+
+    Raises: PipelineError, the file cannot be read.
+    """
     digest = xxhash.xxh3_128(one.name.encode(errors="surrogateescape") + b"\0")
     try:
         with open(one.path, "rb") as file:
@@ -195,7 +209,7 @@ def replay_file(
     sleep: Callable[[float], None] = time.sleep,
     clock: Clock | None = None,
 ) -> Sent:
-    """Send one file: what an executor runs. check: raises to stop between two chunks."""
+    """Send one file, on an executor. check: raises to stop between two chunks."""
     clock = clock or SystemClock()
     connection = sending.options.connection
     client = Client(connection, sleep=sleep)
@@ -224,7 +238,8 @@ def replay_file(
                 except ServerError as error:
                     if error.code != "producer_stale":
                         raise
-                    # Epochs of a file go up by one, so all up to the newest that the server knows were appended.
+                    # Epochs of a file increase by one, so all epochs up to the newest that the
+                    # server knows were appended.
                     done_through[topic] = int(error.detail.get("newest", epoch))
                     was_known = True
                 known += part.num_rows if was_known else 0
@@ -247,7 +262,7 @@ def _options_for(options: SinkOptions, topic: str) -> SinkOptions:
 
 
 def _by_topic(one: Input, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of a chunk for each topic, in order of the topics' first rows."""
+    """Yield the rows of a chunk by topic, in the order of the topics' first rows."""
     if one.topic or "topic" not in rows.schema.names:
         if not one.topic:
             raise PipelineError(f"{one.path}: its rows name no topic: give one with --topic")
@@ -268,9 +283,10 @@ def _without_topic(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def chunks(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, with some of COLUMNS as strings. A chunk ends at the end of a row group of Parquet, too.
+    """Yield the rows of a file, with some of COLUMNS as strings.
 
-    Raises PipelineError for a file that cannot be read, and a row that is no record.
+    A chunk also ends at the end of a row group of Parquet.
+    Raises: PipelineError, the file cannot be read, or a row is no record.
     """
     try:
         if one.path.endswith(".parquet"):
@@ -323,7 +339,7 @@ def _of_lines(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
 
 
 def _of_values(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
-    """Rows of JSON Lines: values, and how they are written."""
+    """Return the rows of JSON Lines, given as (value, its text), as a table."""
     if sending.form == "data":
         return _of_documents(rows, sending)
     members = [_members(text) for _, text in rows]
@@ -342,7 +358,7 @@ def _of_values(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
 
 
 def _members(text: str) -> dict[str, str]:
-    """Each member of an object, which is known to be sound, as it is written: 1.10 stays 1.10."""
+    """Return each member of a valid object as its text: 1.10 stays 1.10."""
     found: dict[str, str] = {}
     at = _behind_blanks(text, 1)
     while text[at] != "}":
@@ -366,7 +382,7 @@ _decoder = json.JSONDecoder()
 
 
 def _of_documents(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
-    """Rows that are the data as a whole."""
+    """Return rows that are the data as a whole, given as (value, its text), as a table."""
     columns = {"data": pa.array([text for _, text in rows], pa.string())}
     if sending.tag is not None:
         places = [pointer.find(value, sending.tag) for value, _ in rows]
@@ -384,7 +400,7 @@ def _text(value: Any) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """Times and decimals, which JSON has not."""
+    """Return the text of a time or a decimal, which JSON lacks."""
     if isinstance(value, bytes):
         raise pa.ArrowInvalid("a value is binary, which JSON cannot have: write the file without that column")
     return str(value)

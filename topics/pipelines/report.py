@@ -1,4 +1,4 @@
-"""Reports: what a run did, as values that become JSON, and the exit code that follows from them."""
+"""Reports: the results of a run as values for JSON, and the exit code that they imply."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 from topics.files import Loss
 
 WELL, WRONG, COULD_NOT_RUN = 0, 1, 2
-"""Exit codes, as of `topics fsck`."""
+"""Exit codes, equal to those of `topics fsck`."""
 
 LISTED_MAX = 1000
-"""Most entries of one list of a report; the count beside it is of all."""
+"""Entries of one list of a report at most; the count next to it covers all."""
 
 
 @dataclass
 class Report:
-    """The part of a report that all pipelines have."""
+    """The part of a report that all pipelines share."""
 
     pipeline: ClassVar[str]
 
@@ -25,25 +25,28 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """WELL, or WRONG when something wrong was found."""
+        """Return WELL, or WRONG if the run found an error."""
         return WELL
 
     def as_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {"pipeline": self.pipeline, "exit_code": self.exit_code, **asdict(self)}
 
     def summary(self) -> str:
-        """The result in one sentence, for people."""
+        """Return the result in one sentence, for people."""
         raise NotImplementedError
 
 
 def encoded(report: Report) -> str:
-    """Return the report as indented JSON in ASCII: paths need not be UTF-8, and stdout may have any encoding."""
+    """Return the report as indented JSON in ASCII.
+
+    Paths need not be UTF-8, and stdout may have any encoding.
+    """
     return json.dumps(report.as_json(), indent=1)
 
 
 def loss_as_json(loss: Loss) -> dict[str, Any]:
-    """Return a loss as a report has it."""
+    """Return a loss in the form of a report."""
     return {"topic": loss.topic, "from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason}
 
 
@@ -53,5 +56,5 @@ def loss_sentence(loss: Loss) -> str:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """Return "1 file", "2,000 files"."""
+    """Return a number with its noun, as "1 file" or "2,000 files"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -2,9 +2,9 @@
 
     run(Options(origin=Origin(path="/var/lib/topics"), window="1 hour", to="hours.parquet"))
 
-A window goes by the time at which records were written, and begins at a multiple of its length since 1970. A loss
-has no time: it counts in the window of the next record that lives, and in a row without a window when no record lives
-before it (that is what caps and expiry took) or none behind it.
+A window covers records by the time at which they were written, and begins at a multiple of its
+length since 1970. A loss has no time. It counts in the window of the next live record; a loss
+without a live record before it (by caps and expiry) or after it counts in a row without a window.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from topics.pipelines.values.typed import timestamp_us
 
 TAGS = ("exact", "approx", "none")
 _EVENT_MS_MAX = 253_402_300_800_000
-"""The year 10000."""
+"""The year 10000, in milliseconds since 1970."""
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _WINDOW_DAYS_MAX = 365_000
 """Times end with the year 9999, and the first window begins in 1970."""
@@ -48,8 +48,9 @@ _WINDOW = re.compile(rf"\s*([1-9][0-9]{{0,8}})\s*({'|'.join(_SECONDS)})s?\s*\Z",
 class Options:
     """Options of a roll-up.
 
-    to: a Parquet file; tags: how distinct ones are counted, one of TAGS; event_time: a JSON pointer to the time in
-    `data` that lateness is measured from.
+    to: a Parquet file.
+    tags: how distinct tags are counted, one of TAGS.
+    event_time: a JSON pointer to the time in `data` from which lateness is measured.
     """
 
     origin: Origin
@@ -62,7 +63,10 @@ class Options:
 
 @dataclass
 class RollupReport(Report):
-    """Report of a roll-up. windows: the first LISTED_MAX rows of the table, each a window of one topic."""
+    """Report of a roll-up.
+
+    windows: the first LISTED_MAX rows of the table, each a window of one topic.
+    """
 
     pipeline: ClassVar[str] = "rollup"
 
@@ -109,14 +113,14 @@ class Window:
 
 
 class RollupUnit(NamedTuple):
-    """A slice, and the losses that end in it or before it, behind the slice before."""
+    """A slice, and the losses that end after the previous slice and not after this one."""
 
     slice: Slice
     losses: tuple[Span, ...]
 
 
 class Counting(NamedTuple):
-    """Options that all units have in common. event_time: None without lateness."""
+    """Options shared by all units. event_time: None without lateness."""
 
     window_us: int
     tags: str
@@ -125,8 +129,11 @@ class Counting(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Result of a unit. windows: by number since 1970, in order; lost_*: seqs lost with no record of this unit
-    before them, or behind them."""
+    """The result of a unit.
+
+    windows: by number since 1970, in order.
+    lost_before, lost_behind: seqs lost before the first, and after the last record of this unit.
+    """
 
     topic: str
     windows: dict[int, Window]
@@ -137,9 +144,9 @@ class Counted(NamedTuple):
 def run(
     options: Options, *, engine: PipelineEngine | None = None, clock: Clock | None = None, progress: Progress = silent
 ) -> RollupReport:
-    """Count what the options ask for.
+    """Count the records of the options' topics.
 
-    Raises UsageError, TargetError, StoppedError, and what reading raises.
+    Raises: UsageError, TargetError, StoppedError; errors of reading.
     """
     clock = clock or SystemClock()
     engine = engine or LocalEngine()
@@ -195,7 +202,10 @@ def _counting(options: Options) -> Counting:
 
 
 def _units(topic: SourceTopic) -> tuple[list[RollupUnit], int]:
-    """Slices of a topic, each with the losses up to its end that no slice before it has; and the seqs lost behind."""
+    """Return the slices of a topic as units, and the number of seqs lost after the last slice.
+
+    A unit has the losses up to its end that no earlier unit has.
+    """
     units: list[RollupUnit] = []
     losses = topic.losses(1, topic.head)
     at = 0
@@ -208,7 +218,7 @@ def _units(topic: SourceTopic) -> tuple[list[RollupUnit], int]:
 
 
 def _add(windows: dict[int | None, Window], found: Counted, carried: int) -> int:
-    """Add what a unit counted; returns the seqs lost since the last record that lives, for the next one."""
+    """Add the counts of a unit; return the seqs lost since the last live record."""
     if not found.windows:
         return carried + found.lost_before
     has_lived = any(number is not None for number in windows)
@@ -233,7 +243,7 @@ def _merge(windows: dict[int | None, Window], number: int | None, window: Window
 
 
 def count_unit(counting: Counting, unit: RollupUnit) -> Counted:
-    """Count the records of a slice: what an executor runs."""
+    """Count the records of a slice, on an executor."""
     one = unit.slice
     names = ["seq", "ts", "size"]
     names += ["tag"] if counting.tags != "none" else []
@@ -287,7 +297,10 @@ def _count(window: Window, rows: pa.RecordBatch, counting: Counting) -> None:
 
 
 def _event_us(text: str, place: pointer.Pointer) -> int | None:
-    """The event time of one record in microseconds: milliseconds since 1970 there, or ISO 8601; None without one."""
+    """Return the event time of one record in microseconds since 1970; None without one.
+
+    The document has milliseconds since 1970, or ISO 8601.
+    """
     value = document(text)
     found = value if value is pointer.MISSING else pointer.find(value, place)
     if isinstance(found, (int, float)) and not isinstance(found, bool):
@@ -299,7 +312,7 @@ def _event_us(text: str, place: pointer.Pointer) -> int | None:
 
 
 def _table(table: dict[str, dict[int | None, Window]], counting: Counting) -> pa.Table:
-    """A row for each window, by topic and time; the row without a window comes first."""
+    """Return a row for each window, by topic and time; the row without a window is first."""
     rows = [
         (name, number, window)
         for name, windows in sorted(table.items())

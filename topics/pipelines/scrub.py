@@ -1,7 +1,9 @@
-"""`scrub`: every checksum of a data directory compared, hot and cold, beside a running server; or two directories.
+"""`scrub`: all checksums of a data directory, beside a running server; or two directories compared.
 
-run(Options(path="/var/lib/topics"))
-run(Options(path="/var/lib/topics", backup="/mnt/backup/topics"))
+    run(Options(path="/var/lib/topics"))
+    run(Options(path="/var/lib/topics", backup="/mnt/backup/topics"))
+
+The hot and the cold directory are both read.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from topics.pipelines.source import UNIT_BYTES, FileTopic, Slice, grouped, read
 from topics.pipelines.values.checksum import COLUMNS
 
 _PLANS_MAX = 16
-"""Most times that pieces whose files have gone are planned again."""
+"""How often pieces whose files have vanished are planned again, at most."""
 
 NEWER = "newer than the backup's last checkpoint"
 MISSING = "missing in the backup"
@@ -49,7 +51,7 @@ class Options:
 
 @dataclass
 class ScrubReport(Report):
-    """Report of a scrub: what was read, and what is bad."""
+    """Report of a scrub: the data read, and the damage found."""
 
     pipeline: ClassVar[str] = "scrub"
 
@@ -59,7 +61,7 @@ class ScrubReport(Report):
     pieces: int = 0
     """Segments, and runs of packs."""
     records: int = 0
-    """Live ones."""
+    """Live records."""
     frames: int = 0
     bytes: int = 0
     bad: int = 0
@@ -69,7 +71,7 @@ class ScrubReport(Report):
 
     @property
     def exit_code(self) -> int:
-        """WRONG when something is damaged, or the backup differs."""
+        """Return WRONG if there is damage or the backup differs, else WELL."""
         return WRONG if self.bad or (self.backup is not None and self.backup["wrong"]) else WELL
 
     def summary(self) -> str:
@@ -82,7 +84,7 @@ class ScrubReport(Report):
 
 
 class _Scanned(NamedTuple):
-    """Result of a unit."""
+    """The result of a unit."""
 
     frames: int
     live: int
@@ -90,11 +92,11 @@ class _Scanned(NamedTuple):
     bad: int
     findings: list[Finding]
     gone: list[Piece]
-    """Their files have vanished: a checkpoint moved, merged or dropped them."""
+    """Pieces whose files have vanished: a checkpoint moved, merged or dropped them."""
 
 
 _Key = tuple[str, int, int, int]
-"""Path, epoch, run and end of a piece: what tells it from another one."""
+"""Path, epoch, run and end of a piece, which identify it."""
 
 
 def run(
@@ -102,7 +104,7 @@ def run(
 ) -> ScrubReport:
     """Compare every checksum, and with `backup` every record.
 
-    Raises what `files.open_directory` raises, StorageError for a disk that fails, StoppedError.
+    Raises: errors of `files.open_directory`; StorageError, a disk fails; StoppedError.
     """
     clock = clock or SystemClock()
     engine = engine or LocalEngine()
@@ -164,7 +166,7 @@ def _scan(report: ScrubReport, directory: Directory, job: RunContext) -> None:
 
 
 def _missing(directory: Directory, piece: Piece) -> Finding:
-    """The finding for a file that the newest snapshot lists, and that was looked for after it."""
+    """Return the finding for a file that the newest snapshot lists, and that is missing."""
     path = f"{directory.path}/{piece.path}"
     return Finding(
         path,
@@ -180,7 +182,7 @@ def _key(piece: Piece) -> _Key:
 
 
 def _planned_again(directory: Directory, gone: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield the pieces that have the seqs of vanished ones now; none for seqs that are gone for good."""
+    """Yield the pieces that now hold the seqs of vanished ones; none for seqs that are removed."""
     for piece in gone:
         topic = directory.topics.get(piece.topic)
         if topic is not None and topic.incarnation == piece.incarnation:
@@ -188,7 +190,7 @@ def _planned_again(directory: Directory, gone: Iterable[Piece]) -> Iterator[Piec
 
 
 def scan_unit(location: Location, pieces: tuple[Piece, ...]) -> _Scanned:
-    """Compare the checksums of some pieces: what an executor runs."""
+    """Compare the checksums of some pieces, on an executor."""
     frames = live = size = bad = 0
     findings: list[Finding] = []
     gone: list[Piece] = []
@@ -219,7 +221,7 @@ class _ComparedTopic(NamedTuple):
     topic: str
     comparison: Comparison
     unreadable: str
-    """The error that ended the comparison; "" when it came to the end."""
+    """The error that ended the comparison; "" if it is complete."""
 
 
 def _compare(directory: Directory, backup: Directory, job: RunContext) -> dict[str, Any]:
@@ -239,7 +241,7 @@ def _compare(directory: Directory, backup: Directory, job: RunContext) -> dict[s
             try:
                 both[name] = FileTopic(ours, directory.location), FileTopic(theirs, backup.location)
                 pairs += list(_pairs(*both[name]))
-            except CorruptError as error:  # indexes are read to find what expired
+            except CorruptError as error:  # indexes are read to find expired records
                 unreadable.append(str(error))
     totals: dict[str, Comparison] = {}
     for found in job.results(compare_pair, pairs, "compared with the backup"):
@@ -260,7 +262,7 @@ def _compare(directory: Directory, backup: Directory, job: RunContext) -> dict[s
 
 
 def _pairs(ours: FileTopic, theirs: FileTopic) -> Iterator[_Pair]:
-    """Yield all seqs of a topic in ranges, cut where the slices of `ours` end."""
+    """Yield all seqs of a topic in ranges that end where the slices of `ours` end."""
     end = max(ours.head, theirs.head)
     cuts = {one.to_seq for one in ours.slices(1, end)} | {ours.head, theirs.head}
     low = 1
@@ -272,7 +274,7 @@ def _pairs(ours: FileTopic, theirs: FileTopic) -> Iterator[_Pair]:
 
 
 def compare_pair(pair: _Pair) -> _ComparedTopic:
-    """Compare the records of one range: what an executor runs."""
+    """Compare the records of one range, on an executor."""
     try:
         left, right = (
             only_batches(item for one in slices for item in read(one, COLUMNS)) for slices in (pair.ours, pair.theirs)
@@ -283,7 +285,7 @@ def compare_pair(pair: _Pair) -> _ComparedTopic:
 
 
 def _explained(ours: FileTopic, theirs: FileTopic, total: Comparison) -> dict[str, Any]:
-    """Return a topic's differences, with a reason for each run that one side alone has."""
+    """Return a topic's differences, with a reason for each run that only one side has."""
     gone = [
         as_run(run, BEYOND if run[0] > ours.seen_head else why_gone(run, ours.losses(run[0], run[1])))
         for run in total.right_alone.runs

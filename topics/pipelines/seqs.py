@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 Seqs = NDArray[np.int64]
 Span = tuple[int, int]
-"""Seqs from .. to, both included."""
+"""A range of seqs, from and to, both included."""
 
 
 def seqs_of(batch: Any) -> Seqs:
-    """The column `seq` of a record batch as numbers, without a copy."""
+    """Return the column `seq` of a record batch as numbers, without a copy."""
     return numbers_of(batch.column("seq"))
 
 
 def numbers_of(column: Any) -> Seqs:
-    """A column of 64-bit numbers or times without nulls as numbers, without a copy."""
+    """Return a column of 64-bit numbers or times without nulls as numbers, without a copy."""
     return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
 
 
 def holes(span: Span, present: Seqs, taken: Iterable[Span] = ()) -> list[Span]:
-    """Return the parts of a span without a seq of `present` and outside of all spans of `taken`; ascending.
+    """Return the parts of a span that have no seq of `present` and no span of `taken`; ascending.
 
     Both may be in any order, and spans may overlap.
     """

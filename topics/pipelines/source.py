@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNIT_BYTES = 128 << 20
-"""Bytes that a unit of work reads, about."""
+"""Bytes that a unit of work reads, approximately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The options that say what is read."""
+    """The options that select the input."""
 
     path: str = ""
     cold: str = ""
     subscribe: tuple[str, ...] = ()
-    """Names."""
+    """Names of topics."""
     pattern: str = ""
     """A regular expression of whole names."""
     verify: bool = True
 
 
 class Slice(NamedTuple):
-    """Seqs from_seq to to_seq, both included, of one topic: what a unit reads of it. Picklable."""
+    """Seqs from_seq to to_seq, both included, of one topic: the input of a unit. Picklable."""
 
     topic: str
     incarnation: str
@@ -42,24 +42,24 @@ class Slice(NamedTuple):
     location: Location
     pieces: tuple[Piece, ...]
     bytes: int
-    """An estimate of what is read of the files."""
+    """Estimated bytes to read from the files."""
 
 
 class Sized(Protocol):
-    """A share of the reading: a piece, or a slice."""
+    """A part of the input: a piece, or a slice."""
 
     @property
     def bytes(self) -> int:
-        """An estimate of what is read of the files."""
+        """Estimated bytes to read from the files."""
 
 
 S = TypeVar("S", bound=Sized)
 
 
 def grouped(items: Iterable[S], bytes_max: int, key: Callable[[S], object] | None = None) -> Iterator[tuple[S, ...]]:
-    """Yield items in groups, in order; a group has at most `bytes_max`, or one item.
+    """Yield items in groups, in order. A group has at most `bytes_max`, or one item.
 
-    key: neighbours that are equal by it stay together, however many bytes they have.
+    key: neighbours with an equal key stay together, however many bytes they have.
     """
     group: list[S] = []
     size = 0
@@ -74,21 +74,27 @@ def grouped(items: Iterable[S], bytes_max: int, key: Callable[[S], object] | Non
 
 
 class SourceTopic(Protocol):
-    """A topic as it stood when the directory was opened."""
+    """A topic in its state when the directory was opened."""
 
     name: str
     incarnation: str
     head: int
     """The last seq that can be read."""
     seen_head: int
-    """The highest seq given out when the directory was opened. `head` may be lower than it was before, this never."""
+    """The highest seq given out when the directory was opened.
+
+    Unlike `head`, it never decreases from one opening to the next.
+    """
     first: int
-    """The first seq that is neither lost nor cut off by a delete of all below."""
+    """The first seq that is neither lost nor removed by a delete of all seqs below a bound."""
 
     def losses(self, from_seq: int, to_seq: int) -> list[Loss]: ...
 
     def slices(self, from_seq: int, to_seq: int) -> list[Slice]:
-        """The range in slices of about UNIT_BYTES, ascending, without overlap. Those with no record are left out."""
+        """Return the range in slices of about UNIT_BYTES, ascending, without overlap.
+
+        Slices without a record are left out.
+        """
 
 
 class FileTopic:
@@ -104,11 +110,11 @@ class FileTopic:
         self.first = files.first_kept
 
     def losses(self, from_seq: int, to_seq: int) -> list[Loss]:
-        """Return what was lost in the range."""
+        """Return the losses in the range."""
         return self._files.losses(from_seq, to_seq)
 
     def slices(self, from_seq: int, to_seq: int) -> list[Slice]:
-        """Return the pieces of the range, grouped."""
+        """Return the pieces of the range, grouped into slices."""
         return [self._slice(group) for group in grouped(self._files.plan(from_seq, to_seq), UNIT_BYTES)]
 
     def _slice(self, pieces: tuple[Piece, ...]) -> Slice:
@@ -117,15 +123,18 @@ class FileTopic:
 
 
 class Selection(NamedTuple):
-    """The topics that an origin selects, by name, as one snapshot has them."""
+    """The topics that an origin selects, by name, as of one snapshot."""
 
     topics: dict[str, SourceTopic]
     snapshot: int
-    """Its number."""
+    """The number of the snapshot."""
 
 
 def open_selection(origin: Origin) -> Selection:
-    """Open the topics that the options name. Raises UsageError, and what `files.open_directory` raises."""
+    """Open the topics that the options name.
+
+    Raises: UsageError, and the errors of `files.open_directory`.
+    """
     if not origin.path:
         raise UsageError("no source: name a data directory with --path")
     directory = open_directory(origin.path, origin.cold or None)
@@ -135,7 +144,10 @@ def open_selection(origin: Origin) -> Selection:
 
 
 def refuse_inside(target: str, origin: Origin) -> None:
-    """Raise UsageError for a target in the data directory or its cold one: a server refuses files it does not know."""
+    """Raise UsageError for a target in the data directory or its cold directory.
+
+    A server refuses files that it does not know.
+    """
     place = os.path.realpath(target)
     for directory in filter(None, (origin.path, origin.cold)):
         if os.path.commonpath([place, whole := os.path.realpath(directory)]) == whole:
@@ -143,9 +155,9 @@ def refuse_inside(target: str, origin: Origin) -> None:
 
 
 def choose(names: Sequence[str], origin: Origin, place: str) -> list[str]:
-    """Return the topics that `subscribe` or `pattern` ask for; all without either.
+    """Return the topics that `subscribe` or `pattern` selects; all without either.
 
-    Raises UsageError for a name that is not there, both options, or a pattern that is none.
+    Raises: UsageError, a name does not exist, both options are given, or the pattern is invalid.
     """
     if origin.subscribe and origin.pattern:
         raise UsageError("--subscribe and --subscribe-pattern are both given: choose one")
@@ -164,7 +176,7 @@ def choose(names: Sequence[str], origin: Origin, place: str) -> list[str]:
 
 
 def read(one: Slice, columns: Sequence[str], *, verify: bool = True) -> Iterator[pa.RecordBatch | Loss]:
-    """The live records of a slice, in order, and what was lost of it since it was planned."""
+    """Yield the live records of a slice, in order, and the losses since it was planned."""
     from topics.files import read_pieces  # noqa: PLC0415 - planning needs no pyarrow
 
     return read_pieces(one.location, one.pieces, columns=columns, verify=verify)
