@@ -1,1 +1,1 @@
-"""Where the records of a topic are: chunks of columns, tags, what each file holds."""
+"""The index of a topic: the places of its records in chunks of columns, their tags, file usage."""

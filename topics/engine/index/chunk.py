@@ -1,4 +1,7 @@
-"""A run of index rows as columns: row i is seq first + i. A hole (burned or never stored) is a row marked dead."""
+"""A run of index rows as columns: row i is seq first + i.
+
+A hole (a seq that was burned or never stored) is a row marked dead.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,22 @@ CHUNK_ROWS_MAX = 8192
 _ROWS_MIN = 16
 
 THIN = 16
-"""A chunk of which less than one row in so many lives is thin, if it has at least `THIN_ROWS_MIN`."""
+"""A chunk is thin if fewer than one in so many rows live and it has at least `THIN_ROWS_MIN` rows.
+"""
 THIN_ROWS_MIN = 1024
 
 _FILTER_ROWS_MIN = 1024
-"""The tags of fewer rows are as quickly looked through."""
+"""Rows from which on a closed chunk gets a tag filter; fewer rows are searched as quickly."""
 
 DEAD = lib.TP_ROW_DEAD
-"""In `flags`, above the frame's own: the row is not live (deleted, evicted, or a hole)."""
+"""A bit of `flags`, above the frame's own: the row is not live (deleted, evicted, or a hole)."""
 
 
 class Chunk:
     """Columns of shape (capacity,), rows [:count] valid. `ts` never decreases, dead rows included.
 
-    file_ids, offsets, lengths, sizes u32, ts u64, flags u8: 25 bytes a row; tags u32 only once one has a tag, and then
-    NO_TAG in rows without and behind the last.
+    file_ids, offsets, lengths, sizes are u32, ts u64, flags u8: 25 bytes a row. tags (u32) exists
+    once a row has a tag; it is NO_TAG in rows without a tag and after the last row.
     """
 
     __slots__ = (
@@ -59,11 +63,11 @@ class Chunk:
         self.count = 0
         self.live = 0
         self.bytes = 0
-        """Sizes of the live rows together."""
+        """The sum of the live rows' sizes."""
         self.file_id = 0
-        """The file in which all live rows lie; 0: perhaps in several."""
+        """The file that holds all live rows; 0 if several files may hold them."""
         self.files: tuple[int, ...] = ()
-        """All files in which live rows may lie where `file_id` is 0; with a `file_id`, empty."""
+        """All files that may hold live rows if `file_id` is 0, otherwise empty."""
         self.file_ids: NDArray[np.uint32] = np.empty(capacity, np.uint32)
         self.offsets: NDArray[np.uint32] = np.empty(capacity, np.uint32)
         self.lengths: NDArray[np.uint32] = np.empty(capacity, np.uint32)
@@ -72,16 +76,21 @@ class Chunk:
         self.flags: NDArray[np.uint8] = np.empty(capacity, np.uint8)
         self.tags: NDArray[np.uint32] | None = None
         self.tag_filter: TagFilter | None = None
-        """Of its tags; None until it takes no more rows, and in one that is a part of another."""
+        """The filter of its tags. None while the chunk takes rows, and in a part of a thinned
+        chunk.
+        """
         self.packed: tuple[int, bytes] | None = None
-        """Its row of a ChunkTable, and `count` when that was made."""
+        """`count` and the chunk's row of a ChunkTable, as of that count; None until it is built."""
         self.addresses = b""
-        """What `find_addresses` found; b"": nobody asked."""
+        """The result of `find_addresses`; b"" until it is called."""
         self.thinned_at = CHUNK_ROWS_MAX
-        """How many rows lived when `thinned` was asked last."""
+        """The number of live rows when `thinned` was called last."""
 
     def find_addresses(self) -> bytes:
-        """Where file_ids, offsets, lengths, sizes, ts and flags lie, a packed u64 each, until the chunk is resized."""
+        """Return the addresses of file_ids, offsets, lengths, sizes, ts and flags as packed u64.
+
+        They are valid until the chunk is resized.
+        """
         columns = (self.file_ids, self.offsets, self.lengths, self.sizes, self.ts, self.flags)
         self.addresses = addresses_of(*columns)
         return self.addresses
@@ -92,11 +101,11 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """The seq behind the last row."""
+        """The seq after the last row."""
         return self.first + self.count
 
     def resize(self, capacity: int) -> None:
-        """Other arrays of this capacity with the same rows."""
+        """Move the rows to arrays of this capacity."""
         assert capacity >= self.count, "no row is cut off"
         self.packed = None
         self.addresses = b""
@@ -111,14 +120,17 @@ class Chunk:
             self.tags = tags
 
     def reserve(self, rows: int) -> None:
-        """Room for `rows` more; grows by doubling, so that a row costs a constant time."""
+        """Make room for `rows` more. The capacity doubles, so that a row takes constant time."""
         needed = self.count + rows
         assert needed <= CHUNK_ROWS_MAX, "a chunk is full"
         if needed > len(self.flags):
             self.resize(min(CHUNK_ROWS_MAX, max(_ROWS_MIN, needed, 2 * len(self.flags))))
 
     def take(self, rows: int, size: int, file_id: int) -> None:
-        """So many more rows, all live, in one file; their columns are the caller's to fill."""
+        """Add live rows, all in one file. The caller fills their columns.
+
+        size: their bytes together.
+        """
         if self.file_id != file_id:
             self._lies_in_another(file_id)
         self.count += rows
@@ -126,7 +138,7 @@ class Chunk:
         self.bytes += size
 
     def _lies_in_another(self, file_id: int) -> None:
-        """Rows in this file join those that live."""
+        """Note that rows in this file join the live rows."""
         if not self.live:
             self.file_id, self.files = file_id, ()
         elif self.file_id:
@@ -135,7 +147,7 @@ class Chunk:
             self.files += (file_id,)
 
     def moved(self, rows: slice | NDArray[np.intp], file_id: int) -> None:
-        """These rows lie in another file now."""
+        """Note that these rows are in another file now."""
         self.file_ids[rows] = file_id
         if self.file_id != file_id:
             here = self.file_ids[: self.count]
@@ -145,23 +157,26 @@ class Chunk:
             self.file_id, self.files = (file_id, ()) if files == {file_id} else (0, tuple(files))
 
     def may_lie_in(self, file_ids: Set[int]) -> bool:
-        """False: no live row lies in any of these files. The answer costs nothing by the row."""
+        """Return whether live rows may be in one of these files, at a cost independent of the rows.
+
+        False is certain; True may be wrong.
+        """
         return self.file_id in file_ids if self.file_id else not file_ids.isdisjoint(self.files)
 
     def set_flags(self, flags: NDArray[np.uint8]) -> None:
-        """Another column; the index's table of chunks is the caller's to make anew."""
+        """Replace the column of flags. The caller discards the index's table of chunks."""
         self.flags = flags
         self.packed = None
         self.addresses = b""
 
     def tag_column(self) -> NDArray[np.uint32]:
-        """The column of tags, made when the first tag comes."""
+        """Return the column of tags, which is created with the first tag."""
         if self.tags is None:
             self.tags = np.full(self.capacity, NO_TAG, np.uint32)
         return self.tags
 
     def add_holes(self, rows: int) -> None:
-        """Rows that never held a record."""
+        """Add rows that never held a record."""
         self.reserve(rows)
         start, end = self.count, self.count + rows
         self.flags[start:end] = DEAD
@@ -170,7 +185,7 @@ class Chunk:
         self.count = end
 
     def close(self) -> None:
-        """It takes no more rows."""
+        """End the chunk: it takes no more rows."""
         if self.count < self.capacity // 2:
             self.resize(self.count)
         self.thinned_at = CHUNK_ROWS_MAX
@@ -179,11 +194,15 @@ class Chunk:
 
     @property
     def is_thin(self) -> bool:
-        """Hardly a row lives, and half of them have died since that was last so."""
+        """Whether few rows live, and half of those that lived at the last `thinned` have died."""
         return self.live * THIN <= self.count >= THIN_ROWS_MIN and 2 * self.live <= self.thinned_at
 
     def thinned(self, hole_rows_max: int) -> list[Chunk]:
-        """Chunks with the same live rows and no wider holes; itself where that would not save much."""
+        """Return chunks with the same live rows and no wider holes; [self] if that would save
+        little.
+
+        hole_rows_max: dead rows in a row that a part may keep.
+        """
         self.thinned_at = self.live
         rows = self.live_rows(0, self.count)
         cuts = np.flatnonzero(np.diff(rows) > hole_rows_max)
@@ -207,22 +226,25 @@ class Chunk:
         return part
 
     def live_rows(self, start: int, end: int) -> NDArray[np.intp]:
-        """Row numbers of the live rows among [start, end), ascending."""
+        """Return the numbers of the live rows in [start, end), ascending."""
         if self.live == self.count:
             return np.arange(start, end)
         return np.flatnonzero(self.flags[start:end] < DEAD) + start
 
 
 class Dead(NamedTuple):
-    """Rows of a chunk that died. which: shape (n,), those of rows [0, n); None: all that live by the flags of a chunk
-    that is gone."""
+    """Rows of a chunk that died.
+
+    which: shape (n,), the rows of [0, n) that died. None: all rows that live by the flags of a
+    chunk that left the index.
+    """
 
     chunk: Chunk
     which: NDArray[np.bool_] | None
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Their numbers, ascending."""
+        """The numbers of these rows, ascending."""
         if self.which is None:
             return np.flatnonzero(self.chunk.flags[: self.chunk.count] < DEAD)
         return np.flatnonzero(self.which)

@@ -1,4 +1,6 @@
-"""The chunks of an index as one C table (index_reads.h), for reads that look at rows without a Python object."""
+"""The chunks of an index as one C table (index_reads.h), for reads that create no Python object a
+row.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,15 @@ from numpy.typing import NDArray
 from topics.engine.index.chunk import Chunk
 
 INDEX_CHUNK = struct.Struct("=7Q")
-"""first, count, and the addresses of flags, file_ids, offsets, lengths, sizes: a tp_index_chunk."""
+"""A tp_index_chunk: first, count, and the addresses of flags, file_ids, offsets, lengths, sizes."""
 
 
 class ChunkTable:
-    """`address` and `count` hold until the index changes next; how many rows the last chunk has is not in there."""
+    """The C table of an index's chunks, at `address` with `count` entries.
+
+    Both are valid until the index changes. The table does not state the number of rows of the last
+    chunk, which grows.
+    """
 
     __slots__ = ("_chunks", "_flags", "_rows", "address", "count")
 
@@ -23,14 +29,15 @@ class ChunkTable:
         self._chunks: list[Chunk] | None = None
         self._rows = np.empty(0, np.uint8)
         self._flags: NDArray[np.uint8] | None = None
-        """Of the last chunk, which gets other columns when it grows."""
+        """The flags of the last chunk, which are another array after it has grown."""
         self.address = 0
         self.count = 0
 
     def refresh(self, chunks: list[Chunk]) -> None:
-        """chunks: an index's, one at least.
+        """Rebuild the table if chunks were added or the last one has grown.
 
-        Where they come and go but at the end, the index has another table made; only the last one grows.
+        chunks: the chunks of an index, at least one. After any other change the index discards the
+        table.
         """
         last = chunks[-1]
         if self._chunks is chunks and self.count == len(chunks) and self._flags is last.flags:

@@ -1,7 +1,8 @@
-"""Where the records of one topic lie, by seq: chunks of columns, whose dead ones are dropped whole.
+"""The index of one topic: the place of each record, by seq, in chunks of columns.
 
-A gap between chunks costs nothing, so neither does the width of what was deleted, evicted or burned. The index counts
-live records and bytes, keeps E, and tells the topic's tags and the files about every row that comes and goes.
+Chunks without live rows are dropped whole. A gap between chunks costs nothing, however wide the
+range that was deleted, evicted or burned. The index counts live records and bytes, maintains the
+earliest live seq, and reports each row that comes or dies to the topic's tags and to `Usage`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from topics.engine.index.usage import Usage
 from topics.store.format.catalog import NO_TAG
 
 _HOLE_ROWS_MAX = 64
-"""A wider hole starts another chunk."""
+"""A wider hole starts a new chunk."""
 
 
 class SelectedRows(NamedTuple):
-    """Live rows in seq order; columns of shape (n,), copies."""
+    """Live rows in seq order; the columns are copies of shape (n,)."""
 
     seqs: NDArray[np.uint64]
     file_ids: NDArray[np.uint32]
@@ -58,9 +59,10 @@ _NOTHING = SelectedRows(
 
 
 class Found:
-    """Some rows of a chunk, which lived when they were found.
+    """Rows of a chunk that were live when they were found.
 
-    which: shape (n,), those of rows [0, n); None: all that live. records, size: how many they are, and their bytes.
+    which: shape (n,), the rows of [0, n) that were found; None: all live rows.
+    records, size: the number of these rows and their bytes.
     """
 
     __slots__ = ("_before", "_live", "chunk", "flags", "records", "size", "which")
@@ -71,7 +73,7 @@ class Found:
         self.records = records
         self.size = size
         self.flags = self._before = chunk.flags
-        """The chunk's once they are dead."""
+        """The chunk's flags once these rows are dead."""
         self._live = chunk.live
         if which is not None:
             self.flags = chunk.flags.copy()
@@ -79,7 +81,7 @@ class Found:
 
     @property
     def holds(self) -> bool:
-        """Nothing has become of the chunk's rows since; that none has come is the searcher's to know."""
+        """Whether no row of the chunk has died since. The searcher checks for added rows."""
         chunk = self.chunk
         return chunk.live == self._live and chunk.flags is self._before
 
@@ -88,18 +90,22 @@ _FIRST_ROWS = 16
 _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
 _FEW_CHUNKS = 8
-"""Up to here chunks are taken out of the list of all one by one."""
+"""Up to so many chunks are removed from the list one by one."""
 _CHUNKS_A_STEP = 16
-"""Of 200 KB each, whose memory is given back."""
+"""Chunks whose memory is freed in one step, 200 KB each."""
 _FEW_ROWS = 64
-"""Up to here Python's own numbers are faster than arrays of them."""
+"""Up to so many rows, Python's numbers are faster than arrays."""
 _MANY_ROWS = 1 << 16
 _DEAD_BIT = np.uint8(7)
 assert DEAD == 1 << _DEAD_BIT
 
 
 class Index:
-    """`earliest` is the smallest live seq, 0 when there is none; `last_seq` the newest row's, dead or not."""
+    """The records of one topic by seq.
+
+    `earliest` is the smallest live seq, 0 if there is none. `last_seq` is the newest row's seq,
+    live or dead.
+    """
 
     __slots__ = (
         "_firsts",
@@ -126,22 +132,25 @@ class Index:
         self.live = 0
         self.bytes = 0
         self.deaths = 0
-        """How often rows died: unchanged, what was live is so still."""
+        """A counter that grows when rows die: while it is unchanged, a row that was live still is.
+        """
         self.removals = 0
-        """How often rows were deleted or acknowledged: unchanged, what died was lost."""
+        """A counter that grows when rows are deleted or acknowledged: while it is unchanged, rows
+        that died were lost.
+        """
         self.earliest = 0
         self.last_seq = 0
         self.tags: Tags | None = None
         self._tags_ahead = 0
         """Rows to come for which `take_tags` has taken a tag."""
         self.table: ChunkTable | None = None
-        """Made by the first bulk read."""
+        """The C table of the chunks, created by the first bulk read."""
 
     # --- adding ------------------------------------------------------------------------------------------------------
     def append_row(  # noqa: PLR0917 - one call a request
         self, seq: int, file_id: int, offset: int, length: int, size: int, ts: int, flags: int, tag: bytes | None
     ) -> None:
-        """One live row above all others. Same as `append_rows`, for the commonest case."""
+        """Add one live row above all others: `append_rows` for the most common case."""
         chunk = self._chunk_for(seq)
         row = chunk.count
         if row == len(chunk.flags):
@@ -168,9 +177,9 @@ class Index:
         flags: NDArray[np.uint8],
         tags: list[bytes | None] | NDArray[np.uint32] | None,
     ) -> None:
-        """Live rows first_seq, first_seq + 1, ...; shapes (n,), n >= 1. first_seq is above every row so far.
+        """Add live rows first_seq, first_seq + 1, ...; columns of shape (n,), n >= 1.
 
-        tags: texts, or what `take_tags` made of them.
+        first_seq is above every row so far. tags: texts, or the numbers that `take_tags` returned.
         """
         count = len(offsets)
         done = total = 0
@@ -198,9 +207,11 @@ class Index:
         self._added(file_id, first_seq, first_seq + count - 1, count, total)
 
     def extend(self, first_seq: int, count: int, size: int, file_id: int) -> Chunk | None:
-        """As `append_rows` without tags, but the columns of its last `count` rows, and Usage, are the caller's to fill.
+        """Add `count` rows without tags, like `append_rows`, but leave columns and Usage to the
+        caller.
 
-        None, and nothing was done, when the rows are not all the next ones of one chunk.
+        Returns: the chunk, whose last `count` rows are to be filled; None, and nothing is done, if
+        the rows are not all the next ones of one chunk.
         """
         chunks = self.chunks
         if not chunks:
@@ -227,7 +238,10 @@ class Index:
         ts: NDArray[np.uint64],
         tags: list[bytes | None],
     ) -> None:
-        """Live rows with holes between them (recovery), all above every row so far; tags empty when no row has one."""
+        """Add live rows with holes between them, all above every row so far (recovery).
+
+        tags: empty if no row has one.
+        """
         wide = np.flatnonzero(np.diff(seqs) > _HOLE_ROWS_MAX) + 1
         for start, end in zip([0, *wide.tolist()], [*wide.tolist(), len(seqs)], strict=True):
             while start < end:
@@ -265,11 +279,13 @@ class Index:
         if tags:
             take = self._take_tag
             chunk.tag_column()[rows] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
-        chunk.count -= len(seqs)  # counted with the holes
+        chunk.count -= len(seqs)  # `add_holes` has counted these rows; `take` counts them again.
         chunk.take(len(seqs), int(columns.sizes[part].sum(dtype=np.uint64)), file_id)
 
     def _chunk_for(self, seq: int) -> Chunk:
-        """The chunk whose next row is `seq`: the last one, perhaps after a few holes, or a new one."""
+        """Return the chunk whose next row is `seq`: the last one, if need be after a few holes, or
+        a new one.
+        """
         assert seq > self.last_seq, "rows come in the order of their seqs"
         if self.chunks:
             chunk = self.chunks[-1]
@@ -280,23 +296,25 @@ class Index:
                 chunk.add_holes(hole)
                 return chunk
             chunk.close()
-            if chunk.is_thin:  # it was the last until now
+            if chunk.is_thin:  # The last chunk is not thinned, so it may have become thin before.
                 self._to_shrink[chunk] = None
-        # A topic that has filled a chunk is not small: its next one need not grow from nothing.
+        # A topic that has filled a chunk is not small: its next chunk starts larger.
         chunk = Chunk(seq, _NEXT_ROWS if self.chunks and self.chunks[-1].count == CHUNK_ROWS_MAX else _FIRST_ROWS)
         self.chunks.append(chunk)
         self._firsts.append(seq)
         return chunk
 
     def take_tags(self, tags: list[bytes | None]) -> NDArray[np.uint32]:
-        """Take tags for rows that are to come; return their numbers, for `append_rows` or `give_back_tags`."""
+        """Take tags for rows that are to come; return their numbers, for `append_rows` or
+        `give_back_tags`.
+        """
         take = self._take_tag
         numbers = np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
         self._tags_ahead += _bearing(numbers)
         return numbers
 
     def give_back_tags(self, numbers: NDArray[np.uint32]) -> None:
-        """Give back numbers of `take_tags`: their rows do not come."""
+        """Give back numbers of `take_tags` whose rows do not come."""
         self._tags_ahead -= _bearing(numbers)
         if self.tags is not None:
             self.tags.drop_rows(numbers)
@@ -321,11 +339,13 @@ class Index:
 
     # --- looking -----------------------------------------------------------------------------------------------------
     def position_of(self, seq: int) -> int:
-        """Number of the chunk that holds `seq` or, in a gap, of the one before; -1 before the first."""
+        """Return the position of the chunk with `seq` or, in a gap, of the one before; -1 before
+        the first.
+        """
         return bisect_right(self._firsts, seq) - 1
 
     def next_live(self, seq: int) -> int:
-        """The smallest live seq >= `seq`; 0 when there is none."""
+        """Return the smallest live seq >= `seq`; 0 if there is none."""
         for position in range(max(0, self.position_of(seq)), len(self.chunks)):
             chunk = self.chunks[position]
             if not chunk.live:
@@ -339,7 +359,7 @@ class Index:
         return 0
 
     def select(self, after: int, upto: int, limit: int) -> SelectedRows:
-        """The first `limit` live rows with after < seq <= upto."""
+        """Return the first `limit` live rows with after < seq <= upto."""
         parts: list[SelectedRows] = []
         for position in range(max(0, self.position_of(after + 1)), len(self.chunks)):
             chunk = self.chunks[position]
@@ -348,7 +368,7 @@ class Index:
             start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
             if not chunk.live:
                 continue
-            window = 4 * limit + _WINDOW_ROWS  # a few rows are looked for among a few: most often they are there
+            window = 4 * limit + _WINDOW_ROWS  # A few rows are usually among the first ones.
             while start < end and limit > 0:
                 stop = min(end, start + window)
                 window *= 4
@@ -362,7 +382,7 @@ class Index:
         return _joined(parts) if parts else _NOTHING
 
     def live_seqs(self, after: int, upto: int, limit: int) -> list[int]:
-        """The first `limit` live seqs with after < seq <= upto."""
+        """Return the first `limit` live seqs with after < seq <= upto."""
         found: list[int] = []
         for position in range(max(0, self.position_of(after + 1)), len(self.chunks)):
             chunk = self.chunks[position]
@@ -372,7 +392,8 @@ class Index:
             if not chunk.live or start >= end:
                 continue
             few = min(end, start + limit)
-            if max(chunk.flags[start:few].tobytes()) < DEAD:  # a run: mostly so
+            # Usually the rows are a run without dead ones.
+            if max(chunk.flags[start:few].tobytes()) < DEAD:
                 found += range(chunk.first + start, chunk.first + few)
                 limit -= few - start
                 start = few
@@ -383,7 +404,7 @@ class Index:
         return found
 
     def at(self, seqs: NDArray[np.uint64]) -> SelectedRows:
-        """The rows of these seqs, ascending, which are all live."""
+        """Return the rows of these seqs, which are ascending and all live."""
         first, count = int(seqs[0]), len(seqs)
         if int(seqs[-1]) - first == count - 1:
             chunk = self.chunks[self.position_of(first)]
@@ -407,10 +428,11 @@ class Index:
     def locations(
         self, first: int, last: int, file_ids: Set[int] | None = None
     ) -> Iterator[tuple[Chunk, NDArray[np.intp], NDArray[np.uint32]]]:
-        """(chunk, live rows, the files they lie in) of first <= seq <= last, ascending; chunks without any left out.
+        """Yield (chunk, live rows, the files that hold them) of first <= seq <= last, ascending.
 
-        file_ids: chunks without a row in these files are passed over, since a topic may have a thousand times as many
-        as the log.
+        Chunks without such rows are left out.
+        file_ids: chunks without a row in these files are skipped early, because a topic may have a
+        thousand times as many chunks as the log has rows of it.
         """
         for position in range(max(0, self.position_of(first)), len(self.chunks)):
             chunk = self.chunks[position]
@@ -424,7 +446,7 @@ class Index:
                 yield chunk, rows, chunk.file_ids[start:end] if len(rows) == end - start else chunk.file_ids[rows]
 
     def totals_through(self, upto: int) -> tuple[int, int]:
-        """Live records and their bytes up to and including `upto`."""
+        """Return the number of live records up to and including `upto`, and their bytes."""
         records, size = self.live, self.bytes
         for chunk in reversed(self.chunks):
             if chunk.end <= upto + 1:
@@ -439,7 +461,7 @@ class Index:
         return records, size
 
     def alive(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which of these seqs, ascending, are live now."""
+        """Return which of these seqs (ascending) are live, shape (n,)."""
         result = np.zeros(len(seqs), np.bool_)
         for chunk, start, end in self.by_chunk(seqs):
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
@@ -447,7 +469,9 @@ class Index:
         return result
 
     def by_chunk(self, seqs: NDArray[np.uint64]) -> Iterator[tuple[Chunk, int, int]]:
-        """(chunk, start, end): seqs[start:end] are rows of the chunk; seqs no chunk holds are left out."""
+        """Yield (chunk, start, end): seqs[start:end] are rows of the chunk. Seqs in no chunk are
+        left out.
+        """
         start = 0
         while start < len(seqs):
             position = self.position_of(int(seqs[start]))
@@ -465,16 +489,16 @@ class Index:
             start = max(end, int(np.searchsorted(seqs, np.uint64(self._firsts[position + 1]))))
 
     def earliest_ts(self) -> int:
-        """`$ts` of the oldest live record, ms; there is one."""
+        """Return the `$ts` of the oldest live record, ms. The index is not empty."""
         return self.ts_of(self.earliest)
 
     def ts_of(self, seq: int) -> int:
-        """`$ts` of a live record, ms."""
+        """Return the `$ts` of a live record, ms."""
         chunk = self.chunks[self.position_of(seq)]
         return int(chunk.ts[seq - chunk.first])
 
     def first_since(self, ts_ms: int) -> int:
-        """The lowest live seq whose `$ts` is `ts_ms` or above; 0 when there is none."""
+        """Return the lowest live seq whose `$ts` is at least `ts_ms`; 0 if there is none."""
         position = bisect_left(self.chunks, ts_ms, key=_last_ts)
         if position == len(self.chunks):
             return 0
@@ -483,9 +507,10 @@ class Index:
         return self.next_live(chunk.first + row)
 
     def last_before(self, ts_ms: int) -> int:
-        """The highest live seq whose `$ts` is below `ts_ms`; 0 when there is none."""
+        """Return the highest live seq whose `$ts` is below `ts_ms`; 0 if there is none."""
         position = bisect_left(self.chunks, ts_ms, key=_last_ts)
-        for chunk in reversed(self.chunks[max(0, position - 1) : position + 1]):  # of two one has a live row before it
+        # One of the two chunks has a live row before `ts_ms`.
+        for chunk in reversed(self.chunks[max(0, position - 1) : position + 1]):
             alive = chunk.live_rows(0, int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms))))
             if len(alive):
                 return chunk.first + int(alive[-1])
@@ -493,7 +518,7 @@ class Index:
 
     # --- killing -----------------------------------------------------------------------------------------------------
     def evict_one(self) -> int:
-        """The oldest live record dies; returns its seq."""
+        """Kill the oldest live record; return its seq."""
         seq = self.earliest
         chunk = self.chunks[self.position_of(seq)]
         row = seq - chunk.first
@@ -510,9 +535,10 @@ class Index:
         return seq
 
     def evict_oldest(self, records: int, size: int, upto: int) -> int:
-        """The fewest oldest live records die that are at least `records` and `size` bytes together.
+        """Kill the fewest oldest live records that are at least `records` and `size` bytes
+        together.
 
-        None above `upto` does. Returns the last one's seq, 0 when none had to.
+        Records above `upto` stay. Returns: the seq of the last one, 0 if none had to die.
         """
         oldest = list(self._oldest(records, size, upto))
         if not oldest:
@@ -526,13 +552,14 @@ class Index:
         return last
 
     def oldest_through(self, records: int, size: int, upto: int) -> int:
-        """What `evict_oldest` would return; nothing dies."""
+        """Return the result that `evict_oldest` would have; kill nothing."""
         oldest = list(self._oldest(records, size, upto))
         return _last_seq(*oldest[-1]) if oldest else 0
 
     def _oldest(self, records: int, size: int, upto: int) -> Iterator[tuple[Chunk, NDArray[np.intp] | None]]:
-        """The fewest oldest live rows, up to `upto`, that are at least `records` and `size` bytes together. None: all
-        rows of the chunk."""
+        """Yield the rows that `evict_oldest` has to kill, chunk by chunk; None stands for all rows
+        of a chunk.
+        """
         for chunk in self.chunks:
             if (records <= 0 and size <= 0) or chunk.first > upto:
                 return
@@ -553,15 +580,18 @@ class Index:
                 yield chunk, rows
 
     def _forget_tags(self) -> None:
-        """All rows that bear tags are about to die. Tags of rows to come are counted among the others, which then are
-        counted down one by one."""
+        """Forget the tags, because all rows that have tags are about to die.
+
+        If tags of rows to come are counted too, nothing is forgotten here and the tags are counted
+        down one by one.
+        """
         if not self._tags_ahead and self.tags is not None:
             tags, self.tags = self.tags, None
             if tags.dead or tags.numbers_end > _FEW_ROWS:
                 self.usage.reclaim.run(tags.forget())
 
     def kill_through(self, seq: int) -> int:
-        """All live rows up to and including `seq` die; returns how many."""
+        """Kill all live rows up to and including `seq`; return their number."""
         before = self.live
         if seq >= self.last_seq:
             self._forget_tags()
@@ -579,10 +609,11 @@ class Index:
         return before - self.live
 
     def _kill_chunks(self, chunks: list[Chunk]) -> None:
-        """All rows of these chunks die; `_after_kill` comes once they are through. It costs what the chunks are, not
-        their rows: their memory is given back, and their tags are counted down, in turns.
+        """Kill all rows of these chunks. The caller runs `_after_kill` after the last chunk.
 
-        Their flags stay as they are: they say whose tags there are to count.
+        The cost depends on the number of chunks, not of rows: memory is freed and tags are counted
+        down in steps. The flags stay unchanged, because they show which rows' tags are to be
+        counted down.
         """
         records = size = 0
         by_file: dict[int, int] = {}
@@ -606,7 +637,9 @@ class Index:
             self.usage.reclaim.run(_given_back(chunks))
 
     def kill_found(self, found: list[Found]) -> None:
-        """These rows die, all of which hold. It costs what their chunks are: each gets other flags."""
+        """Kill found rows, all of which still hold. Each chunk gets a new array of flags, so the
+        cost is one step a chunk.
+        """
         if not found:
             return
         self.removals += 1
@@ -645,7 +678,9 @@ class Index:
         self._after_kill()
 
     def kill_run(self, first: int, last: int) -> list[tuple[Chunk, NDArray[np.intp]]]:
-        """Like `kill_seqs` for first, first + 1, ... last: mostly a few live rows of one chunk."""
+        """Kill the live rows of first .. last and return them, like `kill_seqs`; usually a few of
+        one chunk.
+        """
         count = last + 1 - first
         position = self.position_of(first)
         if position >= 0 and count <= _FEW_ROWS:
@@ -657,13 +692,16 @@ class Index:
                 return [(chunk, np.arange(start, end))]
         if count <= _MANY_ROWS:
             return self.kill_seqs(np.arange(first, last + 1, dtype=np.uint64))
-        here = self.chunks[max(0, position) :]  # most of a run of millions no chunk may hold
+        # Chunks may hold only a small part of a run of millions.
+        here = self.chunks[max(0, position) :]
         within = [(max(first, chunk.first), min(last, chunk.end - 1)) for chunk in here if chunk.first <= last]
         parts = [np.arange(start, end + 1, dtype=np.uint64) for start, end in within if start <= end]
         return self.kill_seqs(np.concatenate(parts)) if parts else []
 
     def _kill_few(self, chunk: Chunk, start: int, end: int) -> None:
-        """Rows [start, end) of a chunk, all live, die: `_kill_rows` and `_after_kill` for the commonest case."""
+        """Kill rows [start, end) of a chunk, all live: `_kill_rows` and `_after_kill` in the most
+        common case.
+        """
         count = end - start
         self.removals += 1
         chunk.flags[start:end] |= DEAD
@@ -681,7 +719,9 @@ class Index:
                 self.earliest = self.next_live(chunk.first + end)
 
     def kill_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
-        """Those of these seqs, ascending, that are live die; returns their rows, chunk by chunk."""
+        """Kill the live rows among these seqs (ascending); return their row numbers, chunk by
+        chunk.
+        """
         killed = []
         for chunk, start, end in self.by_chunk(seqs):
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
@@ -697,7 +737,7 @@ class Index:
         return killed
 
     def _kill_rows(self, chunk: Chunk, rows: NDArray[np.intp]) -> None:
-        """These live rows of a chunk die; `_after_kill` comes once all chunks are through."""
+        """Kill these live rows of a chunk. The caller runs `_after_kill` after the last chunk."""
         if not len(rows):
             return
         chunk.flags[rows] |= DEAD
@@ -714,7 +754,7 @@ class Index:
                 self._forget_tags()
 
     def _count_down(self, dead: list[Dead]) -> None:
-        """Have the tags of dead rows counted down, in turns: until then they count as tags that are there."""
+        """Count down the tags of dead rows in steps. Until then their tags count as present."""
         tags = self.tags
         assert tags is not None, "rows bore tags"
         waits = bool(tags.dead)
@@ -755,12 +795,13 @@ class Index:
         self.earliest = self.next_live(self.earliest)
 
     def _drop_dead_rows(self) -> None:
-        """Forgets chunks without a live row; where they were is a gap. Of thin ones, but the last, the wide holes."""
+        """Drop chunks without a live row, and the wide holes of thin chunks except the last one."""
         if not self._to_shrink:
             return
         shrinking, self._to_shrink = self._to_shrink, {}
         self.table = None
-        if len(shrinking) <= _FEW_CHUNKS:  # in place: a topic may have a chunk for each of very many lone records
+        # In place, because a topic may have a chunk for each of very many single records.
+        if len(shrinking) <= _FEW_CHUNKS:
             for chunk in shrinking:
                 at, parts = self.position_of(chunk.first), self._shrunk(chunk)
                 self.chunks[at : at + 1] = parts
@@ -782,24 +823,26 @@ class Index:
 
 
 def _last_seq(chunk: Chunk, rows: NDArray[np.intp] | None) -> int:
-    """The last seq of these rows; None: of all that live."""
+    """Return the last seq of these rows; None: of all live rows."""
     return chunk.first + int((chunk.live_rows(0, chunk.count) if rows is None else rows)[-1])
 
 
 def _given_back(chunks: list[Chunk]) -> Iterator[None]:
-    """The memory of chunks that are gone, which nobody else holds by the next pass."""
+    """Free the memory of dropped chunks in steps. From the next pass on nothing else refers to
+    them.
+    """
     while chunks:
         del chunks[-_CHUNKS_A_STEP:]
         yield
 
 
 def _bearing(numbers: NDArray[np.uint32]) -> int:
-    """How many of these numbers are of tags."""
+    """Return the number of elements that are not NO_TAG."""
     return int(np.count_nonzero(numbers != NO_TAG))
 
 
 def _last_ts(chunk: Chunk) -> int:
-    """The `$ts` of a chunk's last row, dead or not."""
+    """Return the `$ts` of a chunk's last row, live or dead."""
     return int(chunk.ts[chunk.count - 1])
 
 

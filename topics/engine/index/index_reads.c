@@ -7,7 +7,7 @@ static const struct tp_hot_range *hot_range(const struct tp_hot_range *hot, uint
                                             uint64_t file_id, uint64_t offset, uint64_t length)
 {
     if (last && last->file_id == file_id && offset >= last->start && offset + length <= last->start + last->used) return last;
-    uint32_t low = 0, high = count; /* the last one that does not begin behind it */
+    uint32_t low = 0, high = count; /* Find the last range that does not start after (file_id, offset). */
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         const struct tp_hot_range *r = hot + middle;
@@ -19,7 +19,7 @@ static const struct tp_hot_range *hot_range(const struct tp_hot_range *hot, uint
     return r->file_id == file_id && offset + length <= r->start + r->used ? r : NULL;
 }
 
-/* Renders one read behind out + *at. 1: taken. */
+/* Render one read at out + *at. Returns 1: taken; 0: not plain, left to Python. */
 static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read, const struct tp_read_topic *topic,
                     const struct tp_hot_range *hot, uint32_t hot_count, const struct tp_hot_range **last,
                     const struct tp_read_limits *limits)
@@ -88,7 +88,8 @@ int64_t tp_project_reads(char *out, uint64_t room, struct tp_read *reads, uint32
     const struct tp_hot_range *last = NULL;
     uint64_t at = 0;
     *taken = 0;
-    uint32_t stuck = 0xffffffff; /* a receive with a read that was not taken */
+    /* The receive of the last read that was not taken: nothing after it is taken either. */
+    uint32_t stuck = 0xffffffff;
     for (uint32_t i = 0; i < count; i++) {
         struct tp_read *read = reads + i;
         const struct tp_read_topic *topic = topics + read->slot;

@@ -1,7 +1,8 @@
-"""The rows of an index whose tags match, found a bounded number a step before all of them die in one.
+"""The rows whose tags match a predicate: found in bounded steps, then killed in one.
 
-What was live when the search began can only die meanwhile, and its tag cannot change: so what was found holds, but for
-what has died. Only the rows that came during the search are looked at by the names of their tags when the others die.
+During the search, rows that were live at its start can only die, and their tags cannot change. The
+result therefore stays valid except for rows that died. When the rows are killed, only rows added
+during the search are still matched by the names of their tags.
 """
 
 from __future__ import annotations
@@ -18,29 +19,31 @@ from topics.store.format.catalog import NO_TAG
 
 _NAMES_A_STEP = 256
 _CHUNKS_A_STEP = 32
-"""That are passed over; one whose rows are looked at takes a step."""
+"""Chunks skipped in one step; a chunk whose rows are matched takes a step of its own."""
 _FEW = 16
-"""Up to here tags are looked for one by one in the filter of a chunk."""
+"""Up to so many matching tags, each is looked up in the filter of a chunk."""
 
 
 class Matching:
-    """A search among live rows up to `upto`. `steps` to the end, and then `kill`."""
+    """A search among live rows up to `upto`. Run `steps` to the end, then `kill`."""
 
     def __init__(self, index: Index, predicate: Predicate, upto: int) -> None:
         self._index = index
         self.predicate = predicate
         self._upto = upto
         self._through = min(upto, index.last_seq)
-        """Rows up to here are there, and so are their tags."""
+        """Rows up to this seq, and their tags, exist since the start."""
         self._seen: dict[Chunk, Found | None] = {}
         self._numbers: NDArray[np.bool_] | int = NO_TAG
-        """Which tag numbers match, and behind them one that does not; or the only one, NO_TAG: none does."""
+        """Which tag numbers match, shape (numbers + 1,), False at the end; or the only matching
+        number; NO_TAG if none matches.
+        """
         self._few: list[int] = []
-        """Those that match, where they are few."""
+        """The matching numbers, if they are few."""
         self._matches_all = False
 
     def steps(self) -> Iterator[None]:
-        """A step is some tens of microseconds."""
+        """Search in steps of some tens of microseconds."""
         yield from self._match_tags()
         if not isinstance(self._numbers, np.ndarray) and self._numbers == NO_TAG:
             self._seen = dict.fromkeys(self._index.chunks)
@@ -83,14 +86,14 @@ class Matching:
         self._numbers = matches
 
     def _may_hold(self, chunk: Chunk) -> bool:
-        """False: none of its rows matches."""
+        """Return whether a row of the chunk may match; False is certain."""
         if chunk.tags is None or not chunk.live:
             return False
         filtered = chunk.tag_filter
         return filtered is None or not self._few or any(map(filtered.may_hold, self._few))
 
     def _look(self, chunk: Chunk) -> Found | None:
-        """Its rows that are there since the search began."""
+        """Find the matching rows that exist since the search began."""
         end = min(chunk.count, self._through + 1 - chunk.first)
         filtered = chunk.tag_filter
         if self._matches_all and filtered is not None and not filtered.has_untagged and end == chunk.count:
@@ -98,7 +101,7 @@ class Matching:
         return _found(chunk, self._which(chunk, end))
 
     def _which(self, chunk: Chunk, end: int) -> NDArray[np.bool_]:
-        """Which of its rows [0, end) live and match; end: not behind `through`."""
+        """Return which rows of [0, end) live and match. end: at most the rows up to `_through`."""
         if chunk.tags is None:
             return np.zeros(end, np.bool_)
         column, numbers = chunk.tags[:end], self._numbers
@@ -112,7 +115,7 @@ class Matching:
         return which
 
     def kill(self) -> list[Found]:
-        """All that match die; returns them, some of each chunk."""
+        """Kill all matching rows; return them, one `Found` a chunk."""
         found: list[Found] = []
         for chunk in self._index.chunks:
             if chunk.first > self._upto:
@@ -126,7 +129,7 @@ class Matching:
         return found
 
     def _look_again(self, chunk: Chunk) -> Found | None:
-        """Rows have come or died since, or the chunk is a part of what another one was."""
+        """Search a chunk again that got rows, lost rows, or was part of a larger one."""
         end = min(chunk.count, self._upto + 1 - chunk.first)
         known = max(0, min(end, self._through + 1 - chunk.first))
         which = np.zeros(end, np.bool_)

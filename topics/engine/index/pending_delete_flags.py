@@ -1,4 +1,8 @@
-"""Records deleted one by one in segments and packs, kept until the next checkpoint flags them there: 16 bytes each."""
+"""Records deleted one by one in segments and packs, held until the next checkpoint flags them
+there.
+
+Each takes 16 bytes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from topics.store.format.catalog import Deletions
 
 
 class PendingDeleteFlags:
-    """Gathers what dies; `take` hands it over. What dies in one is looked at later, a chunk a step."""
+    """Collects deleted rows for `take`; the rows of a `Dead` are examined later, a chunk a step."""
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
@@ -29,7 +33,7 @@ class PendingDeleteFlags:
         offsets: NDArray[np.uint32],
         lengths: NDArray[np.uint32],
     ) -> None:
-        """Rows of one topic in one sealed file; columns of shape (n,)."""
+        """Add rows of one topic in one sealed file; columns of shape (n,)."""
         part = self._parts.get((topic_id, file_id))
         if part is None:
             part = self._parts[topic_id, file_id] = (array("Q"), array("I"), array("I"))
@@ -38,13 +42,13 @@ class PendingDeleteFlags:
         part[2].frombytes(lengths.tobytes())
 
     def add_later(self, topic_id: int, dead: Dead) -> None:
-        """Rows of one topic, wherever they lie."""
+        """Add rows of one topic in any files, to be examined by `gather`."""
         file_id = dead.chunk.file_id
         if not file_id or self._usage.is_sealed(file_id):
             self._later.append((topic_id, dead))
 
     def gather(self) -> Iterator[None]:
-        """Look at what was added to be looked at later."""
+        """Examine the rows of `add_later`, a chunk a step."""
         while self._later:
             topic_id, dead = self._later.pop()
             chunk, rows = dead.chunk, dead.rows
@@ -57,7 +61,7 @@ class PendingDeleteFlags:
             yield
 
     def take(self) -> list[Deletions]:
-        """All of it, once."""
+        """Return all deletions and forget them."""
         for _ in self.gather():
             pass
         parts, self._parts = self._parts, {}

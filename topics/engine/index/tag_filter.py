@@ -1,7 +1,8 @@
-"""The tag numbers of a chunk in at most a byte a row, so that a search for a tag passes over chunks without it.
+"""The tag numbers of a chunk in at most a byte a row, so that a search skips chunks without the
+tag.
 
-Made once, when a chunk takes no more rows. A row that dies stays in the filter: it then says "perhaps" of a tag that is
-gone, and never "no" of one that is there.
+The filter is built once, when a chunk takes no more rows. A row that dies stays in it, so the
+filter may answer "perhaps" for a tag that is gone, but never "no" for a tag that exists.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from numpy.typing import NDArray
 from topics.store.format.catalog import NO_TAG
 
 _BITS = 1 << 16
-"""Of a filter: 8 for each row of a full chunk. With two hashes one search in twenty of a full one is in vain."""
+"""Bits of a filter: 8 for each row of a full chunk. With two hashes, one in twenty lookups in a
+full chunk gives a false "perhaps".
+"""
 _SHIFT = 16
 _FACTOR = 2_654_435_761
-"""Knuth's multiplicative hash of 32 bits, of which the upper half is taken."""
+"""The factor of Knuth's 32-bit multiplicative hash; the upper 16 bits are used."""
 
 
 class TagFilter:
-    """Of one column of tag numbers. `has_untagged`: a row bears none."""
+    """A filter of one column of tag numbers. `has_untagged`: some row has no tag."""
 
     __slots__ = ("_bits", "_first", "_is_exact", "_last", "has_untagged")
 
     def __init__(self, column: NDArray[np.uint32]) -> None:
-        """column: shape (n,), NO_TAG where a row bears none."""
+        """column: shape (n,), NO_TAG in rows without a tag."""
         numbers = column[column != NO_TAG]
         self.has_untagged = len(numbers) < len(column)
         self._first, self._last = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
@@ -39,7 +42,7 @@ class TagFilter:
         self._bits = np.packbits(bits, bitorder="little").tobytes()
 
     def may_hold(self, number: int) -> bool:
-        """False: no row bears the tag of this number."""
+        """Return whether a row may have the tag of this number; False is certain."""
         if not self._first <= number <= self._last:
             return False
         if self._is_exact:

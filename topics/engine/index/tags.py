@@ -1,4 +1,4 @@
-"""The tags of one topic by number: an index row holds four bytes whatever its tag."""
+"""The tags of one topic by number, so that an index row takes four bytes for any tag."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from topics.store.format.catalog import NO_TAG
 _A_STEP = 512
 """Tags that are counted down or forgotten in a step."""
 _MANY = 16_384
-"""From here on a dict of tags would take milliseconds to grow."""
+"""Tags from which on a plain dict would take milliseconds to grow."""
 
 
 class Tags:
-    """Counted: a tag without live records is forgotten and its number given to another.
+    """Tags with a count of their live rows. A tag without live rows is forgotten and its number
+    reused.
 
-    Many that died together are counted down in steps. Until then they count as if they lived, which nobody sees: whose
-    rows match is said by the rows.
+    Many rows that died together are counted down in steps. Until then they count as live, which has
+    no visible effect, because the rows themselves decide which of them match.
     """
 
     __slots__ = ("_counts", "_credit", "_free", "_names", "_numbers", "dead")
@@ -34,14 +35,14 @@ class Tags:
         self._counts = array("I")
         self._free: list[int] = []
         self.dead: list[Dead] = []
-        """Whose tags are to be counted down."""
+        """Dead rows whose tags are still to be counted down."""
         self._credit = 0
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def take(self, tag: bytes, rows: int = 1) -> int:
-        """The number of `tag`, which so many more live rows bear."""
+        """Count `rows` more live rows of `tag` and return its number."""
         if self.dead:
             self._pay(rows)
         every = self._numbers
@@ -63,14 +64,14 @@ class Tags:
         return number
 
     def _spread(self, tag: bytes) -> dict[bytes, int]:
-        """From now on there are many dicts; returns that of `tag`."""
+        """Spread the tags over many dicts from now on; return the dict of `tag`."""
         numbers = self._numbers
         if not isinstance(numbers, SpreadDict):
             numbers = self._numbers = SpreadDict(numbers)
         return numbers.place(tag)
 
     def drop(self, number: int) -> None:
-        """A row of this tag died."""
+        """Count down one dead row of this tag."""
         count = self._counts[number]
         assert count > 0, "more rows of a tag died than lived"
         self._counts[number] = count - 1
@@ -83,7 +84,7 @@ class Tags:
         self._free.append(number)
 
     def drop_rows(self, numbers: NDArray[np.uint32]) -> None:
-        """A row died for each element; NO_TAG among them is no tag."""
+        """Count down one dead row for each element; NO_TAG elements are ignored."""
         numbers = numbers[numbers != NO_TAG]
         counts = np.frombuffer(self._counts, np.uint32)
         assert counts[numbers].all(), "more rows of a tag died than lived"
@@ -92,7 +93,7 @@ class Tags:
             self._forget(number)
 
     def _pay(self, rows: int) -> None:
-        """A row that comes counts one down: evictions do not run ahead of the steps, however many there are a pass."""
+        """Count down one dead row for each added row, so that evictions never outrun the steps."""
         self._credit += rows
         chunk, which = self.dead[-1]
         if self._credit >= (chunk.count if which is None else len(which)):
@@ -106,7 +107,7 @@ class Tags:
         return dead.chunk.tags[dead.rows]
 
     def count_down(self) -> Iterator[None]:
-        """Drop the tags of the dead, a bounded number a step."""
+        """Drop the tags of the dead rows, a bounded number a step."""
         while self.dead:
             numbers = self._next_dead()
             for at in range(0, len(numbers), _A_STEP):
@@ -114,7 +115,7 @@ class Tags:
                 yield
 
     def forget(self) -> Iterator[None]:
-        """Give back the memory of tags that no row bears, a bounded number a step."""
+        """Free the memory of tags that no row has, a bounded number a step."""
         while self.dead:
             self.dead.pop()
             yield
@@ -131,7 +132,7 @@ class Tags:
             yield
 
     def is_borne(self, number: int) -> bool:
-        """Rows bear this tag, by the count."""
+        """Return whether the count shows live rows with this tag."""
         return number < len(self._counts) and self._counts[number] > 0
 
     def name(self, number: int) -> bytes:
@@ -139,20 +140,23 @@ class Tags:
 
     @property
     def numbers_end(self) -> int:
-        """All numbers are below."""
+        """A number above all tag numbers."""
         return len(self._names)
 
     def names(self, start: int, end: int) -> list[bytes]:
-        """The tags of these numbers; b"": of none just now."""
+        """Return the tags of these numbers; b"" for a number that is unused now."""
         return self._names[start:end]
 
     def number(self, tag: bytes) -> int:
-        """NO_TAG: no row bears it."""
+        """Return the number of a tag; NO_TAG if no row has it."""
         number = self._numbers.get(tag)
         return NO_TAG if number is None else number
 
     def match(self, numbers: NDArray[np.uint32], predicate: Predicate) -> NDArray[np.bool_]:
-        """Which of these, of live rows, are of tags that match. It costs what they are, not what tags there are."""
+        """Return which of these numbers of live rows belong to matching tags, shape (n,).
+
+        The cost depends on `numbers`, not on the number of tags.
+        """
         if not predicate.is_prefix:
             equal: NDArray[np.bool_] = numbers == self._numbers.get(predicate.value, NO_TAG - 1)
             return equal
