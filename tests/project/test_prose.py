@@ -28,6 +28,7 @@ ROOMS = (
     "files",
     "http/access",
     "http/wire",
+    "loop",
     "pipelines",
     "server",
     "spark",

@@ -1,4 +1,4 @@
-"""The compiled module of links.c, as mypy sees it. `Any` stands for cffi's C data."""
+"""Types of the compiled module of links.c. `Any` stands for cffi's C data."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which ring this process runs on: `--io auto|uring|portable`, and the reason in one sentence."""
+"""Choice of the ring: `--io auto|uring|portable`, and the reason in one sentence."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from topics.uring.uring_ring import UringRing
 
 
 def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
-    """The ring of one loop and why it is this one (for the log, health and `topics doctor`).
+    """Return the ring of one loop and the reason for it (for the log, health and `topics doctor`).
 
-    shared: any thread may drive it, one at a time (embedded logs).
-    `uring` never degrades: raises UsageError with the cause and the remedy. `auto` falls back to the portable ring.
+    shared: any thread may drive the ring, one at a time (embedded logs). `auto` falls back to the
+    portable ring; `uring` never does.
+    Raises: UsageError if `uring` is asked for and does not work, with the cause and the remedy.
     """
     if config.io == "portable":
         return open_portable(config), "asked for"
@@ -43,7 +44,7 @@ def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
 
 
 def open_portable(config: Config) -> Ring:
-    """Epoll and one I/O thread; imported only where it is needed."""
-    from topics.loop.portable.portable_ring import PortableRing  # noqa: PLC0415 - seldom needed
+    """Return a ring on epoll and one I/O thread. The module is imported only where it is needed."""
+    from topics.loop.portable.portable_ring import PortableRing  # noqa: PLC0415 - rarely needed
 
     return PortableRing(config.receive_buffers, config.receive_buffer_bytes)

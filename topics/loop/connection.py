@@ -1,16 +1,20 @@
-"""One TCP connection as a byte stream: writes staged for one send in flight, a close that waits for its operations.
+"""One TCP connection as a byte stream, with one send in flight, and a close that waits for its
+operations.
 
-The phases, and who moves them:
+The phases, and the events that change them:
 
-    OPEN      --close()-->            FLUSHING   what is staged still goes out, what arrives is dropped; then our end is
-                                                 sent, and the peer's awaited for LINGER_NS
-    OPEN, FLUSHING --abort(), error, both ended--> CLOSING   shutdown, cancels; waits for its own completions
+    OPEN      --close()-->            FLUSHING   staged bytes are still sent, others dropped;
+                                                 then our end is sent, and the peer's is awaited
+                                                 for LINGER_NS
+    OPEN, FLUSHING --abort(), error, both ended--> CLOSING   shutdown, cancels; waits for its own
+                                                             completions
     CLOSING   --last completion-->    CLOSED     descriptor closed, `handler.lost` called, once
 
-A peer still sending when we close for good gets a reset, which may overtake our answer: hence the lingering.
+The connection lingers because a peer that is still sending when it is closed gets a reset, which
+may overtake our answer.
 
-The descriptor is closed only after the last completion of its operations, because its number may be given to a new
-connection at once, and because close(2) ends no pending operation.
+The descriptor is closed only after the last completion of its operations, because its number may be
+given to a new connection at once, and because close(2) ends no pending operation.
 """
 
 from __future__ import annotations
@@ -31,17 +35,25 @@ CLOSING: Final = 2
 CLOSED: Final = 3
 
 LINGER_NS: Final = 1_000_000_000
-"""How long a flushed connection waits for the peer's end."""
+"""Time that a flushed connection waits for the peer's end."""
 LARGE_BYTES: Final = 65_536
-"""A write of so much, or what is left of one, is a send of its own: it is not copied, and others may send it, too."""
+"""Size from which a write, or the rest of one, is a send of its own: it is not copied, because
+other connections may be sending the same bytes.
+"""
 LOOK_CLOSER: Final = -(1 << 20)
-"""`expected` of a connection whose next send completion needs more than a comparison; no result is equal to it."""
+"""`expected` of a connection whose next send completion needs more than a comparison.
+
+No result is equal to it.
+"""
 
 Row = tuple["Connection", memoryview]
 
 
 class Connection:
-    """A stream of bytes each way. Made by a listener or `Loop.connect`; its handler hears of what happens to it."""
+    """A stream of bytes each way, made by a listener or `Loop.connect`.
+
+    Its handler gets its events.
+    """
 
     __slots__ = (
         "_end",
@@ -77,25 +89,29 @@ class Connection:
         self.fd = fd
         self.peer = peer
         self.state: Any = None
-        """The handler's own."""
+        """Value for the handler's use."""
         self.over_high_water = False
         """True from crossing the high water mark until `handler.drained`."""
         self.phase = OPEN
         self.paused = False
         self.inbox: list[Row] = streams.inbox
-        """Where the dispatch puts what arrives: the handler's batch, or the lists for held or dropped rows."""
+        """List that the dispatch adds received rows to: the handler's batch, or held or dropped
+        rows.
+        """
         self.recv_data = 0
         """user_data of the receive in flight; 0 without one."""
         self.owned = False
-        """Its receives and answers are columns at the moment: see `links.py`."""
+        """Whether its receives and answers are columns at the moment: see `links.py`."""
         self.slot = 0 if traffic.links is None else traffic.links.open(self)
         self.send_data = traffic.operations.number(SEND, self.slot)
         if traffic.links is not None:
             traffic.links.set(self)
         self.flying: bytes | memoryview | None = None
-        """The bytes of the one send: queued in this pass, or in flight."""
+        """Bytes of the one send: queued in this pass, or in flight."""
         self.expected = 0
-        """Result of a send after which nothing is left to do; 0: open and idle, so a write is a send at once."""
+        """Result of a send after which no work is left; 0: open and idle, so that a write is sent
+        directly.
+        """
         self._traffic = traffic
         self._streams = streams
         self._sends = traffic.sends
@@ -115,10 +131,11 @@ class Connection:
 
     # --- what a handler calls ----------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Stages bytes; all of a pass go out in one send, or in several where some are large. Dropped without a word
-        once the connection is closing.
+        """Stage bytes. All bytes of a pass are sent in one send, or in several if some writes are
+        large.
 
-        Of a connection that has the loop to itself, the first bytes go out before this returns.
+        Bytes are dropped silently once the connection is closing. If it has the loop to itself, the
+        first bytes are sent before this returns.
         """
         if self.expected == 0 and 0 < len(data) <= self._high_water:
             rest = self._traffic.send_now(self, data) if self._traffic.lone_send == self.send_data else data
@@ -131,11 +148,13 @@ class Connection:
 
     @property
     def ref(self) -> int:
-        """Its name in the columns of `Loop.use_links`."""
+        """Name of this connection in the columns of `Loop.use_links`."""
         return self.send_data >> KIND_BITS
 
     def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
-        """Other bounds than the listener's for what is written from here on (`over_high_water`, `drained`)."""
+        """Set other bounds than the listener's for bytes written from now on (`over_high_water`,
+        `drained`).
+        """
         self._high_water, self._low_water = high_bytes, low_bytes
 
     @property
@@ -146,13 +165,13 @@ class Connection:
         return self._staged_bytes + (0 if self.flying is None else len(self.flying))
 
     def large_sends(self) -> list[bytes | memoryview]:
-        """Of the bytes written and not yet taken, those that other connections may be sending, too."""
+        """Return the unsent parts that other connections may be sending, too."""
         parts = self._staged if self.flying is None else [self.flying, *self._staged]
         return [part for part in parts if len(part) >= LARGE_BYTES or type(part) is memoryview]
 
     @property
     def held_bytes(self) -> int:
-        """Bytes received while reading was paused, and kept until it goes on."""
+        """Bytes received while reading was paused, held until it is resumed."""
         return 0 if self._held is None else sum(map(len, self._held))
 
     @property
@@ -162,20 +181,22 @@ class Connection:
         return links
 
     def pause_reading(self) -> None:
-        """No `receive` for this connection until `resume_reading`; rows of the batch being handled are not taken back.
+        """Stop `receive` for this connection until `resume_reading`, except for rows of the batch
+        being handled.
 
-        What the kernel delivers meanwhile is held, and the first of it ends the receive, so that the peer feels it.
+        Data that the kernel still delivers is held. The first of it ends the receive, so that flow
+        control slows the peer.
         """
         if self.phase == OPEN and not self.paused:
             self.paused = True
             self.inbox = self._traffic.held
 
     def resume_reading(self) -> None:
-        """Undoes `pause_reading`; held bytes come first, in the next pass."""
+        """Undo `pause_reading`. Held bytes are delivered first, in the next pass."""
         if self.phase != OPEN or not self.paused:
             return
         self.paused = False
-        # A completion may resume while what came in this pass lies with the rows that are still to be held.
+        # A completion may resume while rows of this pass are still among those to be held.
         if self._held or any(conn is self for conn, _view in self._traffic.held):
             self._traffic.resumed.append(self)
             return
@@ -183,7 +204,7 @@ class Connection:
         self.arm()
 
     def close(self) -> None:
-        """Closes after everything staged was sent; nothing is received any more."""
+        """Close after all staged bytes were sent. No more data is received."""
         if self.phase != OPEN:
             return
         if self.owned:
@@ -199,13 +220,13 @@ class Connection:
             self._on_flushed()
 
     def abort(self) -> None:
-        """Closes at once; what is staged is lost."""
+        """Close at once. Staged bytes are lost."""
         if self.phase < CLOSING:
             self._shut(0)
 
     # --- completions -------------------------------------------------------------------------------------------------
     def arm(self) -> None:
-        """Queues the receive unless one is in flight or nothing is wanted."""
+        """Queue the receive, unless one is in flight or no data is wanted."""
         if self.recv_data or self.paused or self._end or self.phase >= CLOSING:
             return
         traffic = self._traffic
@@ -216,7 +237,10 @@ class Connection:
         traffic.ring.queue_recv(user_data, self.fd)
 
     def stop_receive(self) -> None:
-        """Asks the receive in flight to end; its final completion re-arms it unless reading is paused."""
+        """Ask the receive in flight to end.
+
+        Its final completion re-arms it unless reading is paused.
+        """
         if self.recv_data:
             self._traffic.ring.queue_cancel(self._traffic.operations.expect(CONTROL, ignore), self.recv_data)
 
@@ -225,13 +249,18 @@ class Connection:
         return bool(self._staged)
 
     def gather(self, queued: bytes | memoryview) -> bytes | memoryview:
-        """One buffer of the send queued in this pass and of what was written after it, up to what is large."""
+        """Return one buffer of the send queued in this pass and of later writes, up to a large
+        part.
+        """
         self._staged.insert(0, queued)
         self._staged_bytes += len(queued)
         return self._take_staged()
 
     def on_sent(self, res: int) -> None:
-        """Takes a send's result when it is not `expected`. The rest of a short one goes before anything newer."""
+        """Handle the result of a send that is not `expected`.
+
+        The rest of a short send precedes newer bytes.
+        """
         if self.owned:
             self._links.leave(self)
         flying = self.flying
@@ -259,7 +288,9 @@ class Connection:
                 self._traffic.drained.append(self)
 
     def _stage(self, data: bytes) -> None:
-        """A write that is not a plain send: behind one of this pass or in flight, or over the high water mark."""
+        """Stage a write that cannot be sent directly: another is before it, or it exceeds the high
+        water mark.
+        """
         assert not self.owned, "written to past the table that owns it"
         if self.expected == 0:
             self.flying = data
@@ -274,7 +305,10 @@ class Connection:
             self.over_high_water = True
 
     def _take_staged(self) -> bytes | memoryview:
-        """What is staged, joined, up to a part that is large, or that part: now in flight."""
+        """Put the next staged bytes in flight: all joined up to a large part, or that part.
+
+        Return them.
+        """
         staged = self._staged
         data: bytes | memoryview = staged[0]
         if len(data) >= LARGE_BYTES:
@@ -290,13 +324,13 @@ class Connection:
         return data
 
     def on_receive_ended(self) -> None:
-        """The final completion of the receive came."""
+        """Handle the final completion of the receive."""
         self.recv_data = 0
         if self.phase >= CLOSING:
             self._finish()
 
     def hold(self, view: memoryview) -> None:
-        """Keeps a copy of what arrived while paused, and ends the receive with the first of it."""
+        """Hold a copy of bytes that arrived while paused. The first of them ends the receive."""
         if self.phase != OPEN:
             return
         if self._held is None:
@@ -305,7 +339,7 @@ class Connection:
         self._held.append(bytes(view))
 
     def take_held(self) -> bytes:
-        """What was held, after a resume; arrivals go to the batch again."""
+        """Return the held bytes after a resume. Later arrivals are added to the batch again."""
         held, self._held = self._held, None
         if self.paused or self.phase != OPEN:
             self._held = held
@@ -314,7 +348,9 @@ class Connection:
         return b"".join(held or ())
 
     def on_end(self, error: int) -> None:
-        """End of stream (0) or a receive's errno, after the rows before it were delivered."""
+        """Handle the end of the stream (0) or a receive's errno, after delivery of the rows before
+        it.
+        """
         if self.phase >= CLOSING:
             return
         if error or self._linger is not None:
@@ -325,7 +361,7 @@ class Connection:
             self._streams.handler.end_of_stream(self)
 
     def on_held_delivered(self) -> None:
-        """After a resume: what came behind the held bytes, or reading again."""
+        """Continue after delivery of held bytes: report the end of the stream, or read again."""
         if self._end and self.phase == OPEN:
             self._streams.handler.end_of_stream(self)
         else:
@@ -337,7 +373,9 @@ class Connection:
 
     # --- closing -----------------------------------------------------------------------------------------------------
     def _on_flushed(self) -> None:
-        """After `close`, nothing is left to send: ends our direction and awaits the end of the other one."""
+        """End our direction, now that all bytes are sent after `close`, and await the end of the
+        other one.
+        """
         if self._end:
             self._shut(0)
             return
@@ -347,7 +385,10 @@ class Connection:
         self._linger = traffic.call_later(LINGER_NS, self.abort)
 
     def _shut(self, error: int) -> None:
-        """shutdown, then cancel by user_data, then wait: `_finish` closes when the last completion has come."""
+        """Shut down, then cancel by user_data.
+
+        `_finish` closes when the last completion has come.
+        """
         traffic = self._traffic
         if self.owned:
             self._links.leave(self)
@@ -378,7 +419,7 @@ class Connection:
             self._finish()
 
     def _finish(self) -> None:
-        """Closes the descriptor and tells the handler, if every operation has completed."""
+        """Close the descriptor and call `handler.lost`, if every operation has completed."""
         if self._pending or self.recv_data or self.flying is not None:
             return
         assert self.phase == CLOSING, "finished twice"

@@ -1,7 +1,9 @@
-"""Files over the ring: awaitables for what takes many steps, `_nowait` callbacks for the log's hot path.
+"""Files over the ring: awaitables for operations of many steps, `_nowait` callbacks for the log's
+hot path.
 
-Awaitables raise OSError with errno and path; callbacks get the raw result. Buffers belong to the kernel until the
-completion, so a task cancelled in one of these waits sees the completion first (see `tasks.py`).
+Awaitables raise OSError with errno and path; callbacks get the raw result. Buffers belong to the
+kernel until the completion, so a task cancelled in one of these waits sees the completion first
+(see `tasks.py`).
 """
 
 from __future__ import annotations
@@ -18,19 +20,21 @@ from topics.loop.ring import Ring
 from topics.loop.tasks import Future
 
 _NOTHING_DONE = (-errno.EINTR, -errno.EAGAIN)
-"""The operation did nothing, and is asked for again."""
+"""Results of an operation that did nothing, and is repeated."""
 _TRIES = 100
-"""Of one that never does anything: then its error is told."""
+"""Number of attempts, after which the error is reported."""
 _ZEROS = bytes(1 << 20)
-"""What `allocate_zeroed` writes at a time: its budget for a pass."""
+"""Bytes that `allocate_zeroed` writes at a time: its budget for a pass."""
 
 
 class SyncFailedError(OSError):
-    """A sync failed: what it was to make durable may be lost, and another sync would not tell."""
+    """A sync failed: the bytes it was to make durable may be lost, and another sync would not
+    report it.
+    """
 
 
 class _Commit:
-    """Collects the two results of a commit chain; they may come in either order."""
+    """The two results of a commit chain, collected. They may come in either order."""
 
     __slots__ = ("_done", "_pending", "_sync_res", "_write_res")
 
@@ -55,11 +59,15 @@ class _Commit:
 
 
 class _RepeatedRead:
-    """One read, repeated while it does nothing. (A function that knew itself would wait for the garbage collector.)"""
+    """One read, repeated while it does nothing.
+
+    It is a class because a function that refers to itself would stay until the garbage collector
+    runs.
+    """
 
     __slots__ = ("_buffer", "_done", "_fd", "_offset", "_operations", "_ring", "_tries")
 
-    def __init__(  # noqa: PLR0917 - what makes a read
+    def __init__(  # noqa: PLR0917 - fields of a read
         self, ring: Ring, operations: Operations, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]
     ) -> None:
         self._ring = ring
@@ -89,25 +97,32 @@ class Files:
         self._ring = ring
         self._operations = operations
         self._paths: dict[int, str] = {}
-        """Path of each descriptor opened here, for errors' sake."""
+        """Path of each descriptor opened here, for error messages."""
         self.closing = 0
-        """Closes under way."""
+        """Number of closes in progress."""
 
     # --- callbacks: results are counts or -errno, never exceptions -------------------------------------------------
     def write_nowait(
         self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None], *, dsync: bool = False
     ) -> None:
-        """Writes; `dsync`: the completion means on stable storage. The count may be short."""
+        """Queue a write. `done` gets the count, which may be short, or -errno.
+
+        dsync: the completion means that the bytes are on stable storage.
+        """
         self._ring.queue_write(self._operations.expect(FILE, done), fd, buffer, offset, dsync=dsync)
 
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> int:
-        """The same, ended when this returns: the count or -errno. Blocks the thread."""
+        """Write before returning.
+
+        Return the count, which may be short, or -errno. Blocks the thread.
+        """
         return self._ring.write_now(fd, buffer, offset, dsync=dsync)
 
     def commit_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int, int], None]) -> None:
-        """The commit chain; `done(write_res, sync_res)` once, after both completions came.
+        """Queue the commit chain. `done(write_res, sync_res)` is called once, after both
+        completions.
 
-        Durable only when write_res is the full length and sync_res is 0.
+        The bytes are durable only if write_res is the full length and sync_res is 0.
         """
         commit = _Commit(done)
         expect = self._operations.expect
@@ -117,30 +132,36 @@ class Files:
         self._ring.queue_fsync(self._operations.expect(FILE, done), fd, data_only=True)
 
     def read_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]) -> None:
-        """Reads into a writable buffer; the count is short at the end of the file."""
+        """Queue a read into a writable buffer. The count is short at the end of the file."""
         _RepeatedRead(self._ring, self._operations, fd, buffer, offset, done).begin()
 
     # --- awaitables ------------------------------------------------------------------------------------------------
     async def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        """A descriptor, close-on-exec, not through a symbolic link."""
+        """Return a new descriptor, close-on-exec. A symbolic link is not followed."""
         fd = await self._submit(path, self._ring.queue_open, path, flags, mode)
         self._paths[fd] = path
         return fd
 
     async def close(self, fd: int) -> None:
-        """Gives a descriptor up. Nobody waits: whatever close answers it is gone, and what was written a sync told."""
+        """Close a descriptor, without waiting for it.
+
+        The result has no use: the descriptor is gone in any case, and a sync has reported errors of
+        writes.
+        """
         self._paths.pop(fd, None)
         self.closing += 1
         self._ring.queue_close(self._operations.expect(FILE, self._on_closed), fd)
 
     def close_leftovers(self) -> None:
-        """Closes what was opened here and is open still: whoever had it was cancelled."""
+        """Close every descriptor that was opened here and is still open, because its owner was
+        cancelled.
+        """
         for fd in list(self._paths):
             del self._paths[fd]
             self._ring.queue_close(self._operations.expect(FILE, ignore), fd)
 
     async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
-        """Reads until the buffer is full or the file ends; the count read."""
+        """Read until the buffer is full or the file ends. Return the count read."""
         view = memoryview(buffer).cast("B")
         count = 0
         while count < len(view):
@@ -151,13 +172,13 @@ class Files:
         return count
 
     async def read(self, fd: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes; fewer at the end of the file."""
+        """Return up to `size` bytes; fewer at the end of the file."""
         buffer = bytearray(size)
         count = await self.read_into(fd, buffer, offset)
         return bytes(memoryview(buffer)[:count])
 
     async def write_all(self, fd: int, buffer: Buffer, offset: int) -> None:
-        """Writes the whole buffer; a short write is finished by further ones."""
+        """Write the whole buffer; a short write is continued by further ones."""
         view = memoryview(buffer).cast("B")
         count = 0
         while count < len(view):
@@ -173,14 +194,14 @@ class Files:
         await self._sync(fd, data_only=False)
 
     async def rename(self, old: str, new: str) -> None:
-        """Renames; durable after `sync_directory` of the directory."""
+        """Rename a file. The new name is durable after `sync_directory` of the directory."""
         await self._submit(old, self._ring.queue_rename, old, new)
 
     async def unlink(self, path: str) -> None:
         await self._submit(path, self._ring.queue_unlink, path)
 
     async def sync_directory(self, path: str) -> None:
-        """Makes the creations, renames and removals in a directory durable."""
+        """Make the creations, renames and removals in a directory durable."""
         fd = await self.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             await self.fsync(fd)
@@ -188,7 +209,9 @@ class Files:
             await self.close(fd)
 
     async def allocate_zeroed(self, fd: int, size: int) -> None:
-        """Reserves [0, size), writes zeros over it once and syncs: later commits into it change no metadata."""
+        """Reserve [0, size), write zeros over it once and sync: later commits into it change no
+        metadata.
+        """
         self.allocate(fd, size)
         for offset in range(0, size, len(_ZEROS)):
             rest = size - offset
@@ -197,11 +220,11 @@ class Files:
 
     # --- blocking: start-up and checkpoint -------------------------------------------------------------------------
     def make_directory(self, path: str) -> bool:
-        """False when it was there."""
+        """Create a directory. Return False if it exists."""
         return self._ring.make_directory(path)
 
     def remove_directory(self, path: str) -> None:
-        """An empty one. Raises OSError."""
+        """Remove an empty directory. Raises OSError."""
         self._ring.remove_directory(path)
 
     def list_directory(self, path: str) -> list[str]:
@@ -211,7 +234,7 @@ class Files:
         return self._ring.file_size(path)
 
     def lock(self, path: str) -> int:
-        """Raises BlockingIOError when another process holds it."""
+        """Lock a file. Raises BlockingIOError if another process holds the lock."""
         return self._ring.lock(path)
 
     def allocate(self, fd: int, size: int) -> None:
@@ -228,9 +251,9 @@ class Files:
         self.closing -= 1
 
     async def _submit(self, path: str | None, queue: Callable[..., None], *arguments: Any) -> int:
-        """Queues one operation and awaits its result; raises OSError for a negative one.
+        """Queue one operation and return its result. Raises OSError for a negative one.
 
-        Not for syncs: one that was interrupted may have used up the only report of an error.
+        Not for syncs: an interrupted one may have used up the only report of an error.
         """
         for _ in range(_TRIES):
             future: Future[int] = Future(interruptible=False)

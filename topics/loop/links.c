@@ -1,4 +1,5 @@
-/* The table behind links.py: what a pass does for each connection, without an object for any of them. No policy. */
+/* The table of links.py: the work of a pass for each connection, without an object for any of
+ * them. No policy. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,11 +14,13 @@ struct link {
     uint64_t send_data, recv_data, since;
     char *flying;
     uint32_t length; /* of the send in flight */
-    int fd, buffer;  /* buffer: of the send in flight, -1 without one; its completion gives it back */
+    int fd, buffer;  /* buffer: of the send in flight, -1 without one; its completion frees it */
     uint8_t open, owned, busy;
-    uint8_t ended; /* the send from the buffer has, and not well: its bytes are only waiting for the Connection */
+    uint8_t ended; /* the send from the buffer has failed or was short: its bytes wait for the
+                    * Connection */
     uint32_t next_free;
-    uint64_t passed; /* the pass in which a receive went to the Connection: what follows it may not overtake it */
+    uint64_t passed; /* the last pass in which the Connection got a receive: later ones may not
+                      * overtake it */
 };
 
 struct buffer {
@@ -156,7 +159,8 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
             struct link *link = l->links + slot;
             if (link->send_data == user_data[i] && link->buffer >= 0) {
                 int whole = link->owned && (uint32_t)res[i] == link->length;
-                /* of one that went wrong, the Connection takes the bytes over (leave) before the buffer is used again */
+                /* After a bad send, the Connection copies the bytes (leave) before the buffer is
+                 * used again. */
                 if (whole || !link->owned) give_back(l, link);
                 else link->ended = 1;
                 if (whole) {

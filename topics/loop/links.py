@@ -1,9 +1,10 @@
-"""Connections as columns: receives that reach the handler as rows, and answers that leave in one call.
+"""Connections as columns: receives that reach the handler as rows, and answers sent in one call.
 
-A connection is a `Connection`, and for as long as its handler wishes it is *owned* by this table: then what arrives is
-a row of the pass (`rows`), and `answer` queues the sends of many without touching an object. Whatever is not usual
-about an owned connection (a second receive before the answer, a short send, an end, a close) brings it back (`leave`),
-and then the Connection goes on as if it had done everything itself. The table itself is links.c.
+A connection is a `Connection`. As long as its handler wishes, it is *owned* by this table: received
+data is then a row of the pass (`rows`), and `answer` queues the sends of many connections without
+touching an object. Any unusual event of an owned connection (a second receive before the answer, a
+short send, an end, a close) returns it to its object (`leave`), which continues as if it had done
+all the work itself. The table itself is links.c.
 """
 
 from __future__ import annotations
@@ -22,23 +23,29 @@ from topics.loop.ring import Completions, Ring
 
 _SLOT_MASK = (1 << SLOT_BITS) - 1
 _BY_BYTES = -1
-"""Number of memory that no send is made from: see `Links.room`."""
+"""Number of memory that is no send buffer: see `Links.room`."""
 
 Sort = Callable[[Any, Any, Any, int], int]
-"""Completions as C columns user_data, res, flags and their number; moves those that stay together, returns how many."""
+"""Function over completions: C columns user_data, res, flags, and their number.
+
+It moves the completions that are not the table's to the front, and returns their number.
+"""
 
 
 class ColumnRing(Protocol):
-    """What a ring offers besides when its completions and sends are C columns."""
+    """Calls of a ring whose completions and sends are C columns, besides those of `Ring`."""
 
     receive_memory: memoryview
-    """All receive buffers, one behind the other."""
+    """All receive buffers, one after the other."""
     receive_buffer_bytes: int
 
     def reap_sorted(self, sort: Sort) -> Completions: ...
 
     def queue_send_columns(self, count: int, user_data: Any, fds: Any, lengths: Any, data: Any) -> None:
-        """As `queue_sends`; the bytes lie one behind the other at `data`, and the caller keeps them. fd -1: skipped."""
+        """Queue sends as `queue_sends`; their bytes are adjacent at `data`, held by the caller.
+
+        fd -1: skipped.
+        """
 
     def recycle_columns(self, flags: Any, count: int) -> None: ...
 
@@ -46,11 +53,11 @@ class ColumnRing(Protocol):
 class ReceivedRows(NamedTuple):
     """The receives of a pass from owned connections.
 
-    buffer: their bytes, row i's at starts[i] to ends[i]; columns are C arrays, good until the next pass. refs: names of
-    connections.
+    buffer: their bytes; those of row i are from starts[i] to ends[i]. Columns are C arrays, valid
+    until the next pass. refs: names of connections.
     """
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not called on rows
     buffer: bytearray | memoryview
     refs: Any
     starts: Any
@@ -58,7 +65,11 @@ class ReceivedRows(NamedTuple):
 
 
 class Links:
-    """One loop's. receives: rows of a pass there is room for; what is beyond goes to the Connections."""
+    """The table of one loop.
+
+    receives: number of rows that a pass has room for; further receives are passed to the
+    Connections.
+    """
 
     def __init__(self, ring: Ring, receives: int = 4096) -> None:
         table = lib.tp_links_new(receives)
@@ -80,13 +91,13 @@ class Links:
         self._lengths_room = 0
         self._lengths: Any = None
         self.count = 0
-        """Rows of this pass."""
+        """Number of rows of this pass."""
         self.reaped = 0
-        """Completions of this pass, those that stayed in the table too."""
+        """Number of completions of this pass, with those that stayed in the table."""
 
     # --- connections -------------------------------------------------------------------------------------------------
     def open(self, conn: Connection) -> int:
-        """A slot for a new connection."""
+        """Return a slot for a new connection. Raises MemoryError."""
         slot = lib.tp_link_open(self._table)
         if slot < 0:
             raise MemoryError("no memory for another connection")
@@ -99,7 +110,7 @@ class Links:
         lib.tp_link_set(self._table, conn.slot, conn.fd, conn.send_data)
 
     def reads(self, conn: Connection) -> None:
-        """Its receive has begun, or ended (`recv_data` 0)."""
+        """Note that its receive has begun, or ended (`recv_data` 0)."""
         lib.tp_link_reads(self._table, conn.slot, conn.recv_data)
 
     def close(self, conn: Connection) -> None:
@@ -107,11 +118,11 @@ class Links:
         lib.tp_link_close(self._table, conn.slot)
 
     def can_own(self, conn: Connection) -> bool:
-        """The connection is open and reading, has nothing to send, and is not owned."""
+        """Return whether the connection is open, reads, has nothing to send, and is not owned."""
         return conn.expected == 0 and conn.recv_data != 0 and conn.phase == OPEN and not (conn.owned or conn.paused)
 
     def own(self, conn: Connection) -> None:
-        """From the next receive on they are rows; one that has come already is to be answered first.
+        """Make the next receives rows. A request received already is to be answered first.
 
         The connection is open and has nothing to send.
         """
@@ -121,7 +132,7 @@ class Links:
         lib.tp_link_own(self._table, conn.slot)
 
     def leave(self, conn: Connection) -> bool:
-        """Back to the Connection; whether a request of it was received and not answered."""
+        """Return it to the Connection. Return whether a request was received and not answered."""
         busy = lib.tp_link_leave(self._table, conn.slot, self._flying, self._length)
         conn.owned = False
         length = self._length[0]
@@ -133,23 +144,25 @@ class Links:
         return bool(busy)
 
     def outbound_bytes(self, conn: Connection) -> int:
-        """Of an owned connection."""
+        """Return the unsent bytes of an owned connection."""
         lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
         return cast(int, self._length[0])
 
     def since(self, conn: Connection, tick: int) -> int:
-        """The tick of an owned connection's last answer; `tick`, which is now, while one is awaited."""
+        """Return the tick of an owned connection's last answer; `tick` (now) while an answer is
+        due.
+        """
         since = lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
         return tick if self._busy[0] else cast(int, since)
 
     def connection(self, ref: int) -> Connection | None:
-        """None when it is gone."""
+        """Return the connection with this name, or None when it is gone."""
         conn = self._conns[ref & _SLOT_MASK]
         return conn if conn is not None and conn.ref == ref else None
 
     # --- a pass ------------------------------------------------------------------------------------------------------
     def reap(self) -> Completions:
-        """The completions that are not the table's; its receives are rows from now on."""
+        """Return the completions that are not the table's; its receives are rows from now on."""
         lib.tp_links_begin(self._table)
         self.reaped = 0
         if self._columns is not None:
@@ -181,11 +194,11 @@ class Links:
         return ReceivedRows(self.count, buffer, self._refs, self._starts, self._ends)
 
     def first_ref(self) -> int:
-        """The connection of the first row."""
+        """Return the name of the first row's connection."""
         return cast(int, self._refs[0])
 
     def view(self, row: int) -> memoryview:
-        """The bytes of one row."""
+        """Return the bytes of one row."""
         if self._columns is not None:
             return self._columns.receive_memory[self._starts[row] : self._ends[row]]
         return self._received(row)
@@ -194,7 +207,7 @@ class Links:
         return self._ring.received(self._flags[row], self._ends[row] - self._starts[row])
 
     def recycle(self) -> None:
-        """The buffers of the rows go back."""
+        """Return the buffers of the rows to the ring."""
         if self._columns is not None:
             self._columns.recycle_columns(self._flags, self.count)
         else:
@@ -203,9 +216,10 @@ class Links:
 
     # --- answers -----------------------------------------------------------------------------------------------------
     def room(self, size: int) -> tuple[int, Any]:
-        """Memory for `size` bytes of answers, and its number; for one `answer`, at once.
+        """Return the number and the memory for `size` bytes of answers, for one `answer` at once.
 
-        While sends are stuck in all buffers there may be (4096), it is memory that `answer` only hands back.
+        While all 4096 possible buffers have sends in flight, the memory is none of them, and
+        `answer` only returns its bytes.
         """
         number = lib.tp_links_buffer(self._table, size, self._memory)
         if number < 0:
@@ -213,10 +227,12 @@ class Links:
         return number, self._memory[0]
 
     def answer(self, number: int, data: Any, refs: Any, lengths: Any, count: int, tick: int) -> list[tuple[int, bytes]]:  # noqa: PLR0917
-        """Queues the answers of `room`'s memory: lengths[i] bytes each, one behind the other, to refs[i].
+        """Queue the answers in `room`'s memory: lengths[i] bytes each, one after the other, to
+        refs[i].
 
-        Returns those that could not be sent so: (ref, bytes) of connections that came back, or are gone; when the
-        memory is no buffer, of all, and those still owned are to leave first.
+        Returns the answers that could not be queued: (ref, bytes) of connections that are not owned
+        any more, or gone. If the memory is no buffer, it returns all answers; connections still
+        owned must leave first.
         """
         if number == _BY_BYTES:
             ends = [0, *accumulate(lengths[0:count])]
@@ -228,11 +244,12 @@ class Links:
     def answer_spans(  # noqa: PLR0917 - columns
         self, memory: Buffer, refs: Any, starts: Any, ends: Any, count: int, tick: int = 0
     ) -> list[tuple[int, bytes]]:
-        """Queues the answers memory[starts[i]:ends[i]] to refs[i], in two calls for all: what `rows` gave, or lists.
+        """Queue the answers memory[starts[i]:ends[i]] to refs[i], in two calls for all.
 
-        The bytes are copied. Returns as `answer`: (ref, bytes) of connections that came back, or are gone; of all,
-        which come back with this call, when there is no buffer. Raises ValueError for an empty span, or one outside of
-        the memory.
+        The columns are those of `rows`, or lists. The bytes are copied.
+        Returns: (ref, bytes) of connections that are not owned any more, or gone, as `answer`; if
+        there is no buffer, those of all connections, which leave the table in this call.
+        Raises: ValueError for an empty span, or one outside of the memory.
         """
         if count > self._lengths_room:
             self._lengths_room = max(count, 256)
@@ -255,9 +272,10 @@ class Links:
 
     # --- what is kept for those who take nothing ---------------------------------------------------------------------
     def pinned(self) -> dict[int, int]:
-        """Sends in flight from the buffers, by send_data: bytes of memory each keeps beyond its own.
+        """Return the extra memory that each send from the buffers holds: bytes beyond its own, by
+        send_data.
 
-        A buffer is kept until the last of its sends has ended; its bytes are shared out among those.
+        A buffer is held until the last of its sends has ended; its bytes are divided among those.
         """
         count = lib.tp_links_pinned(self._table, 0, ffi.NULL, ffi.NULL)
         if not count:
@@ -267,18 +285,18 @@ class Links:
         return dict(zip(ffi.unpack(send_data, count), ffi.unpack(shares, count), strict=True))
 
     def trim(self) -> None:
-        """Frees idle buffers beyond a few. Not between `room` and `answer`."""
+        """Free idle buffers except a few. Not between `room` and `answer`."""
         lib.tp_links_trim(self._table)
 
     def _room_for(self, count: int) -> tuple[Any, Any]:
-        """Columns user_data and fds of so many sends."""
+        """Return columns user_data and fds with room for `count` sends."""
         if count > self._sends_room:
             self._sends_room = room = max(count, 256)
             self._sends = ffi.new("uint64_t[]", room), ffi.new("int[]", room)
         return self._sends
 
     def _queue(self, count: int, odd: int, lengths: Any, data: Any) -> list[tuple[int, bytes]]:
-        """Queues the sends of `_sends`; returns the `odd` ones, whose fd is -1."""
+        """Queue the sends of `_sends`; return the `odd` ones, whose fd is -1."""
         user_data, fds = self._sends
         if self._columns is not None:
             self._columns.queue_send_columns(count, user_data, fds, lengths, data)

@@ -1,10 +1,12 @@
-"""Accepting connections, also when descriptors run out.
+"""Listening sockets, which also answer clients when descriptors run out.
 
-At EMFILE the kernel ends the multishot accept, and a new one fails at once even with nobody waiting, because the
-descriptor is reserved first. So the listener keeps a spare descriptor (of "/", which is always there): it waits 10 to
-100 ms, closes the spare and accepts. If the spare can be opened again the trouble is over and the connection is served;
-else it is refused and its descriptor becomes the spare. Peers get an answer instead of silence, nothing spins and
-nothing ends; the listener's own cap, well below the limit, makes all this an exception.
+At EMFILE the kernel ends the multishot accept, and a new one fails at once even if no client is
+waiting, because the descriptor is reserved first. Therefore the listener holds a spare descriptor
+(of "/", which always exists): it waits 10 to 100 ms, closes the spare and accepts. If the spare can
+then be opened again, the shortage has ended and the connection is served; otherwise the connection
+is refused, and its descriptor becomes the spare. Peers get an answer instead of silence, and the
+loop neither spins nor stops. The listener's own cap, well below the limit, makes all this an
+exception.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 class Listener:
-    """A listening socket. Made by `Loop.listen`."""
+    """A listening socket, made by `Loop.listen`."""
 
     __slots__ = (
         "_accept_data",
@@ -53,7 +55,7 @@ class Listener:
 
     def __init__(self, loop: Loop, traffic: Traffic, streams: Streams, fd: int, address: tuple[str, int]) -> None:
         self.address = address
-        """Host and port bound; the port the kernel chose when 0 was asked for."""
+        """Host and port bound. If port 0 was asked for, it is the one that the kernel chose."""
         self._loop = loop
         self._traffic = traffic
         self._streams = streams
@@ -80,7 +82,10 @@ class Listener:
         return self._accept_data != 0
 
     def stop_accepting(self) -> None:
-        """No new connections; the port is free once the last completion came. Open connections go on. Idempotent."""
+        """Accept no new connections. The port is free once the last completion came. Idempotent.
+
+        Open connections stay open.
+        """
         if self._stopping:
             return
         self._stopping = True
@@ -93,14 +98,17 @@ class Listener:
             self._close_descriptors()
 
     def close(self) -> None:
-        """Stops accepting and aborts every connection."""
+        """Stop accepting and abort every connection."""
         self.stop_accepting()
         for conn in self.connections:
             conn.abort()
 
     # --- completions -------------------------------------------------------------------------------------------------
     def on_accept(self, res: int, flags: int) -> None:
-        """A new descriptor or -errno. Without F_MORE the accept has ended, whatever the result."""
+        """Handle a new descriptor or -errno.
+
+        Without F_MORE the accept has ended, whatever the result.
+        """
         if not flags & F_MORE:
             del self._traffic.operations.accepting[self._accept_data]
             self._accept_data = 0
@@ -138,7 +146,7 @@ class Listener:
         self._traffic.open(self._streams, fd, peer)
 
     def _refuse(self, fd: int) -> None:
-        """Answers with the refusal, if there is one, and closes."""
+        """Send the refusal, if there is one, and close."""
         traffic = self._traffic
         traffic.stats.refused += 1
         refusal = self._streams.limits.refusal
@@ -155,7 +163,7 @@ class Listener:
 
     # --- out of descriptors ------------------------------------------------------------------------------------------
     def _on_accept_error(self, error: int) -> None:
-        """Backs off; the next accept begins with the spare descriptor given up when that was the trouble."""
+        """Wait, then accept again; if descriptors ran out, close the spare one first."""
         traffic = self._traffic
         if error in _OUT_OF_DESCRIPTORS:
             traffic.stats.emfile += 1
@@ -176,7 +184,7 @@ class Listener:
         self._back_off_ns = min(self._back_off_ns * 2, _BACK_OFF_NS_MAX)
 
     def _shed(self) -> None:
-        """Closes the spare, so that one connection can be accepted and told to go away."""
+        """Close the spare, so that one connection can be accepted and refused with an answer."""
         spare, self._spare_fd = self._spare_fd, -1
         if spare < 0:
             self._arm()
@@ -186,7 +194,7 @@ class Listener:
         traffic.ring.queue_close(traffic.operations.expect(CONTROL, lambda _res: self._arm()), spare)
 
     def _open_spare(self, then: Callable[[bool], None]) -> None:
-        """Opens the spare, and says whether there was a descriptor for it."""
+        """Open the spare. `then` gets whether there was a descriptor for it."""
 
         def on_open(res: int) -> None:
             if res >= 0:

@@ -1,8 +1,8 @@
 """The loop: one thread, one ring, one pass after another.
 
-A pass: submit and wait -> reap -> completions dispatched -> each handler's receives as one batch -> timers -> ready
-tasks -> hooks in their order (the sends' one call among them). What a pass stages leaves with the next submit, so a
-hundred connections cost a few system calls.
+A pass: submit and wait -> reap -> completions dispatched -> each handler's receives as one batch ->
+timers -> ready tasks -> hooks in their order (with the one call that queues all sends). Operations
+staged in a pass are submitted with the next one, so a hundred connections cost a few system calls.
 """
 
 from __future__ import annotations
@@ -32,20 +32,23 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SEND_ORDER = 30
-"""Where among the hooks at the end of a pass the connections' sends are queued."""
+"""Position of the connections' sends among the hooks at the end of a pass."""
 _ROUNDS_MAX = 8
-"""Of the hooks in one pass."""
+"""Rounds of the hooks in one pass."""
 _CLOSE_PASSES_MAX = 1000
 _CLOSE_WAIT_NS = 1_000_000
 _DEFAULT_LIMITS = StreamLimits()
 
 
 class Loop:
-    """Drives a ring. One thread at a time; only `call_soon_threadsafe` may be called by others.
+    """Driver of a ring. One thread at a time; other threads may only call `call_soon_threadsafe`.
 
-    on_error(error, where): an exception nobody waits for. By default it is logged, and one that a task did not raise (a
-    completion, a handler, a hook: the loop's own state may be broken) is raised again at the end of the pass.
-    alone_passes: for how many passes a connection must have been the only one heard to count as alone.
+    on_error(error, where): called with an exception that no code awaits. By default it is logged;
+    unless a task raised it, it is raised again at the end of the pass, because the loop's own state
+    may be broken (a completion, a handler, a hook).
+
+    alone_passes: passes in which a connection must have been the only one to send data, to have the
+    loop to itself.
     """
 
     def __init__(self, ring: Ring, clock: Clock, *, alone_passes: int = ALONE_PASSES) -> None:
@@ -69,32 +72,36 @@ class Loop:
 
     # --- running -----------------------------------------------------------------------------------------------------
     def run(self) -> None:
-        """Passes until `stop`."""
+        """Make passes until `stop`."""
         self._stopped = False
         now = self.clock.monotonic_ns
         while not self._stopped:
             started_ns = now()
             self.ring.submit_and_wait(self._wait_ns(None, started_ns))
             waited_ns = now()
-            if self._dispatch():  # else sends were completed and nothing else: waiting again is all there is to do
+            if self._dispatch():  # else only sends completed, and the loop just waits again
                 self._finish_pass(started_ns, waited_ns)
 
     def run_until(self, done: Callable[[], bool]) -> None:
-        """Passes until `done()`, which is asked before each of them."""
+        """Make passes until `done()`, which is called before each of them."""
         while not done():
             self.run_pass(None)
 
     def run_task(self, coro: Coroutine[Any, Any, T], name: str = "") -> T:
-        """Runs a coroutine to its end, and to that of its closes; returns its result (start-up, tests, examples)."""
+        """Run a coroutine to its end, and its closes; return its result (start-up, tests,
+        examples).
+        """
         task = self.spawn(coro, name)
         task.when_done(lambda: None)  # observed: its exception is raised here, not reported
         self.run_until(lambda: task.done and not self.files.closing)
         return task.result()
 
     def turn(self) -> None:
-        """For who has just staged something: what a pass does, without the ring's part where that has none.
+        """Run the pass-end hooks now for a caller that has staged work; run a whole pass only if
+        work is ready.
 
-        What the pass' end answers by itself (a commit in place) is answered when this returns.
+        Work that the end of the pass completes by itself (a commit in place) is done when this
+        returns.
         """
         if self._ready or self._from_threads or self._traffic.busy or self._timers.due_by(self.clock.monotonic_ns()):
             self.run_pass(0)
@@ -105,19 +112,22 @@ class Loop:
             raise failure
 
     def random_bytes(self, count: int) -> bytes:
-        """Bytes that nobody can guess; a simulated ring makes them from its seed."""
+        """Return unpredictable bytes; a simulated ring makes them from its seed."""
         return self.ring.random_bytes(count)
 
     def is_quiet(self, now_ns: int) -> bool:
-        """Nothing is ready, due or queued: a pass would have nothing to do but for completions."""
+        """Return whether nothing is ready, due or queued: a pass could only handle completions."""
         return not (self._ready or self._from_threads or self._traffic.busy or self._timers.due_by(now_ns))
 
     def stop(self) -> None:
-        """Ends `run` after the pass."""
+        """End `run` after the pass."""
         self._stopped = True
 
     def run_pass(self, timeout_ns: int | None) -> None:
-        """One pass. Waits at most `timeout_ns` (None: any time), less when a timer is due or work is ready."""
+        """Make one pass.
+
+        Wait at most `timeout_ns` (None: any time), less if a timer is due or work is ready.
+        """
         now = self.clock.monotonic_ns
         started_ns = now()
         self.ring.submit_and_wait(self._wait_ns(timeout_ns, started_ns))
@@ -126,7 +136,7 @@ class Loop:
             self._finish_pass(started_ns, waited_ns)
 
     def _finish_pass(self, started_ns: int, waited_ns: int) -> None:
-        """What follows the dispatch; stages without anything to do cost a comparison."""
+        """Run the stages after the dispatch. A stage without work costs a comparison."""
         now = self.clock.monotonic_ns
         stats = self._stats
         self._traffic.deliver()
@@ -138,7 +148,8 @@ class Loop:
         if ready or timers.due_by(received_ns):
             for fn in timers.due(received_ns):
                 self._call(fn, "timer")
-            for _ in range(len(ready)):  # only what is ready now: I/O never starves
+            # calls added meanwhile wait for the next pass, so that I/O never starves
+            for _ in range(len(ready)):
                 self._call(ready.popleft(), "callback")
             ran_ns = now()
             stats.tasks.add(ran_ns - received_ns)
@@ -152,7 +163,7 @@ class Loop:
             raise failure
 
     def _run_hooks(self) -> None:
-        """All hooks in their order, and again while one of them asks for it (`again`)."""
+        """Run all hooks in their order, and again while one of them asks for it (`again`)."""
         for _ in range(_ROUNDS_MAX):
             self._again = False
             hooks = iter(self._hooks)
@@ -165,18 +176,18 @@ class Loop:
                     self._report(error, "pass end")
             if not self._again:
                 return
-        self._ready.append(_nothing)  # goes on in the next pass, which does not wait
+        self._ready.append(_nothing)  # the rest is done in the next pass, which does not wait
 
     def stats(self) -> LoopStats:
         return self._stats
 
     # --- scheduling --------------------------------------------------------------------------------------------------
     def call_soon(self, fn: Callable[[], None]) -> None:
-        """Calls `fn` with the ready tasks of this pass, or of the next when those have begun."""
+        """Call `fn` with the ready tasks of this pass, or of the next if those have begun."""
         self._ready.append(fn)
 
     def call_soon_threadsafe(self, fn: Callable[[], None]) -> None:
-        """`call_soon` for other threads and for signal handlers; ends the wait in progress."""
+        """`call_soon` for other threads and for signal handlers; it ends the wait in progress."""
         self._from_threads.append(fn)
         self.ring.wake()
 
@@ -184,7 +195,10 @@ class Loop:
         return self._timers.add(self.clock.monotonic_ns() + max(0, delay_ns), fn)
 
     def spawn(self, coro: Coroutine[Any, Any, T], name: str = "") -> Task[T]:
-        """Starts a coroutine with the ready tasks of the next step; await it, cancel it or leave it alone."""
+        """Start a coroutine with the ready tasks of the next step.
+
+        The task may be awaited or cancelled.
+        """
         task = Task(self, coro, name)
         self._tasks.add(task)
         return task
@@ -198,51 +212,63 @@ class Loop:
             timer.cancel()
 
     def again(self) -> None:
-        """For a hook that has done more than stage: what it called may have staged behind hooks that had their turn.
+        """Run all hooks again before the pass ends.
 
-        All hooks run again before the pass ends, so that nothing staged is left to a pass that nobody knows to make.
+        For a hook that called code which may have staged work for hooks before it: otherwise that
+        work would wait for a pass that no event might start.
         """
         self._again = True
 
     def next_pass(self) -> Future[None]:
-        """Resolved in the next step of ready tasks, after the ring saw what was queued."""
+        """Return a future resolved in the next step of ready tasks, after the ring got all queued
+        operations.
+        """
         future: Future[None] = Future()
         self.call_soon(lambda: future.set_result(None))
         return future
 
     def on_pass_end(self, fn: Callable[[], None], order: int) -> None:
-        """Calls `fn` at the end of every pass, ascending order; the connections' sends are at 30."""
+        """Call `fn` at the end of every pass, in ascending order.
+
+        The connections' sends are at 30.
+        """
         bisect.insort(self._hooks, (order, fn), key=lambda hook: hook[0])
 
-    # --- for who drives by turns (embedded logs) ---------------------------------------------------------------------
+    # --- for threads that drive the loop by turns (embedded logs) ---
     @property
     def operations_in_flight(self) -> int:
-        """Operations the ring has not completed yet, timers and ready work not among them."""
+        """Operations that the ring has not completed yet. Timers and ready work are not counted."""
         return self._operations.in_flight
 
     def ns_until_work(self) -> int | None:
-        """0 when something is ready to run, else the time until the next timer; None: nothing is planned."""
+        """Return 0 if work is ready, else the time (ns) until the next timer; None: nothing is
+        planned.
+        """
         return self._wait_ns(None, self.clock.monotonic_ns())
 
     # --- sockets -----------------------------------------------------------------------------------------------------
     def is_alone(self) -> bool:
-        """Whether one connection has had the loop to itself for some passes, and no file operation is in flight.
+        """Return whether one connection had the loop to itself for some passes, with no file
+        operation.
 
-        Whoever answers it may block for a moment: nobody else is known to wait.
+        The code that answers it may then block for a moment: no other client is known to wait.
         """
         return self._traffic.alone
 
     def listen(
         self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS
     ) -> Listener:
-        """Binds, listens and accepts. Raises OSError when the address cannot be had."""
+        """Bind, listen and accept. Raises OSError if the address is not available."""
         fd, address = self.ring.listen(host, port, backlog, limits.keepalive_ms)
         return Listener(self, self._traffic, self._traffic.group(handler, limits), fd, address)
 
     def connect(
         self, host: str, port: int, handler: StreamHandler, limits: StreamLimits = _DEFAULT_LIMITS
     ) -> Future[Connection]:
-        """Opens a connection: `handler.connected` is called, then the future resolves; OSError when it fails."""
+        """Open a connection.
+
+        `handler.connected` is called, then the future resolves, to OSError on failure.
+        """
         future: Future[Connection] = Future()
         streams = self._traffic.group_of(handler, limits)
 
@@ -256,7 +282,7 @@ class Loop:
         return future
 
     def use_links(self) -> Links:
-        """Handlers may have connections as columns from now on. Before the first connection."""
+        """Return the table of connections as columns. Called before the first connection."""
         links = self._traffic.links
         if links is None:
             assert not self._traffic.connections(), "connections without a row"
@@ -264,25 +290,29 @@ class Loop:
         return links
 
     def pinned(self) -> dict[int, int]:
-        """Bytes of memory that sends in flight keep beyond their own, by the connections' `send_data`.
+        """Return the memory that sends in flight hold beyond their own bytes, by the connections'
+        `send_data`.
 
-        Answers of a pass lie in one buffer, and small sends of a pass are copied together: who takes nothing keeps all.
+        Answers of a pass share one buffer, and small sends of a pass are copied together: one
+        client that reads nothing holds all of it.
         """
         links = self._traffic.links
         return self.ring.pinned() if links is None else self.ring.pinned() | links.pinned()
 
     def trim(self) -> None:
-        """Gives back memory that many sends in flight have needed and none needs now."""
+        """Free memory that many sends in flight have needed and that is idle now."""
         if self._traffic.links is not None:
             self._traffic.links.trim()
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Cancels tasks, aborts connections, waits a bounded time for what is in flight; closes files and the ring."""
+        """Cancel tasks, abort connections, wait a bounded time for operations; close files and the
+        ring.
+        """
         if self._closed:
             return
         self._closed = True
-        self._timers.clear()  # nothing new begins: what is closed now would be used
+        self._timers.clear()  # no new work begins: it would use what is closed now
         for task in list(self._tasks):
             task.cancel()
         for listener in set(self._operations.accepting.values()):
@@ -304,7 +334,7 @@ class Loop:
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _wait_ns(self, timeout_ns: int | None, now_ns: int) -> int | None:
-        """How long the next wait may be."""
+        """Return the longest time of the next wait, in ns; None: no limit."""
         if self._ready or self._from_threads or self._traffic.busy or self._stopped:
             return 0
         due_ns = self._timers.next_due_ns()
@@ -314,9 +344,10 @@ class Loop:
         return until_due_ns if timeout_ns is None else min(timeout_ns, until_due_ns)
 
     def _dispatch(self) -> bool:
-        """Hands every completion to its owner. The receives, the hottest kind, are collected for `deliver`.
+        """Pass every completion to its owner. Receives, the hottest kind, are collected for
+        `deliver`.
 
-        False when all were sends that left nothing to do, and nobody woke the ring.
+        Returns: False if all were sends that left no work, and the ring was not woken.
         """
         links = self._traffic.links
         columns = self.ring.reap() if links is None else links.reap()
@@ -363,14 +394,14 @@ class Loop:
             self._report(error, where)
 
     def _take_from_threads(self) -> list[Callable[[], None]]:
-        """What other threads left; they may append meanwhile."""
+        """Return the calls that other threads added; they may append meanwhile."""
         taken = []
         while self._from_threads:
             taken.append(self._from_threads.popleft())
         return taken
 
     def on_task_end(self, task: Task[Any], *, observed: bool) -> None:
-        """A task's exception nobody awaits is reported; a cancel is no error."""
+        """Report a task's exception that no code awaits; a cancel is no error."""
         self._tasks.discard(task)
         error = task.error
         if error is not None and not observed and not isinstance(error, Cancelled):
@@ -387,4 +418,4 @@ class Loop:
 
 
 def _nothing() -> None:
-    """A call that makes the next pass come at once."""
+    """Make the next pass start at once, by being ready."""

@@ -1,13 +1,14 @@
 """The Ring Protocol: everything the loop may ask of the kernel.
 
-Three implementations pass one conformance suite (tests/loop/rings/ring_conformance.py): `topics.uring.UringRing`,
-`topics.loop.portable.portable_ring.PortableRing` (epoll and one I/O thread) and `tests.sim.SimRing` (seeded, in
-memory). A ring knows no file format and no protocol: descriptors, buffers and numbers in, completions out.
+Three implementations pass one conformance suite (tests/loop/rings/ring_conformance.py):
+`topics.uring.UringRing`, `topics.loop.portable.portable_ring.PortableRing` (epoll and one I/O
+thread) and `tests.sim.SimRing` (seeded, in memory). A ring knows no file format and no protocol:
+descriptors, buffers and numbers in, completions out.
 
-Every `queue_*` call takes a `user_data` (u64, never 0) that comes back with each of its completions. Buffers given to
-a call belong to the ring until its final completion; the ring itself keeps the reference.
-Queueing never blocks and never fails for lack of room: a full submission queue is submitted first (a commit chain is
-never cut in two by that).
+Every `queue_*` call takes a `user_data` (u64, never 0) that comes back with each of its
+completions. Buffers given to a call belong to the ring until its final completion; the ring itself
+holds the reference. Queueing never blocks and never fails for lack of room: a full submission queue
+is submitted first (which never cuts a commit chain in two).
 """
 
 from __future__ import annotations
@@ -21,92 +22,118 @@ from typing_extensions import Buffer
 from topics.loop._links import lib
 
 F_BUFFER = lib.TP_F_BUFFER
-"""Completion flag: data lies in a provided buffer, number `flags >> 16` (io_uring's IORING_CQE_F_BUFFER)."""
+"""Completion flag: data is in provided buffer number `flags >> 16` (io_uring's
+IORING_CQE_F_BUFFER).
+"""
 F_MORE = lib.TP_F_MORE
-"""Completion flag: a multishot goes on; without it, it has ended and is re-armed on that ground alone."""
+"""Completion flag: a multishot continues. Without the flag it has ended and is re-armed."""
 
 F_DATA_AND_MORE = F_BUFFER | F_MORE
-"""Of a receive that brings data and goes on, as nearly all do."""
+"""Flags of a receive that brings data and continues, as nearly all do."""
 
 Completions = tuple[list[int], list[int], list[int]]
 """Columns user_data, res, flags. A negative res is -errno."""
 Send = tuple[int, int, Buffer]
-"""user_data, fd, bytes."""
+"""A send: user_data, fd, bytes."""
 
 
 class Ring(Protocol):
-    """Queue operations, submit and wait, reap. One thread at a time drives it; only `wake` may come from others."""
+    """Queue operations, submit and wait, reap.
+
+    One thread at a time drives it; other threads may only `wake` it.
+    """
 
     name: str
     """"uring", "portable" or "sim"."""
     receive_buffer_bytes: int
     wake_fd: int
-    """What `wake` writes to, for signal.set_wakeup_fd: only so does a signal never slip in before a wait. -1: none."""
+    """Descriptor that `wake` writes to, for signal.set_wakeup_fd; -1: none.
+
+    Without it, a signal that comes just before a wait would not end the wait.
+    """
 
     # --- sockets ---------------------------------------------------------------------------------------------------
     def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, tuple[str, int]]:
-        """Binds and listens (blocking; start-up only). Returns the descriptor and the address bound.
+        """Bind and listen (blocking; start-up only). Return the descriptor and the bound address.
 
-        keepalive_ms: accepted connections whose peer is silent for so long are probed, and end with ETIMEDOUT after
-        about as long again; 0: never.
+        keepalive_ms: accepted connections whose peer is silent for this time are probed, and end
+        with ETIMEDOUT after about as long again; 0: never.
         """
 
     def queue_accept(self, user_data: int, fd: int) -> None:
-        """Multishot accept: each completion's res is a new non-blocking, TCP_NODELAY descriptor or -errno."""
+        """Queue a multishot accept.
+
+        Each res is a new non-blocking, TCP_NODELAY descriptor or -errno.
+        """
 
     def queue_connect(self, user_data: int, host: str, port: int) -> None:
-        """Opens a TCP connection; res is the new descriptor or -errno."""
+        """Open a TCP connection; res is the new descriptor or -errno."""
 
     def queue_recv(self, user_data: int, fd: int) -> None:
-        """Multishot receive into provided buffers: F_BUFFER and res > 0 data, res 0 end of stream.
+        """Queue a multishot receive into provided buffers: F_BUFFER and res > 0 data, res 0 end of
+        stream.
 
         -ENOBUFS without F_MORE: no buffer was free; recycle some, then queue it again.
         """
 
     def received(self, flags: int, res: int) -> memoryview:
-        """The bytes of a receive completion; valid until its buffer is recycled."""
+        """Return the bytes of a receive completion, valid until its buffer is recycled."""
 
     def recycle(self, flags: Sequence[int]) -> None:
-        """Gives the buffers of these completions' flags back to the kernel, in one call."""
+        """Return the buffers of these completions' flags to the kernel, in one call."""
 
     def queue_sends(self, sends: Sequence[Send]) -> None:
-        """Queues many sends in one call; res is the count sent (may be short) or -errno.
+        """Queue many sends in one call; each res is the count sent (may be short) or -errno.
 
-        The caller keeps one send in flight per descriptor: the kernel may reorder several.
+        The caller has one send in flight per descriptor: the kernel may reorder several.
         """
 
     def send_now(self, fd: int, data: bytes) -> int:
-        """A send that has ended when this returns, beside the queue: the count, perhaps short, or -errno.
+        """Send past the queue, before returning. Return the count, which may be short, or -errno.
 
-        -EAGAIN: the socket takes nothing now. Only for a descriptor without a send queued or in flight.
+        -EAGAIN: the socket takes no data now. Only for a descriptor without a send queued or in
+        flight.
         """
 
     def pinned(self) -> dict[int, int]:
-        """Of sends in flight whose bytes lie in memory together with those of others, which is kept until the last of
-        them has ended: their shares of it, by user_data."""
+        """Return the bytes of shared memory that sends in flight hold, by user_data.
+
+        Memory shared by the bytes of several sends is held until the last of them has ended; each
+        send is assigned its share.
+        """
 
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
-        """shutdown(fd, SHUT_RDWR), or SHUT_WR: the peer sees our end, and what it still sends is received."""
+        """Queue shutdown(fd, SHUT_RDWR), or SHUT_WR: the peer sees our end, and its data is still
+        received.
+        """
 
     def peer_of(self, fd: int) -> tuple[str, int]:
-        """Address of the other side; raises OSError when it is gone (or the descriptor is bogus)."""
+        """Return the peer's address.
+
+        Raises OSError if the peer is gone or `fd` is not its socket.
+        """
 
     # --- files -----------------------------------------------------------------------------------------------------
     def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
-        """openat; res is the descriptor. O_CLOEXEC and O_NOFOLLOW are added."""
+        """Queue openat; res is the descriptor. O_CLOEXEC and O_NOFOLLOW are added."""
 
     def queue_close(self, user_data: int, fd: int) -> None: ...
 
     def queue_read(self, user_data: int, fd: int, buffer: Buffer, offset: int) -> None:
-        """Reads into a writable buffer; res is the count read, short at the end of file."""
+        """Queue a read into a writable buffer; res is the count read, short at the end of file."""
 
     def queue_write(self, user_data: int, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> None:
-        """Writes; `dsync` adds RWF_DSYNC, so that the completion means: on stable storage."""
+        """Queue a write.
+
+        With `dsync` (RWF_DSYNC) the completion means that it is on stable storage.
+        """
 
     def queue_commit(self, write_data: int, sync_data: int, fd: int, buffer: Buffer, offset: int) -> None:
-        """The commit chain: a write softly linked to an fdatasync, prepared and submitted as one.
+        """Queue the commit chain: a write softly linked to an fdatasync, prepared and submitted as
+        one.
 
-        Two completions. A failed or short write gives the sync -ECANCELED; an ack needs the full count and sync 0.
+        It has two completions. A failed or short write gives the sync -ECANCELED; the bytes are
+        durable only with the full count and sync 0.
         """
 
     def queue_fsync(self, user_data: int, fd: int, *, data_only: bool) -> None: ...
@@ -117,66 +144,83 @@ class Ring(Protocol):
 
     # --- control ---------------------------------------------------------------------------------------------------
     def queue_cancel(self, user_data: int, target: int) -> None:
-        """Asks for the operation whose user_data is `target` to end: res 0, -ENOENT or -EALREADY; the target
-        still completes by itself."""
+        """Ask for the end of the operation whose user_data is `target`.
+
+        res is 0, -ENOENT or -EALREADY. The target still gets its own completion.
+        """
 
     def submit_and_wait(self, timeout_ns: int | None) -> None:
-        """Submits everything queued; waits for one completion at least, `wake`, a signal or the timeout.
+        """Submit all queued operations; wait for one completion at least, `wake`, a signal or the
+        timeout.
 
-        0: submit and poll. None: no timeout. Returns at once while completions lie unreaped.
+        timeout_ns: 0 to submit and poll; None for no timeout. Returns at once if there are
+        completions that were not reaped.
         """
 
     def reap(self) -> Completions:
-        """All completions present, oldest first; never waits."""
+        """Return all completions present, oldest first, without waiting."""
 
     def wake(self) -> None:
-        """Ends a `submit_and_wait` in progress, or the next one. From any thread or a signal handler."""
+        """End a `submit_and_wait` in progress, or the next one.
+
+        From any thread or a signal handler.
+        """
 
     def close(self) -> None:
-        """Ends the ring: no completion comes any more. Idempotent."""
+        """End the ring: no more completions come. Idempotent."""
 
     # --- blocking calls of start-up and checkpoint -------------------------------------------------------------------
     def make_directory(self, path: str) -> bool:
-        """mkdir with mode 0700; False when it was there. Raises OSError."""
+        """mkdir with mode 0700. Return False if it exists. Raises OSError."""
 
     def remove_directory(self, path: str) -> None:
-        """rmdir. Raises OSError: it is not empty, or not there."""
+        """rmdir. Raises OSError if the directory is not empty, or does not exist."""
 
     def list_directory(self, path: str) -> list[str]:
-        """Names of the entries, sorted. Raises FileNotFoundError."""
+        """Return the names of the entries, sorted. Raises FileNotFoundError."""
 
     def file_size(self, path: str) -> int:
-        """Bytes. Raises FileNotFoundError."""
+        """Return the size of a file in bytes. Raises FileNotFoundError."""
 
     def look(self, path: str) -> os.stat_result:
-        """lstat(2): kind, permissions, owner, identity of what is at a path. Raises FileNotFoundError, OSError."""
+        """Return the lstat(2) of a path: kind, permissions, owner, identity.
+
+        Raises: FileNotFoundError, OSError.
+        """
 
     def lock(self, path: str) -> int:
-        """Creates and locks a file for this process; returns its descriptor. Raises BlockingIOError when held."""
+        """Create and lock a file for this process. Return its descriptor.
+
+        Raises: BlockingIOError if another process holds the lock.
+        """
 
     def unlock(self, fd: int) -> None:
-        """Closes the descriptor that `lock` gave, and with it gives up the lock, at once."""
+        """Close the descriptor that `lock` returned, which releases the lock at once."""
 
     def allocate(self, fd: int, size: int) -> None:
-        """Reserves space for bytes [0, size) (fallocate). Raises OSError(ENOSPC)."""
+        """Reserve space for bytes [0, size) (fallocate). Raises OSError(ENOSPC)."""
 
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
-        """A write that has ended when this returns, beside the queue: the count, perhaps short, or -errno.
+        """Write past the queue, before returning. Return the count, which may be short, or -errno.
 
-        For a thread that waits for nothing else. `dsync` as in `queue_write`.
+        For a thread that waits for no other operation. `dsync` as in `queue_write`.
         """
 
     def free_bytes(self, path: str) -> int:
-        """Bytes an unprivileged writer may still use on the file system of `path`."""
+        """Return the bytes an unprivileged writer may still use on the file system of `path`."""
 
     def volume_bytes(self, path: str) -> int:
-        """Size of the file system of `path`; 0: it does not tell."""
+        """Return the size in bytes of the file system of `path`; 0 if it does not report one."""
 
     def direct_block_bytes(self, path: str) -> int:
-        """Alignment (bytes) O_DIRECT needs for files in this directory; 0 where it does not work."""
+        """Return the alignment (bytes) O_DIRECT needs for files in this directory; 0 if it does not
+        work.
+        """
 
     def boot_id(self) -> str:
-        """Changes when the machine was restarted, that is, when the page cache was lost."""
+        """Return an id that changes when the machine restarts, which is when the page cache is
+        lost.
+        """
 
     def random_bytes(self, count: int) -> bytes:
-        """From the kernel's CSPRNG; from the seed in the simulator."""
+        """Return bytes from the kernel's CSPRNG, or from the seed in the simulator."""

@@ -1,4 +1,6 @@
-"""Signals end the loop's wait and reach a callback on the loop, between two steps of everything else."""
+"""Signals that end the loop's wait and call a callback on the loop, between two steps of other
+work.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ def install_signal_handlers(
     callback: Callable[[int], None],
     signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
 ) -> Callable[[], None]:
-    """Calls `callback(number)` in the loop for each of these signals. Main thread only. Returns the undo.
+    """Call `callback(number)` in the loop for each of these signals. Return the undo. Main thread
+    only.
 
-    A signal that C code handles is left to it: its handler could not be put back.
-    A signal that comes after Python looked for one and before the kernel sleeps would wait for the next event; so the
-    C handler also writes to the ring's wake descriptor, where the ring has one.
+    A signal handled by C code is left to it, because its handler could not be restored. A signal
+    that comes after Python checked for signals and before the kernel sleeps would wait for the next
+    event; therefore the C handler also writes to the ring's wake descriptor, if the ring has one.
     """
 
     def on_signal(number: int, _frame: FrameType | None) -> None:

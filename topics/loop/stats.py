@@ -1,4 +1,4 @@
-"""What the loop counts about itself. Cheap: one list index and two additions a stage and pass."""
+"""Counters and times of the loop. One list index and two additions are spent per stage and pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from topics.common.metrics import Histogram
 
 
 class LoopStats:
-    """Counters and stage histograms of one loop; the owner reads them at any time."""
+    """Counters and stage histograms of one loop. The owner may read them at any time."""
 
     __slots__ = (
         "accept_errors",
@@ -35,7 +35,9 @@ class LoopStats:
         self.enobufs = 0
         """Receives that ended because no provided buffer was free."""
         self.throttled = 0
-        """Times a connection's reading sat out a pass because it took more than its share of the buffers."""
+        """Times that a connection's reading paused for a pass, because it took more than its share
+        of buffers.
+        """
         self.accepts = 0
         self.refused = 0
         """Connections closed at once: over the listener's cap, or out of descriptors."""
@@ -50,10 +52,10 @@ class LoopStats:
         self.tasks = Histogram()
         """Timers and ready tasks."""
         self.pass_end = Histogram()
-        """The hooks at the end of a pass, the sends' one call included."""
+        """The hooks at the end of a pass, with the one call that queues the sends."""
 
     def numbers(self) -> dict[str, int]:
-        """The counters by name, for metrics."""
+        """Return the counters by name, for metrics."""
         return {name: value for name in self.__slots__ if isinstance(value := getattr(self, name), int)}
 
     def stages(self) -> dict[str, Histogram]:

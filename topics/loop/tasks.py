@@ -1,10 +1,12 @@
-"""Coroutines for what takes many steps and is not hot: tasks, futures, events.
+"""Coroutines for work of many steps that is not hot: tasks, futures, events.
 
-A coroutine waits for one thing only, a `Future`; everything else (a file operation, a timer, another task, an event)
-resolves one. A task is made ready by its future and stepped by the loop, never from inside a completion.
+A coroutine waits for one thing only, a `Future`; everything else (a file operation, a timer,
+another task, an event) resolves one. A task is made ready by its future and stepped by the loop,
+never from inside a completion.
 
-Cancelling a task throws `Cancelled` into it at its wait. A wait for a file operation is not given up, since its buffer
-is the kernel's until the completion: there the cancel is kept and thrown at the next wait that can be.
+Cancelling a task throws `Cancelled` into it at its wait. A wait for a file operation is not given
+up, because its buffer is the kernel's until the completion; the cancel is then thrown at the next
+wait that can be interrupted.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ T = TypeVar("T")
 
 
 class Cancelled(BaseException):
-    """Thrown into a cancelled task, and into whoever awaits it."""
+    """The exception thrown into a cancelled task, and into the tasks that await it."""
 
 
 class Runner(Protocol):
-    """What a task needs of its loop."""
+    """The part of a loop that a task uses."""
 
     def call_soon(self, fn: Callable[[], None]) -> None: ...
 
@@ -28,7 +30,10 @@ class Runner(Protocol):
 
 
 class Future(Generic[T]):
-    """A result that comes once. `interruptible=False` marks an operation whose waiters must see its completion."""
+    """A result that comes once.
+
+    `interruptible=False`: its waiters must see the operation's completion.
+    """
 
     __slots__ = ("_error", "_result", "_waiters", "done", "interruptible")
 
@@ -40,7 +45,7 @@ class Future(Generic[T]):
         self._waiters: list[Callable[[], None]] = []
 
     def set_result(self, result: T) -> None:
-        """The first result stays; a later one is ignored."""
+        """Set the result, unless there is one."""
         if not self.done:
             self._result = result
             self._finish()
@@ -57,21 +62,21 @@ class Future(Generic[T]):
             wake()
 
     def result(self) -> T:
-        """The result; raises the error. Only once `done`."""
+        """Return the result, or raise the error. Only once `done`."""
         assert self.done, "result() before the end"
         if self._error is not None:
             raise self._error
         return cast(T, self._result)
 
     def when_done(self, fn: Callable[[], None]) -> None:
-        """Calls `fn` when the result comes; at once when it is there."""
+        """Call `fn` when the result comes; at once if it is there."""
         if self.done:
             fn()
         else:
             self._waiters.append(fn)
 
     def forget(self, fn: Callable[[], None]) -> None:
-        """Undoes `when_done`."""
+        """Undo `when_done`."""
         if fn in self._waiters:
             self._waiters.remove(fn)
 
@@ -101,9 +106,10 @@ class Task(Future[T]):
         return f"<Task {self.name!r} {'done' if self.done else 'running'}>"
 
     def cancel(self) -> None:
-        """Asks the task to end; it may finish its operation in flight and its `finally` blocks first.
+        """Ask the task to end; it may finish its operation in flight and its `finally` blocks
+        first.
 
-        Whoever awaits it gets `Cancelled`; a task it awaits itself goes on.
+        Tasks that await it get `Cancelled`; a task that it awaits itself continues.
         """
         if self.done or self._throw:
             return
@@ -122,7 +128,7 @@ class Task(Future[T]):
         self._runner.call_soon(self._step)
 
     def _step(self) -> None:
-        """Runs the coroutine to its next wait, or to its end."""
+        """Run the coroutine to its next wait, or to its end."""
         self._started = True
         throw, self._throw = self._throw, False
         try:
@@ -155,7 +161,7 @@ class Task(Future[T]):
 
 
 class Event:
-    """A flag tasks wait for. `set` wakes all who wait; it stays set until `clear`."""
+    """A flag that tasks wait for. `set` wakes all waiting tasks; it stays set until `clear`."""
 
     __slots__ = ("_future",)
 

@@ -1,7 +1,8 @@
 """Timers: a heap with lazy cancel on the injected clock's monotonic nanoseconds.
 
-Most timers of a server (idle limits, long polls) are cancelled before they are due. A cancelled one stays in the heap
-without its callback; when such leftovers are the larger part, the heap is rebuilt, so memory follows the live ones.
+Most timers of a server (idle limits, long polls) are cancelled before they are due. A cancelled
+timer stays in the heap without its callback. When such leftovers are the larger part, the heap is
+rebuilt, so memory is proportional to the live timers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _REBUILD_COUNT_MIN = 64
 
 
 class Timer:
-    """One call in the future. `cancel` is idempotent and fine after it fired."""
+    """One call in the future. `cancel` is idempotent and harmless after it fired."""
 
     __slots__ = ("_fn", "_timers", "due_ns")
 
@@ -32,13 +33,13 @@ class Timer:
             self._timers.on_cancel()
 
     def take(self) -> Callable[[], None] | None:
-        """The callback, once: None when cancelled or fired."""
+        """Return the callback, once; None if cancelled or fired."""
         fn, self._fn = self._fn, None
         return fn
 
 
 class Timers:
-    """All timers of a loop. Equal times fire in the order they were made."""
+    """All timers of a loop. Equal times fire in the order in which they were made."""
 
     __slots__ = ("_cancelled", "_heap", "_serial")
 
@@ -57,11 +58,11 @@ class Timers:
         return timer
 
     def due_by(self, now_ns: int) -> bool:
-        """Whether `due` may have something to give."""
+        """Return whether `due` may yield a callback."""
         return bool(self._heap) and self._heap[0][0] <= now_ns
 
     def next_due_ns(self) -> int | None:
-        """When the earliest live timer is due; None without one."""
+        """Return when the earliest live timer is due; None without one."""
         heap = self._heap
         while heap:
             due_ns, _, timer = heap[0]
@@ -72,7 +73,10 @@ class Timers:
         return None
 
     def due(self, now_ns: int) -> Iterator[Callable[[], None]]:
-        """The callbacks due by now, earliest first. One they cancel does not fire; one they add waits a pass."""
+        """Yield the callbacks due by now, earliest first.
+
+        A timer that a callback cancels does not fire; one that it adds waits for the next pass.
+        """
         last = self._serial
         while self._heap and self._heap[0][0] <= now_ns and self._heap[0][1] <= last:
             fn = heapq.heappop(self._heap)[2].take()
@@ -82,7 +86,7 @@ class Timers:
                 yield fn
 
     def clear(self) -> None:
-        """None fires any more."""
+        """Cancel all timers."""
         for _, _, timer in self._heap:
             timer.take()
         self._heap.clear()

@@ -1,7 +1,8 @@
-"""The connections' part of a pass: what arrived is delivered as batches, what was staged goes out in one call.
+"""The connections' part of a pass: received data is delivered as batches, staged data sent in one
+call.
 
-Everything here is a list that a pass fills and empties. The dispatch (loop.py) only appends; the handlers are called
-from `deliver`, so that none of them runs inside another.
+Everything here is a list that a pass fills and empties. The dispatch (loop.py) only appends; the
+handlers are called from `deliver`, and sends are queued by `flush_sends`.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from topics.loop.streams import StreamHandler, StreamLimits, Streams
 from topics.loop.timers import Timer
 
 SHARE_ROWS = 8
-"""Provided buffers one connection may fill in a pass in which others found none."""
+"""Provided buffers that one connection may fill in a pass in which others found none."""
 
 ALONE_PASSES = 8
-"""A connection is alone when it was the only one heard in this many passes that heard any."""
+"""Passes with data in which one connection must be the only sender, to have the loop to itself."""
 
 _TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
-"""A receive that ended with one of these says nothing about the connection."""
+"""Errors that end a receive and do not concern the connection."""
 
 OnError = Callable[[BaseException, str], None]
 CallLater = Callable[[int, Callable[[], None]], Timer]
 
 
 class Traffic:
-    """State all connections of a loop share."""
+    """State that all connections of a loop share."""
 
     def __init__(
         self, ring: Ring, operations: Operations, stats: LoopStats, on_error: OnError, call_later: CallLater
@@ -42,46 +43,58 @@ class Traffic:
         self._on_error = on_error
         self.call_later = call_later
         self.links: Links | None = None
-        """Where a handler wants columns: see `Loop.use_links`."""
+        """Table of connections as columns, if a handler uses it: see `Loop.use_links`."""
         self._serial = 0
         self._groups: list[Streams] = []
         self.sends: list[Send] = []
-        """Of this pass; queued in one call at its end."""
+        """Sends of this pass; queued in one call at its end."""
         self.staged: list[Connection] = []
-        """Wrote again behind a send that is queued in this pass or in flight."""
+        """Connections that wrote again after a send that is queued in this pass or in flight."""
         self.used: list[int] = []
-        """Flags of the completions whose buffers go back after delivery."""
+        """Flags of the completions whose buffers are returned after delivery."""
         self.held: list[Row] = []
-        """Arrived for paused connections."""
+        """Rows that arrived for paused connections."""
         self.dropped: list[Row] = []
-        """Arrived for closing connections."""
+        """Rows that arrived for closing connections."""
         self.resumed: list[Connection] = []
-        """Have held bytes to deliver first."""
+        """Connections whose held bytes are to be delivered first."""
         self.ended: list[tuple[Connection, int]] = []
-        """End of stream (0) or errno, to be told after the rows of the pass."""
+        """Connections with end of stream (0) or errno, reported after the rows of the pass."""
         self.rearm: list[Connection] = []
-        """Their receive ended for another reason: it is queued again once buffers are back."""
+        """Connections whose receive ended for another reason: it is queued again once buffers are
+        returned.
+        """
         self.benched: list[Connection] = []
-        """Took more than their share while others starved: re-armed after those."""
+        """Connections that took too many buffers while others starved: re-armed after those."""
         self.drained: list[Connection] = []
         self.closed_some = False
-        """A connection left OPEN in this pass: rows of such are filtered out."""
+        """Whether a connection left OPEN in this pass: rows of closing ones are filtered out."""
         self.starved = False
         self._speaker = 0
-        """The connection (`send_data` without its kind) heard alone in the last pass that heard any; 0: several."""
+        """The only connection (`send_data` without its kind) that sent data in the last pass with
+        data.
+
+        0: several did.
+        """
         self._passes_alone = 0
         self.alone_passes = ALONE_PASSES
         self.lone_send = 0
-        """send_data of a connection that is alone and was heard in this pass: its next send goes out in place."""
+        """send_data of a connection that has the loop to itself and sent data in this pass.
+
+        Its next send is made in place.
+        """
 
     @property
     def alone(self) -> bool:
-        """One connection has been heard for a while and no file operation runs: who blocks keeps no other waiting."""
+        """Whether one connection has been the only sender for a while and no file operation runs.
+
+        Blocking the loop then delays no other client.
+        """
         return self._passes_alone >= self.alone_passes and not self.operations.callbacks
 
     @property
     def busy(self) -> bool:
-        """Something is to be done in the next pass whatever completes."""
+        """Whether the next pass has work, whatever completes."""
         return bool(self.sends or self.resumed or self.rearm)
 
     # --- making ------------------------------------------------------------------------------------------------------
@@ -91,14 +104,14 @@ class Traffic:
         return streams
 
     def group_of(self, handler: StreamHandler, limits: StreamLimits) -> Streams:
-        """The group of a handler that already has one, else a new one."""
+        """Return the group of a handler that already has one, else a new one."""
         for streams in self._groups:
             if streams.handler is handler and streams.limits == limits:
                 return streams
         return self.group(handler, limits)
 
     def open(self, streams: Streams, fd: int, peer: tuple[str, int]) -> Connection:
-        """A connection on a descriptor; told to its handler and reading."""
+        """Return a new connection on a descriptor, reported to its handler and reading."""
         self._serial += 1
         conn = Connection(self, streams, self._serial, fd, peer)
         self.operations.sending[conn.send_data] = conn
@@ -112,7 +125,7 @@ class Traffic:
 
     # --- a pass ------------------------------------------------------------------------------------------------------
     def on_receive_without_more(self, user_data: int, res: int, flags: int) -> None:
-        """The uncommon completions of a receive: the last one, one without data, an error."""
+        """Handle the rare completions of a receive: the last one, one without data, an error."""
         conn = self.operations.receiving[user_data]
         if flags & F_BUFFER:
             self.used.append(flags)
@@ -134,7 +147,7 @@ class Traffic:
             self.ended.append((conn, -res))
 
     def deliver(self) -> None:
-        """Calls the handlers with what the dispatch collected, then gives the buffers back."""
+        """Call the handlers with what the dispatch collected, then return the buffers."""
         if self.held:
             for conn, view in self.held:
                 conn.hold(view)
@@ -173,7 +186,7 @@ class Traffic:
                 self._tell(conn.drained, "drained")
 
     def flush_sends(self) -> None:
-        """Queues one gathered send for every connection that wrote, all in one call."""
+        """Queue one gathered send for every connection that wrote, all in one call."""
         if self.staged:
             self._gather()
         sends = self.sends
@@ -183,10 +196,11 @@ class Traffic:
             sends.clear()
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
-        """Sends what a lone connection writes first after it was heard; returns the rest, which goes the usual way.
+        """Send the first bytes that a lone connection writes after it sent data. Return the unsent
+        rest.
 
-        Nobody else gains by its waiting for the pass' end, and its client is awake sooner. What an error means is
-        for the usual way to find out.
+        No other connection gains if they wait for the end of the pass, and the client is awake
+        sooner. The rest is sent the usual way, which also handles errors.
         """
         self.lone_send = 0
         res = self.ring.send_now(conn.fd, data)
@@ -196,7 +210,7 @@ class Traffic:
         return memoryview(data)[res:] if res < len(data) else b""
 
     def withdraw(self, send_data: int) -> bool:
-        """Takes back a send that is not queued yet; False when it is in flight."""
+        """Take back a send that is not queued yet. Return False if it is in flight."""
         for row, send in enumerate(self.sends):
             if send[0] == send_data:
                 del self.sends[row]
@@ -205,7 +219,7 @@ class Traffic:
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _hear(self, inbox: list[Row], links: Links | None) -> None:
-        """Keeps count of the passes that heard the same connection, once, and nobody else."""
+        """Count the passes in which the same connection was the only sender, with one receive."""
         speaker = 0
         rows = 0 if links is None else links.count
         if len(inbox) + rows == 1:
@@ -220,7 +234,10 @@ class Traffic:
         self.lone_send = 0
 
     def _gather(self) -> None:
-        """Puts what was written behind a send of this pass into that send; behind one in flight it waits."""
+        """Add bytes written after a send of this pass to that send.
+
+        After one in flight they wait.
+        """
         rows = {send[0]: row for row, send in enumerate(self.sends)}
         for conn in self.staged:
             row = rows.get(conn.send_data)
@@ -243,7 +260,7 @@ class Traffic:
             self._bench(inbox)
 
     def _take_resumed(self) -> list[Connection]:
-        """Puts the held bytes of resumed connections in front of what came in this pass."""
+        """Put the held bytes of resumed connections before the data of this pass."""
         resumed, self.resumed = self.resumed, []
         delivered: list[Connection] = []
         for conn in resumed:
@@ -254,7 +271,9 @@ class Traffic:
         return delivered
 
     def _bench(self, inbox: list[Row]) -> None:
-        """After a pass in which buffers ran out: who took more than the share is re-armed after the others."""
+        """Re-arm connections that took more than their share after others, in a pass that lacked
+        buffers.
+        """
         rows: dict[Connection, int] = {}
         for conn, _ in inbox:
             rows[conn] = rows.get(conn, 0) + 1

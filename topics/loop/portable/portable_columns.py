@@ -1,4 +1,4 @@
-"""What the two halves of the portable ring share: the completions of a pass and the pool of receive buffers."""
+"""Parts that both halves of the portable ring share: completions of a pass, and receive buffers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class CompletionColumns:
 
 
 class ReceiveBuffers:
-    """`count` buffers of `size` bytes each; one is lent from its completion until it is recycled."""
+    """`count` buffers of `size` bytes each.
+
+    A buffer is lent from its completion until it is recycled.
+    """
 
     def __init__(self, count: int, size: int) -> None:
         self.size = size
@@ -40,16 +43,16 @@ class ReceiveBuffers:
         self._lent = bytearray(count)
 
     def next_free(self) -> int:
-        """The number of a free buffer; -1 when all are lent."""
+        """Return the number of a free buffer; -1 if all are lent."""
         return self._free[-1] if self._free else -1
 
     def lend(self, number: int) -> None:
-        """Takes what `next_free` gave."""
+        """Mark the buffer that `next_free` returned as lent."""
         self._free.pop()
         self._lent[number] = 1
 
     def recycle(self, flags: Sequence[int]) -> None:
-        """Completions without a buffer are skipped."""
+        """Return the buffers of these completions. Completions without a buffer are skipped."""
         for each in flags:
             if each & F_BUFFER:
                 number = each >> 16

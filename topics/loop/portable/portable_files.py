@@ -1,4 +1,4 @@
-"""The file half of the portable ring: one thread that runs blocking calls in the order they were queued."""
+"""The file half of the portable ring: a thread that runs blocking calls in queued order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ Job = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class FileThread:
-    """Runs batches of jobs; their results (user_data, res) gather in `results`, announced by an edge on `event_fd`.
+    """Runner of batches of jobs. Results (user_data, res) are added to `results`, with an edge on
+    `event_fd`.
 
-    One thread and one queue: what concerns one file runs in the order of queueing, as a stronger form of what the
-    Protocol promises. The thread starts with the first job, so a ring that opens no file has none.
+    One thread and one queue: operations on one file run in the order of queueing, which is stronger
+    than the Protocol promises. The thread starts with the first job, so a ring that opens no file
+    has none.
     """
 
     def __init__(self) -> None:
@@ -37,18 +39,19 @@ class FileThread:
         self._batches.put(jobs)
 
     def collect(self) -> list[tuple[int, int]]:
-        """Takes the results present."""
-        # The flag falls before the results are taken: one that comes in between is announced again.
+        """Return the results present, and remove them."""
+        # The flag is cleared before the results are taken: a result added in between is announced
+        # again.
         self._announced = False
         results = self.results
         return [results.popleft() for _ in range(len(results))]
 
     def close(self) -> None:
-        """Waits for the job under way; jobs behind it are not run."""
+        """Wait for the job in progress; later jobs are not run."""
         self._closing = True
         if self._thread is not None and self._thread.is_alive():
             self._batches.put(None)
-            # A ring nobody closed may be collected in its own thread.
+            # A ring that was not closed may be collected in its own thread.
             if self._thread is not threading.current_thread():
                 self._thread.join()
         os.close(self.event_fd)
@@ -65,14 +68,17 @@ class FileThread:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
     def call(self, user_data: int, function: Callable[..., int | None], *arguments: object) -> None:
-        """One system call, one result."""
+        """Make one system call and add its result."""
         self.results.append((user_data, result_of(function, *arguments)))
 
     def write(self, user_data: int, fd: int, buffer: Buffer, offset: int, flags: int) -> None:
         self.call(user_data, os.pwritev, fd, [buffer], offset, flags)
 
     def commit(self, write_data: int, sync_data: int, fd: int, buffer: Buffer, offset: int) -> None:
-        """The write's result is there for a loop that looks before the sync is through; only the sync wakes it."""
+        """Write, then sync.
+
+        The write's result is available before the sync ends; only the sync wakes the loop.
+        """
         written = result_of(os.pwritev, fd, [buffer], offset)
         self.results.append((write_data, written))
         if written == memoryview(buffer).nbytes:
@@ -82,7 +88,7 @@ class FileThread:
 
 
 def result_of(function: Callable[..., int | None], *arguments: object) -> int:
-    """A call's result as a completion has it: -errno for an error."""
+    """Return a call's result as a completion has it: -errno for an error."""
     try:
         return function(*arguments) or 0
     except OSError as error:

@@ -1,7 +1,9 @@
-"""PortableRing: the Ring Protocol on epoll and one I/O thread, for kernels and containers that refuse io_uring.
+"""PortableRing: the Ring Protocol on epoll and one I/O thread, for kernels and containers that
+refuse io_uring.
 
-Sockets are tried at once and wait for an edge of epoll only when they would block; files are left to the thread of
-`portable_files`. Completions are the same as a real ring's, multishots and provided buffers included.
+Sockets are tried at once and wait for an edge of epoll only if they would block; files are left to
+the thread of `portable_files`. Completions equal those of a real ring, multishots and provided
+buffers included.
 """
 
 from __future__ import annotations
@@ -25,16 +27,19 @@ from topics.uring.blocking import BlockingCalls
 
 EVENTS_MAX = 1024
 SHORT_WAIT_NS = 5_000_000
-"""epoll_wait counts in milliseconds; waits shorter than this go through select, which counts in microseconds."""
+"""epoll_wait counts in milliseconds; waits shorter than this use select, which counts in
+microseconds.
+"""
 SELECT_FD_MAX = 1023
 
 _open_rings: weakref.WeakSet[PortableRing] = weakref.WeakSet()
 
 
 class PortableRing(BlockingCalls):
-    """Any thread may drive it, one at a time.
+    """A ring that any thread may drive, one at a time.
 
-    receive_buffers: how many receives may be reaped and not yet recycled; receive_buffer_bytes: the size of each.
+    receive_buffers: number of receives that may be reaped and not yet recycled;
+    receive_buffer_bytes: size of each.
     """
 
     name = "portable"
@@ -65,7 +70,10 @@ class PortableRing(BlockingCalls):
         self._queue(user_data, self._sockets.accept, (user_data, fd))
 
     def queue_connect(self, user_data: int, host: str, port: int) -> None:
-        """A name is resolved while the caller waits; use numeric addresses on a loop."""
+        """Connect.
+
+        A host name is resolved while the caller waits; use numeric addresses on a loop.
+        """
         self._queue(user_data, self._sockets.connect, (user_data, host, port))
 
     def queue_recv(self, user_data: int, fd: int) -> None:
@@ -97,7 +105,9 @@ class PortableRing(BlockingCalls):
         self._file(user_data, os.open, path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
 
     def queue_close(self, user_data: int, fd: int) -> None:
-        """A socket is closed at once, behind what was queued before; a file by the thread, behind its operations."""
+        """Close a socket at once, after earlier operations; a file in the thread, after its
+        operations.
+        """
         self._queue(user_data, self._start_close, (user_data, fd))
 
     def _start_close(self, user_data: int, fd: int) -> None:
@@ -165,11 +175,14 @@ class PortableRing(BlockingCalls):
     def wake(self) -> None:
         try:
             self._wake_end.send(b"\0")
-        except OSError:  # full: a wake-up is pending; closed: nobody waits
+        except OSError:  # full: a wake-up is pending; closed: no thread waits
             return
 
     def close(self) -> None:
-        """Waits for the file operation under way; the descriptors handed out stay open and are their users'."""
+        """Wait for the file operation in progress.
+
+        Descriptors handed out stay open and belong to their users.
+        """
         if self._epoll.closed:
             return
         _open_rings.discard(self)
@@ -184,7 +197,8 @@ class PortableRing(BlockingCalls):
         self._woken_end.close()
 
     def __del__(self) -> None:
-        # Its thread ends, and borrowed socket objects never close descriptors that belong to somebody else.
+        # The thread ends; borrowed socket objects never close descriptors that belong to other
+        # code.
         if hasattr(self, "_refusal"):
             self.close()
 
@@ -211,7 +225,7 @@ class PortableRing(BlockingCalls):
         return self._epoll.poll(timeout_ns / 1e9, EVENTS_MAX)
 
     def _take_wakes(self, events: list[tuple[int, int]]) -> bool:
-        """Whether `wake` was called since the last wait."""
+        """Return whether `wake` was called since the last wait."""
         if not any(fd == self._wake_number for fd, _ in events):
             return False
         try:

@@ -1,7 +1,8 @@
-"""The socket half of the portable ring: what waits on which socket, and what an edge of epoll gives it.
+"""The socket half of the portable ring: operations that wait on a socket, and the edges of epoll
+that continue them.
 
-An operation is tried at once and waits only when it would block. Edges come once: what one pass does not take is
-remembered in `ready`.
+An operation is tried at once and waits only if it would block. Edges come once: a descriptor that
+one pass does not exhaust is remembered in `ready`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 READABLE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 WRITABLE = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
 ENDING = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
-"""With one of these a short receive does not mean that the socket is drained: its end lies behind."""
+"""Events after which a short receive does not mean that the socket is drained: its end follows."""
 TURNS_MAX = 16
-"""Receives or accepts of one descriptor in a pass, so that a fast peer does not starve the others."""
+"""Receives or accepts of one descriptor in a pass. More would starve others beside a fast peer."""
 
 
 @dataclass(slots=True, eq=False)
 class SocketWaits:
-    """What waits on one socket; 0 and None for nothing."""
+    """The operations that wait on one socket, by user_data; 0 for none."""
 
     socket: socket.socket
     accept: int = 0
@@ -39,20 +40,20 @@ class SocketWaits:
 
 
 class SocketTable:
-    """Starts socket operations and takes them further when epoll says so."""
+    """Socket operations: started at once, continued when epoll reports an edge."""
 
     def __init__(self, epoll: select.epoll, completions: CompletionColumns, buffers: ReceiveBuffers) -> None:
         self.ready: dict[int, int] = {}
-        """Descriptors with more to take than one pass took, and their event masks: their edge is spent."""
+        """Descriptors not exhausted in one pass, and their event masks: their edge is spent."""
         self._epoll = epoll
         self._completions = completions
         self._buffers = buffers
         self._streams: dict[int, SocketWaits] = {}
         self._waiting: dict[int, Callable[[], None]] = {}
-        """user_data of an operation that waits -> what ends it early."""
+        """user_data of a waiting operation -> function that ends it early."""
 
     def dispatch(self, events: list[tuple[int, int]]) -> None:
-        """Takes what the descriptors of these events, and those still ready, have to give."""
+        """Continue the operations of the descriptors of these events, and of those still ready."""
         if self.ready:
             ready, self.ready = self.ready, {}
             for fd, mask in events:
@@ -75,7 +76,7 @@ class SocketTable:
                 self._resend(stream)
 
     def cancel(self, target: int) -> bool:
-        """Ends a waiting operation; False when `target` is none."""
+        """End a waiting operation. Return False if `target` does not exist."""
         undo = self._waiting.get(target)
         if undo is None:
             return False
@@ -84,19 +85,19 @@ class SocketTable:
         return True
 
     def close(self, user_data: int, fd: int) -> bool:
-        """Closes a socket; False when the descriptor is none this table knows."""
+        """Close a socket. Return False if the descriptor is not in this table."""
         stream = self._streams.get(fd)
         if stream is None:
             return False
         for waiting in (stream.accept, stream.receive, stream.send):
-            if waiting:  # the kernel would let it wait for ever; nobody could end it here
+            if waiting:  # the kernel would let it wait forever, and no call could end it
                 self._end(waiting, -errno.ECANCELED)
         self._forget(fd, stream).close()
         self._completions.add(user_data, 0)
         return True
 
     def abandon(self) -> None:
-        """Lets go of all sockets; only those that nobody was told of are closed."""
+        """Forget all sockets, and close only those that were not reported to the caller."""
         for stream in self._streams.values():
             if stream.connect:
                 stream.socket.close()
@@ -137,7 +138,7 @@ class SocketTable:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             result = client.connect_ex(address)
         except OSError as error:
-            # getaddrinfo's numbers are its own and no errno
+            # getaddrinfo has error numbers of its own, which are no errno
             result = errno.EADDRNOTAVAIL if isinstance(error, socket.gaierror) else error.errno or errno.EIO
         if client is None or result not in (0, errno.EINPROGRESS):
             if client is not None:
@@ -169,7 +170,7 @@ class SocketTable:
         for _ in range(TURNS_MAX):
             number = buffers.next_free()
             if number < 0:
-                # Only a socket that has something to give ends for want of a buffer.
+                # Only a socket with data to give ends for want of a buffer.
                 res = self._peek(stream)
                 if res is None:
                     return
@@ -194,7 +195,9 @@ class SocketTable:
 
     @staticmethod
     def _peek(stream: SocketWaits) -> int | None:
-        """With no buffer free: -ENOBUFS for data, 0 at the end of the stream, None for nothing yet, or -errno."""
+        """Return, with no buffer free: -ENOBUFS for data, 0 at the end of the stream, None for no
+        data, or -errno.
+        """
         try:
             return -errno.ENOBUFS if stream.socket.recv(1, socket.MSG_PEEK) else 0
         except BlockingIOError:
@@ -256,13 +259,15 @@ class SocketTable:
     def _adopt(self, owned: socket.socket) -> int:
         fd = owned.fileno()
         stale = self._streams.get(fd)
-        if stale is not None:  # its descriptor was closed behind our back
+        if stale is not None:  # its descriptor was closed elsewhere
             self._forget(fd, stale).detach()
         self._streams[fd] = SocketWaits(owned)
         return fd
 
     def _stream(self, user_data: int, fd: int) -> SocketWaits | None:
-        """The stream of a descriptor; None after completing the operation with the reason why there is none."""
+        """Return the stream of a descriptor; if there is none, complete the operation with the
+        reason, and return None.
+        """
         stream = self._streams.get(fd)
         if stream is None:
             try:
@@ -275,7 +280,7 @@ class SocketTable:
         return stream
 
     def _armed(self, user_data: int, fd: int) -> SocketWaits | None:
-        """The same, and epoll reports what it has to give already."""
+        """Return the stream as `_stream`, with epoll reporting data that is there already."""
         stream = self._stream(user_data, fd)
         if stream is not None:
             try:
@@ -286,7 +291,10 @@ class SocketTable:
         return stream
 
     def _watch(self, fd: int) -> None:
-        """Registers, or arms the edge again; a number that was closed and used again is a new registration."""
+        """Register, or arm the edge again.
+
+        A number that was closed and used again is a new registration.
+        """
         try:
             self._epoll.modify(fd, EDGES)
         except FileNotFoundError:
@@ -298,6 +306,6 @@ class SocketTable:
         return stream.socket
 
     def _end(self, user_data: int, res: int) -> None:
-        """The final completion of an operation that waited."""
+        """Add the final completion of an operation that waited."""
         self._waiting.pop(user_data, None)
         self._completions.add(user_data, res)
