@@ -1,1 +1,1 @@
-"""Byte layouts of everything on disk, and the columns and rows they are made of and become."""
+"""Byte layouts of every file in a data directory, and columns and rows to build and read them."""

@@ -1,9 +1,10 @@
-"""What the store asks of the engine when it recovers and when it checkpoints: the Catalog Protocol.
+"""The Catalog Protocol: the calls that the store makes into the engine in recovery and checkpoints.
 
-The store knows frames, files and where they lie; the engine knows what a topic is. `engine/recovery/engine_catalog.py`
-implements this Protocol; tests/store/fake_catalog.py is the small one that store tests use.
+The store knows frames, files and positions; the engine knows what a topic is.
+`engine/recovery/engine_catalog.py` implements this Protocol; tests/store/fake_catalog.py is the
+small implementation for tests of the store.
 
-Everything is called on the loop's thread, one call at a time, and none of it waits.
+Every method is called on the loop's thread, one call at a time, and none of them waits.
 """
 
 from __future__ import annotations
@@ -19,48 +20,52 @@ from topics.store.format.log_format import ProducerPart, StagedPiece
 
 SEQ_MAX = (1 << 64) - 1
 NO_TAG = 0xFFFF_FFFF
-"""In `RowColumns.tags`: the record has no tag."""
+"""The value in `RowColumns.tags` of a record without a tag."""
 
 
 class RowColumns(NamedTuple):
-    """Live records of one topic lying in one file, oldest first. All columns have shape (n,), n >= 0.
+    """Live records of one topic in one file, oldest first. All columns have shape (n,), n >= 0.
 
-    The arrays belong to the receiver: nobody changes them afterwards.
+    The arrays belong to the receiver and are not changed afterwards.
     """
 
     file_id: int
-    """Into the FileTable."""
+    """Key into the FileTable."""
     seqs: NDArray[np.uint64]
     """Strictly increasing; gaps are holes (deleted, evicted or burned seqs)."""
     offsets: NDArray[np.uint32]
     """Bytes from the start of the file to the frame."""
     lengths: NDArray[np.uint32]
-    """Whole frame, bytes."""
+    """Bytes of the whole frame."""
     sizes: NDArray[np.uint32]
     """Accounted bytes."""
     ts: NDArray[np.uint64]
-    """Milliseconds."""
+    """Milliseconds since the epoch."""
     flags: NDArray[np.uint8]
-    """The frame's own flags (format.FLAG_*)."""
+    """The frame's own flags (log_format.FLAG_*)."""
     tags: NDArray[np.uint32]
     """Index into `tag_table`, or NO_TAG."""
     tag_table: Sequence[bytes]
-    """The different tags of these rows, each once; empty when no row has one."""
+    """The distinct tags of these rows; empty if no row has a tag."""
 
 
 class PackRows(NamedTuple):
-    """Live records in one pack: `topic_ids[i]` has rows [ends[i - 1], ends[i]), one at least, and comes once."""
+    """Live records in one pack, in runs of one topic each.
+
+    Run i is of `topic_ids[i]`, which occurs once, and has the rows [ends[i - 1], ends[i]), at least
+    one.
+    """
 
     topic_ids: NDArray[np.uint64]
     """Shape (runs,)."""
     ends: NDArray[np.int64]
     """Shape (runs,)."""
     rows: RowColumns
-    """Of all runs, one behind the other: seqs increase in each."""
+    """The rows of all runs, one run after the other; seqs increase within a run."""
 
 
 class SeqRange(NamedTuple):
-    """Rows in some files: first_seq 0 when there are none."""
+    """A summary of rows in some files; first_seq is 0 if there are no rows."""
 
     first_seq: int
     last_seq: int
@@ -69,7 +74,10 @@ class SeqRange(NamedTuple):
 
 
 class Deletions(NamedTuple):
-    """Records of one topic in one segment or pack that were deleted one by one (a match, an ack). Shape (n,)."""
+    """Records of one topic in one segment or pack that were deleted individually.
+
+    Deletes by match and acks do so. Columns have shape (n,).
+    """
 
     topic_id: int
     file_id: int
@@ -85,78 +93,117 @@ class Catalog(Protocol):
 
         use_files(...)
         restore(snapshot or None)
-        adopt(...)                          only in a directory rebuilt without a snapshot (`topics fsck --rebuild`)
-        add_pack(...), add_rows(...)        rows of packs, then of segments, each topic's in seq order
+        adopt(...)                     only in a directory rebuilt without a snapshot
+                                       (`topics fsck --rebuild`)
+        add_pack(...), add_rows(...)   rows of packs, then of segments, each topic's in seq order
         log_begins(copied)
-        per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic, add_idempotency,
-            add_part and add_piece, apply_control for the others
+        per chunk of log: apply_control for ordered controls, see_rows and add_rows by topic,
+            add_idempotency, add_part and add_piece, apply_control for the others
         recovered(power_lost)
 
-    Ordered controls (create, config, delete of a topic) come in the order of their numbers over all shards. The other
-    controls of a topic come in their own order, but may come after rows that were written later: so each of them
-    carries its bound (a delete the highest seq it may touch, a floor its value), and no retention is applied before
-    `recovered`. The log is replayed from a point before the snapshot was taken: every call must be idempotent. Calls
-    that name a topic the catalog does not have (it was deleted) do nothing.
+    Ordered controls (create, config, delete of a topic) come in the order of their numbers, over
+    all shards. The other controls of a topic come in their own order, but may come after rows that
+    were written later. Each of them therefore carries its bound (a delete the highest seq it may
+    touch, a floor its value), and no retention is applied before `recovered`.
+
+    The log is replayed from a point before the snapshot was taken, so every call must be
+    idempotent. A call that names a topic that the catalog does not have (it was deleted) does
+    nothing.
     """
 
     # --- recovery --------------------------------------------------------------------------------------------------
     def use_files(self, files: FileTable) -> None:
-        """The files that rows will lie in, whose `live_rows` the catalog counts. Called first, on an empty catalog."""
+        """Set the table of files that rows refer to, whose `live_rows` the catalog counts.
+
+        Called first, on an empty catalog.
+        """
 
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
-        """Takes back what `snapshot()` gave; None: there is none. log_cut: a rebuild gave up part of the log behind it,
-        so nobody knows all that was given out since."""
+        """Restore the state that `snapshot()` returned.
+
+        snapshot: None if there is none.
+        log_cut: a rebuild gave up part of the log after the snapshot, so it is unknown which
+            numbers were given out since.
+        """
 
     def adopt(self, topic_id: int, description: bytes) -> None:
-        """A topic known only by its segments: `describe` of the time they were written. The latest call of a topic
-        wins for name and config; head and floors are maxima."""
+        """Add a topic that is known only by its segments.
+
+        description: what `describe` returned when they were written. The latest call for a topic
+            wins for name and config; head and floors are maxima.
+        """
 
     def log_begins(self, copied_upto: Mapping[int, int]) -> None:
-        """All rows of segments and packs were added; what follows is the log. Topic id to the highest seq that was
-        copied out of it: rows up to there are in segments, or are dead. In a rebuilt directory a topic's head may be
-        below it so far: no seq up to there is free."""
+        """Begin with the log; all rows of segments and packs were added.
+
+        copied_upto: topic id to the highest seq that was copied out of the log: rows up to it are
+            in segments, or are dead. In a rebuilt directory a topic's head may still be below it,
+            but no seq up to it is free.
+        """
 
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
-        """Records of the log as they are there, also of topics that are gone and such as were copied already: other
-        frames may refer to them. Those that live come again with `add_rows`."""
+        """Take note of records as the log has them; other frames may refer to them.
+
+        Topics may be deleted, and records may have been copied already. Live records come again
+        with `add_rows`.
+        """
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
-        """More live records, all above what the topic has so far. A first seq above head + 1 is a silent hole.
+        """Add live records, all above those that the topic has so far.
 
-        Rows at or below the topic's floors are not live (their floor was logged, their bytes are still there).
+        A first seq above head + 1 is a silent hole. Rows at or below the topic's floors are not
+        live (their floor was logged, their bytes are still in the file).
         """
 
     def add_pack(self, pack: PackRows) -> None:
-        """The same as `add_rows` for each run. The catalog may keep the columns and look at the rows later."""
+        """Do what `add_rows` does for each run.
+
+        The catalog may keep the columns and read the rows later.
+        """
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
-        """A control frame (`log_format.FrameType`, not RECORD nor CHECKPOINT) of the log.
+        """Apply a control frame of the log.
 
-        For ordered kinds `seq` is the order number. One that is already part of the snapshot comes again: a create
-        of an id that is there, or of a name that a topic with a higher number holds, a config with a number not above
-        the topic's, a delete of an id that is gone: each does nothing.
+        kind: a `log_format.FrameType` other than RECORD and CHECKPOINT.
+        seq: for ordered kinds, the order number.
+
+        A control that is already part of the snapshot may come again and then does nothing: the
+        create of an id that exists, or of a name held by a topic with a higher number; a config
+        whose number is not above the topic's; the delete of an id that is gone.
         """
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
-        """A write of the log carried this key: its records are seqs first_seq .. first_seq + count - 1."""
+        """Note that a write of the log carried this key.
+
+        Its records are first_seq .. first_seq + count - 1.
+        """
 
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
-        """A write of the log was this part of a producer; its first record is `first_seq`."""
+        """Note that a write of the log, from `first_seq` on, was this part of a producer."""
 
     def add_piece(self, topic_id: int, first_seq: int, piece: StagedPiece) -> None:
-        """A write of the log, to the staging area, was this piece of a part; its first record is `first_seq`."""
+        """Note that a write of the log to the staging area was this piece of a part.
+
+        Its first record is `first_seq`.
+        """
 
     def recovered(self, *, power_lost: bool) -> bool:
-        """Everything was handed over. power_lost: the machine went down, so seqs between a topic's head and its
-        reservation may have been given out: they become a crash gap and the head moves past them.
+        """End recovery; everything was handed over.
 
-        True: there are such gaps. The store makes them durable (it takes a snapshot) before anything is served."""
+        power_lost: the machine went down, so seqs between a topic's head and its reservation may
+            have been given out. They become a crash gap, and the head moves past them.
+
+        Returns True if there are crash gaps. The store then takes a snapshot, which makes them
+        durable, before any request is served.
+        """
 
     # --- checkpoint: copy rows -> sync -> flip deletions -> snapshot -> mark -> recycle log files -------------------
     def topics_in_log(self) -> list[int]:
-        """Ids of topics that have live rows in log files, in order, and of some that had: `last_in_files` finds those.
+        """Return the ids, in order, of all topics with live rows in log files.
 
-        No topic is looked at, since very many may be in the log."""
+        Ids of topics that had some may be among them; `last_in_files` finds no row of those. No
+        topic is looked at, since very many may be in the log.
+        """
 
     def rows_in_files(
         self,
@@ -167,16 +214,21 @@ class Catalog(Protocol):
         last_seq: int = SEQ_MAX,
         rows_max: int = SEQ_MAX,
     ) -> list[RowColumns]:
-        """The topic's live, published rows with these seqs lying in these files, in seq order.
+        """Return the topic's live, published rows in these files with these seqs, in seq order.
 
-        One RowColumns for neighbours in one file. Copies by position lie in files of other shards, too, between others.
+        file_ids: sorted.
 
-        Stops once it has about `rows_max`, at a seq of its choice: what is left lies above all that it gave. Empty when
-        the topic is gone. file_ids: sorted. The cost is that of the rows that lie there, however many the topic has.
+        Each RowColumns has neighbouring rows of one file. Copies by position may be in files of
+        other shards, between other rows. The result ends near `rows_max` rows, at a seq that the
+        catalog chooses; all rows left out are above those returned. It is empty if the topic is
+        gone. The cost is that of the rows in these files, however many the topic has.
         """
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
-        """The highest seq that `rows_in_files` would give; 0: none. Costs as much as what lies above it."""
+        """Return the highest seq that `rows_in_files` would return; 0 if none.
+
+        The cost is that of the rows above it.
+        """
 
     def bytes_in_files(
         self,
@@ -187,10 +239,10 @@ class Catalog(Protocol):
         last_seq: int = SEQ_MAX,
         rows_max: int = SEQ_MAX,
     ) -> SeqRange:
-        """What `rows_in_files` would give in all: its first and last seq, and how many rows and bytes of frames."""
+        """Return a summary of what `rows_in_files` would return: seqs, rows and frame bytes."""
 
     def last_shared(self, topic_id: int) -> int:
-        """The highest seq of a live row that is a copy by position (FLAG_COPY); 0 when there is none."""
+        """Return the highest seq of a live row that is a copy (FLAG_COPY); 0 if there is none."""
 
     def moved(
         self,
@@ -200,44 +252,60 @@ class Catalog(Protocol):
         offsets: NDArray[np.uint32],
         lengths: NDArray[np.uint32] | None = None,
     ) -> NDArray[np.uint64]:
-        """These records now also lie in `file_id` at `offsets`, same bytes: read them there from now on.
+        """Point records to their copies: the same bytes in `file_id` at `offsets`.
 
-        lengths: the frames were made anew, some of the rows being copies (FLAG_COPY), which they are no longer.
+        seqs: increasing.
+        lengths: given if frames were built anew because some rows were copies (FLAG_COPY), which
+            they no longer are.
 
-        They are synced before the snapshot is written that allows the log to forget them.
-
-        seqs increasing. Returns those that were deleted one by one since `rows_in_files`, so that the store flags them
-        in the copy (what a floor covers need not be among them); all or none for a topic that is gone.
+        The copies are synced before the snapshot is written that allows the log to drop the
+        originals. Returns the seqs that were deleted individually since `rows_in_files`, so that
+        the store flags them in the copy; those that a floor covers may be left out. For a topic
+        that is gone: all or none.
         """
 
     def exists(self, topic_id: int) -> bool:
-        """False: its segments and pack runs may be dropped."""
+        """Return whether the topic exists; its segments and pack runs may be dropped if not."""
 
     def untouched(self) -> Set[int]:
-        """Ids of topics all of whose runs are as `add_pack` gave them: none of them may be dropped."""
+        """Return the ids of topics whose runs are all as `add_pack` added them.
+
+        None of their runs may be dropped.
+        """
 
     def lowest_live_seq(self, topic_id: int) -> int:
-        """E: the smallest live seq, head + 1 when there is none. What lies wholly below may be dropped."""
+        """Return E: the smallest live seq, or head + 1 if there is none.
+
+        Files wholly below it may be dropped.
+        """
 
     def describe(self, topic_id: int) -> bytes:
-        """A JSON object for segment headers and footers: `name`, `id`, `config`, `head`, and the floors; what `adopt`
-        takes back. Only for a topic that exists."""
+        """Return a JSON object for segment headers and footers, which `adopt` takes.
+
+        It has `name`, `id`, `config`, `head` and the floors. Only for a topic that exists.
+        """
 
     def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
-        """Does what the next `snapshot` may find done, a bounded share a step, to be walked to its end. What changes
-        meanwhile is in the log behind the cut, or in the snapshot, too."""
+        """Prepare the next `snapshot` in bounded steps; the caller exhausts the iterator.
+
+        Changes made meanwhile are in the log after the cut, or in the snapshot, too.
+        """
 
     def snapshot(self) -> Sequence[bytes | memoryview]:
-        """A JSON value, in pieces: everything about topics that neither rows in files nor the log from the cut on say:
-        names, ids, configs, heads, floors, gaps, reservations, idempotency keys inside their window, producers, the
-        next topic id and order number. Only what is committed; of each topic as it was at one instant, from the
-        beginning of `prepare_snapshot` on."""
+        """Return a JSON value, in pieces, of the state that is not in rows nor in the log after the
+        cut.
+
+        It has names, ids, configs, heads, floors, gaps, reservations, idempotency keys inside their
+        window, producers, the next topic id and the order number. The state is committed, and each
+        topic's is as it was at one instant since `prepare_snapshot` began.
+        """
 
     def prepare_deletions(self) -> Iterator[None]:
-        """Does what the next `take_deletions` may find done, a bounded share a step."""
+        """Prepare the next `take_deletions` in bounded steps."""
 
     def take_deletions(self) -> list[Deletions]:
-        """Records in segments and packs deleted one by one since the last call, for the flag in their files.
+        """Return the records in segments and packs deleted individually since the last call.
 
-        What a floor covers (evicted, expired, prefix-deleted) need not come; those of deleted topics neither.
+        The store sets the deleted flag in their files. Records covered by a floor (evicted,
+        expired, prefix-deleted) and records of deleted topics may be left out.
         """

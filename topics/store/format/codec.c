@@ -1,4 +1,5 @@
-/* Frames and batches in bulk: one call per request, chunk or answer, never per record. Layouts: log_format.py. */
+/* Frames and batches in bulk: one call per request, chunk or answer, never per record. Layouts:
+ * log_format.py. */
 #include <string.h>
 
 #include "codec.h"
@@ -110,7 +111,7 @@ int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, 
                      none);
 }
 
-/* The beginning of every batch; its frames follow. */
+/* The header of every batch; its frames follow. */
 struct __attribute__((packed)) batch_header {
     uint32_t magic;
     uint16_t version, flags;
@@ -126,7 +127,7 @@ static inline uint64_t header_checksum(const struct batch_header *h, uint64_t bo
     return XXH3_64bits_withSeed(h, offsetof(struct batch_header, checksum), body_sum);
 }
 
-/* Whether a batch whose body is all there has its checksum. */
+/* Whether a batch, whose body is complete, has its checksum. */
 static inline int batch_is_sound(const struct batch_header *h)
 {
     return h->checksum == header_checksum(h, XXH3_64bits((const uint8_t *)h + BATCH_HEADER_BYTES, h->body_bytes));
@@ -281,7 +282,7 @@ void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_f
     }
 }
 
-/* Whether a set of names (tp_project) has this node; 0 where its bytes are no set. */
+/* Whether a set of names (tp_project) has this node; 0 if its bytes are not a set. */
 static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *set, uint32_t size)
 {
     if (size < 4 || get32(set) > (size - 4) / 4) return 0;
@@ -300,7 +301,7 @@ static int node_is_listed(const uint8_t *node, uint32_t len, const uint8_t *set,
     return 0;
 }
 
-/* leases: NULL for plain records. */
+/* Renders rows, see tp_project. leases: NULL for plain records. */
 static void project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                     const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
                     uint32_t nodes_bytes, const struct tp_lease *leases, struct tp_projection *s)
@@ -379,7 +380,7 @@ int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t bas
                        const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
                        struct tp_copied *s)
 {
-    uint64_t written = 0, begin = 0, run = 0; /* what lies side by side is copied in one go */
+    uint64_t written = 0, begin = 0, run = 0; /* adjoining frames are copied in one step */
     s->size = s->last_ts = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t at = (uint64_t)offsets[i] - base;

@@ -1,5 +1,5 @@
-/* Frames and batches in bulk. Layouts: log_format.py. Every function is total: any bytes give a result, never a crash.
- * Plain declarations, read by the C compiler and by cffi. */
+/* Frames and batches in bulk. Layouts: log_format.py. Every function is total: any bytes give a
+ * result, never a crash. Plain declarations, read by the C compiler and by cffi. */
 #ifndef TOPICS_STORE_CODEC_H
 #define TOPICS_STORE_CODEC_H
 
@@ -7,37 +7,38 @@
 
 #include "rows.h"
 
-/* Why a scan stopped. */
+/* The reasons why a scan stops. */
 enum {
     TP_STOP_END = 0,     /* nothing more: zeros, or the end of the bytes given (frames) */
-    TP_STOP_MORE = 1,    /* what lies here goes on past the bytes given */
-    TP_STOP_FOREIGN = 2, /* not a batch of this epoch: an earlier use of the file */
-    TP_STOP_TORN = 3,    /* a batch (or frame) of ours whose checksum is wrong */
-    TP_STOP_ORDER = 4,   /* a whole batch of this epoch that does not follow the one before: number or chain */
-    TP_STOP_BAD = 5,     /* checksum right, contents impossible: version or lengths */
+    TP_STOP_MORE = 1,    /* the batch or frame extends past the bytes given */
+    TP_STOP_FOREIGN = 2, /* not a batch of this epoch: bytes of an earlier use of the file */
+    TP_STOP_TORN = 3,    /* a batch (or frame) of this log whose checksum is wrong */
+    TP_STOP_ORDER = 4,   /* a sound batch of this epoch that does not follow the one before */
+    TP_STOP_BAD = 5,     /* right checksum, impossible contents: version or lengths */
     TP_STOP_ROOM = 6     /* no room in the output */
 };
 
-/* One frame found by a scan. Texts follow the 52-byte header in the order ext, node, tag, data, meta. 64 bytes. */
+/* One frame found by a scan. Texts follow the 52-byte header in the order ext, node, tag, data,
+ * meta. 64 bytes. */
 struct tp_frame {
     uint8_t type, flags, deleted, payload_kind;
     uint32_t length; /* whole frame, its length field included */
     uint64_t topic_id, seq, ts_ms;
-    uint64_t offset; /* of the frame's first byte, plus the `base` given */
+    uint64_t offset; /* offset of the frame's first byte, plus the `base` given */
     uint32_t size, data_len, meta_len;
     uint16_t ext_len, node_len, tag_len, reserved;
     uint32_t batch; /* number of its batch, counted from the first of this scan */
 };
 
-/* In and out of tp_scan_log: what the next batch must be, and how far the scan came. */
+/* In and out of tp_scan_log: what the next batch must have, and how far the scan came. */
 struct tp_log_scan {
     uint64_t epoch, batch_no, chain; /* expected of the next batch */
-    uint64_t position;               /* of the next batch, in the bytes given */
+    uint64_t position;               /* position of the next batch in the bytes given */
     uint64_t frames, batches;        /* applied by this call */
     uint64_t synced_upto;            /* highest seen */
     uint64_t written_ms;             /* of the last batch applied */
     uint32_t reason;                 /* TP_STOP_* */
-    uint32_t needed;                 /* TP_STOP_MORE: bytes from `position` on that show one more batch */
+    uint32_t needed;                 /* TP_STOP_MORE: bytes from `position` that contain one more batch */
 };
 
 /* In and out of tp_scan_frames. */
@@ -60,76 +61,84 @@ struct tp_projection {
     uint64_t size;      /* accounted bytes delivered so far */
     uint64_t written;   /* bytes in the output so far */
     uint64_t needed;    /* TP_STOP_ROOM: bytes the next record may take */
-    uint32_t reason;    /* TP_STOP_END: all rows done or a limit met; TP_STOP_ROOM; TP_STOP_TORN: row `examined` */
+    uint32_t reason;    /* TP_STOP_END (rows done or limit met), _ROOM, _TORN (row `examined`) */
     uint32_t full;      /* 1: limit or budget met */
 };
 
-/* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i, its own node or else the
- * default (has_node), and the i-th struct tp_placed of `placed`, whose starts count from `start` for the first. The
- * extension goes on the first frame. flags: FLAG_FSYNC, FLAG_ROUTED, both or 0. Returns bytes written; -n when a room of n bytes is needed; 0 when a span lies outside the buffer. */
+/* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i and its
+ * own node, or else the default (has_node). placed[i] (struct tp_placed) describes it; starts
+ * count from `start`. The first frame gets the extension. flags: FLAG_FSYNC and FLAG_ROUTED, or
+ * 0. Returns the bytes written; -n if n bytes of room are needed; 0 if a span is outside the
+ * buffer. */
 int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
                       const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
                       uint32_t ext_len, uint64_t start, char *placed);
 
-/* Rows of several topics in one call, without nodes of their own and without extensions; topics: five u64 each: topic id, first
- * seq, ms, its first row among `rows` and how many it has. `placed` gets them back to back, topic by topic. Returns like
- * tp_frame_rows; -n may then be less than all needs. */
+/* Frames rows of several topics in one call, without nodes of their own and without extensions.
+ * topics: five u64 each: topic id, first seq, ms, its first row among `rows`, its number of
+ * rows. `placed` gets the entries topic by topic, without gaps. Returns as tp_frame_rows; -n may
+ * be less than all topics need. */
 int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
                         const char *rows, const uint64_t *topics, uint32_t count, uint32_t flags, uint64_t start,
                         char *placed);
 
-/* Rows that were framed into columns of several indexes. runs: three u32 an index: its first row in `placed`, the row of the
- * columns it becomes, and how many follow, for which the columns have room; columns: six addresses an index: file_ids, offsets,
- * lengths, sizes (u32), ts (u64), flags (u8). base: what the rows' starts count from.
- * Returns the sum of their sizes. */
+/* Writes framed rows into the columns of several indexes. runs: three u32 per index: its first
+ * row in `placed`, its first row in the columns, and the number of rows, for which the columns
+ * have room. columns: six addresses per index: file_ids, offsets, lengths, sizes (u32), ts
+ * (u64), flags (u8). base: added to the rows' starts. Returns the sum of the rows' sizes. */
 uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
                        uint64_t base);
 
-/* One control frame; returns like tp_frame_rows. */
+/* Writes one control frame; returns as tp_frame_rows. */
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
                          uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len);
 
-/* Fills the 64-byte header in front of a body: batch[0:64] before batch[64:64 + body_bytes]. Returns its checksum. */
+/* Fills the 64-byte header batch[0:64] of the body batch[64:64 + body_bytes]. Returns its
+ * checksum. */
 uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
                        uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms);
-/* The same, the checksum of the body being known. */
+/* tp_seal_batch with the checksum of the body given. */
 uint64_t tp_seal_summed(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
                         uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms, uint64_t body_sum);
 
-/* Verifies batches from state->position on and emits their frames, batch by batch (whole or not at all). */
+/* Verifies batches from state->position on and emits their frames, batch by batch (whole or not
+ * at all). */
 void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *state, struct tp_frame *out,
                  uint64_t capacity);
 
-/* Position of the first whole, valid batch of `epoch` at or after `start` (multiples of 8), or -1; fills *state's
- * batch_no and synced_upto with that batch's. For telling a torn tail from a torn middle. */
+/* Position of the first sound batch of `epoch` at or after `start` (multiples of 8), or -1; sets
+ * *state's batch_no and synced_upto to that batch's. Distinguishes a torn tail from a torn
+ * middle. */
 int64_t tp_find_batch(const char *bytes, uint64_t size, uint64_t start, uint64_t epoch, struct tp_log_scan *state);
 
-/* Verifies frames lying back to back from state->position on. */
+/* Verifies frames that follow each other without gaps from state->position on. */
 void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_frame_scan *state,
                     struct tp_frame *out, uint64_t capacity);
 
-/* Renders rows as JSON array elements joined by ','. Row i: bytes[offsets[i] - base, + lengths[i]), seq seqs[i].
- * Skips rows whose node is in `nodes`: u32 count; the end of each name (u32), counted from the first name; the names,
- * ascending by length and then by bytes. Verifies every frame it delivers or skips. */
+/* Renders rows as JSON array elements joined by ','. Row i: bytes[offsets[i] - base, +
+ * lengths[i]), seq seqs[i]. Skips rows whose node is in `nodes`: u32 count; the end of each name
+ * (u32), counted from the first name; the names, ascending by length and then by bytes. Verifies
+ * every frame it delivers or skips. */
 void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                 const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
                 uint32_t nodes_bytes, struct tp_projection *state);
 
-/* Who holds a job, and until when: what a claimed record says besides itself. 24 bytes. */
+/* The holder of a job and the end of its lease: members that a claimed record has in addition.
+ * 24 bytes. */
 struct tp_lease {
     uint64_t lease_id, deadline_ms;
     uint32_t deliveries, reserved;
 };
 
-/* Like tp_project for jobs: row i also has leases[i], always its tag, never its node. */
+/* tp_project for jobs: row i also has leases[i], always its tag, never its node. */
 void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base,
                      const uint32_t *offsets, const uint32_t *lengths, const uint64_t *seqs, uint32_t count,
                      const struct tp_lease *leases, struct tp_projection *state);
 
-/* The data of rows as columns: payloads back to back in out, whose room is the sum of the lengths; ts[i], and ends[i],
- * where payload i ends, counted from `end` on. Verifies every frame. Returns the bytes written, or -1 - i when row i is not
- * a sound frame in its place. */
+/* Copies the data of rows into columns: payloads without gaps in out, whose room is the sum of
+ * the lengths; ts[i]; and ends[i], where payload i ends, counted from `end`. Verifies every
+ * frame. Returns the bytes written, or -1 - i if row i is not a sound frame in its place. */
 int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                            const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
                            uint64_t *ts, uint64_t *ends, uint64_t end);
@@ -141,18 +150,19 @@ struct tp_copied {
     uint64_t last_ts; /* of the last row */
 };
 
-/* Copies the frames of rows as they are, back to back into out, whose room is the sum of the lengths. Row i must be the sound
- * record frame of topic_id and seqs[i] at bytes[offsets[i] - base, + lengths[i]). Returns the bytes written, or -1 - i when
- * row i is not. */
+/* Copies the frames of rows unchanged, without gaps, into out, whose room is the sum of the
+ * lengths. Row i must be the sound record frame of topic_id and seqs[i] at bytes[offsets[i] -
+ * base, + lengths[i]). Returns the bytes written, or -1 - i if row i is not. */
 int64_t tp_copy_frames(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                        const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
                        struct tp_copied *state);
 
-/* Makes frames of topic_id's own of rows that may be copies: row i, with FLAG_COPY in flags[i], has another record's
- * frame at bytes[offsets[i] - base, + lengths[i]) and says its own seq, ts and which of tag and node it keeps; its frame
- * has no extension. Without FLAG_COPY the frame is taken as it is. The frames lie back to back in out, whose room is the sum
- * of the lengths; lengths_out[i] is the new length. Verifies what it rewrites. Returns the bytes written, or -1 - i when
- * row i is not a sound record frame in its place. */
+/* Writes frames of topic_id's own for rows that may be copies. Row i with FLAG_COPY in flags[i]
+ * has another record's frame at bytes[offsets[i] - base, + lengths[i]); its seq, ts and which of
+ * tag and node it keeps are its own, and its frame has no extension. Without FLAG_COPY the frame
+ * is copied unchanged. out holds the frames without gaps, with room for the sum of the lengths;
+ * lengths_out[i] is the new length. Verifies the frames it rewrites. Returns the bytes written,
+ * or -1 - i if row i is not a sound record frame in its place. */
 int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                    const uint32_t *lengths, const uint64_t *seqs, const uint64_t *ts, const uint8_t *flags,
                    uint32_t count, uint64_t topic_id, uint32_t *lengths_out);
@@ -162,15 +172,16 @@ struct tp_hot_range {
     uint64_t file_id, start, used, address;
 };
 
-/* Columns of texts: node, tag, data, meta, in the order in which they lie in a frame. */
+/* Columns of texts: node, tag, data, meta, in their order in a frame. */
 enum { TP_TEXT_COLUMNS = 4 };
 
-/* A column of texts in Arrow's layout, while rows are added to it: row r is bytes[ends[r] .. ends[r + 1]). */
+/* A column of texts in Arrow's layout, while rows are added to it: row r is bytes[ends[r] ..
+ * ends[r + 1]). */
 struct tp_text_column {
     char *bytes;    /* NULL: the column is not asked for */
     int32_t *ends;  /* room + 1 of them, the first one 0 */
-    uint8_t *valid; /* a bit a row, cleared before; of `data`, which is never null, unused */
-    uint64_t room;  /* bytes there are, at most INT32_MAX */
+    uint8_t *valid; /* one bit per row, cleared before; unused for `data`, which is never null */
+    uint64_t room;  /* room in bytes, at most INT32_MAX */
     uint64_t used;
     uint64_t nulls;
 };
@@ -180,41 +191,44 @@ struct tp_text_fill {
     struct tp_text_column columns[TP_TEXT_COLUMNS];
     uint64_t topic_id;
     uint64_t needed;   /* TP_STOP_ROOM: bytes the next row takes in column `full` */
-    uint32_t verify;   /* compare checksums, too, and not only lengths, type, topic and seq */
+    uint32_t verify;   /* also compare checksums, not only lengths, type, topic and seq */
     uint32_t room;     /* rows there is room for */
     uint32_t rows;     /* filled so far, over all calls */
     uint32_t examined; /* rows of this call that are done */
-    uint32_t reason;   /* TP_STOP_END: all; TP_STOP_ROOM; TP_STOP_TORN: row `examined` is not its record's sound frame */
-    uint32_t full;     /* TP_STOP_ROOM: the column without room; TP_TEXT_COLUMNS: no room for another row */
+    uint32_t reason;   /* TP_STOP_END: all done; TP_STOP_ROOM; TP_STOP_TORN: row `examined` */
+    uint32_t full;     /* TP_STOP_ROOM: the full column; TP_TEXT_COLUMNS: no row left */
 };
 
 /* Adds the texts of rows to columns. Row i must be the record frame of topic_id and seqs[i] at
- * bytes[offsets[i] - base, + lengths[i]). A text that the frame's flags say is not there is null. A row is added to all
- * columns or to none; to go on after TP_STOP_ROOM, begin with row `examined`. Bytes in the room behind `used` are undefined. */
+ * bytes[offsets[i] - base, + lengths[i]). A text that is absent by the frame's flags is null. A
+ * row is added to all columns or to none; to continue after TP_STOP_ROOM, begin with row
+ * `examined`. Bytes in the room after `used` are undefined. */
 void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets, const uint32_t *lengths,
                    const uint64_t *seqs, uint32_t count, struct tp_text_fill *state);
 
-/* Adds to *sum a checksum of each row, whose order does not matter: XXH3-64 of five u32 (TP_ROW_* of the texts there are; bytes
- * of tag, node, data and meta) and the four texts. node: of rows without their own. 0, or -1 when a span lies outside the
- * buffer. */
+/* Adds to *sum a checksum of each row, whose order does not matter: XXH3-64 of five u32
+ * (TP_ROW_* of the texts present; bytes of tag, node, data and meta) and the four texts. node:
+ * the node of rows without their own. Returns 0, or -1 if a span is outside the buffer. */
 int tp_sum_rows(const char *buffer, uint64_t buffer_bytes, const char *rows, uint32_t count, const char *node,
                 uint32_t node_len, uint32_t has_node, uint64_t *sum);
 
-/* Copies record frames of topic_id, back to back into out, for another topic: without their extensions, the first with `ext`
- * instead, and not to be used before tp_number_frames has completed them. Row i must be the sound frame of seqs[i] at
- * bytes[offsets[i] - base, + lengths[i]). `out` has room for the sum of the lengths and ext_len. Returns the bytes written, or
- * -1 - i when row i is not that frame. */
+/* Copies record frames of topic_id, without gaps, into out, for another topic: without their
+ * extensions, the first with `ext` instead. They may be used only after tp_number_frames has
+ * completed them. Row i must be the sound frame of seqs[i] at bytes[offsets[i] - base, +
+ * lengths[i]). `out` has room for the sum of the lengths and ext_len. Returns the bytes written,
+ * or -1 - i if row i is not that frame. */
 int64_t tp_take_frames(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                        const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
                        const char *ext, uint32_t ext_len);
 
-/* Completes `count` record frames that fill frames[0:size]: frame i is of topic_id, seq first_seq + i and ts_ms, has `flags`
- * (FLAG_FSYNC or 0) besides its own, and its checksum. `placed` gets them as from tp_frame_rows, with starts that count from
- * `start`. Returns count; -1 when there are more or fewer of them, or something else. */
+/* Completes `count` record frames that fill frames[0:size]. Frame i gets topic_id, seq first_seq
+ * + i, ts_ms, `flags` (FLAG_FSYNC or 0) besides its own, and its checksum. `placed` gets entries
+ * as from tp_frame_rows, with starts that count from `start`. Returns count; -1 if there are
+ * more or fewer frames, or a frame of another type. */
 int64_t tp_number_frames(char *frames, uint64_t size, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
                          uint32_t flags, uint64_t start, char *placed, uint32_t count);
 
-/* XXH3-64. */
+/* XXH3-64 of the bytes. */
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed);
 
 #endif

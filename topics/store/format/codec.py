@@ -1,4 +1,7 @@
-"""Typed access to codec.c: frames and batches in bulk. Shapes and units are said here, layouts in log_format.py."""
+"""Typed access to codec.c: frames and batches in bulk.
+
+Shapes and units are given here, layouts in log_format.py.
+"""
 # ruff: noqa: PLR0917 - C functions take their arguments by position
 
 from __future__ import annotations
@@ -22,7 +25,10 @@ Pointer = Any
 
 
 class _Lib(Protocol):
-    """The functions of codec.h. A `bytes` argument is passed as it is; everything else through `ffi.from_buffer`."""
+    """The functions of codec.h.
+
+    A `bytes` argument is passed as it is, any other buffer through `ffi.from_buffer`.
+    """
 
     def tp_frame_rows(
         self,
@@ -232,22 +238,22 @@ ffi: Any = _codec.ffi
 
 
 class ScanStop(IntEnum):
-    """Why a scan stopped. Source: codec.h."""
+    """The reason why a scan stopped. Source: codec.h."""
 
     END = _codec.lib.TP_STOP_END
-    """Nothing more: zeros, or exactly the end of the bytes given (frames)."""
+    """Nothing follows: zeros, or (frames) exactly the end of the given bytes."""
     MORE = _codec.lib.TP_STOP_MORE
-    """What lies here goes on past the bytes given."""
+    """The batch or frame extends past the given bytes."""
     FOREIGN = _codec.lib.TP_STOP_FOREIGN
-    """No batch of this epoch: what an earlier use of the file left, or no batch at all."""
+    """No batch of this epoch: bytes that an earlier use of the file left, or no batch at all."""
     TORN = _codec.lib.TP_STOP_TORN
-    """A batch (or frame) of ours whose checksum is wrong."""
+    """A batch (or frame) of this log whose checksum is wrong."""
     ORDER = _codec.lib.TP_STOP_ORDER
-    """A sound batch of this epoch that does not follow the one before: number or chain."""
+    """A sound batch of this epoch that does not follow the one before, by number or chain."""
     BAD = _codec.lib.TP_STOP_BAD
-    """Checksum right, contents impossible: unknown version, or lengths that disagree."""
+    """Right checksum, impossible contents: an unknown version, or lengths that disagree."""
     ROOM = _codec.lib.TP_STOP_ROOM
-    """No room in the output."""
+    """No room is left in the output."""
 
 
 FRAME_DTYPE = np.dtype(
@@ -271,7 +277,10 @@ FRAME_DTYPE = np.dtype(
         ("batch", "<u4"),
     ]
 )
-"""struct tp_frame, 64 bytes. In a frame the texts follow its 52-byte header in the order ext, node, tag, data, meta."""
+"""The layout of struct tp_frame, 64 bytes.
+
+In a frame the texts follow its 52-byte header in the order ext, node, tag, data, meta.
+"""
 assert FRAME_DTYPE.itemsize == 64, "struct tp_frame of codec.h"
 
 Frames = NDArray[np.void]
@@ -282,36 +291,45 @@ _SAYS_DELETED = np.frombuffer(SAYS_DELETED, np.bool_)
 
 
 def deleted(frames: Frames) -> NDArray[np.bool_]:
-    """Which of them are deleted, by what the byte behind each is nearer to: no checksum covers it."""
+    """Return which frames are deleted, shape (n,).
+
+    No checksum covers the byte after a frame's checksum, so the nearer of the two values counts.
+    """
     marks: NDArray[np.bool_] = _SAYS_DELETED[frames["deleted"]]
     return marks
 
 
 class LogScan(NamedTuple):
-    """What `scan_log` found: the frames of all whole batches, and what must come next."""
+    """The result of `scan_log`: the frames of all whole batches, and what the next batch must
+    have.
+    """
 
     frames: Frames
     batches: int
     position: int
-    """Where the next batch would begin, in the bytes given (not yet rounded up to a multiple of 8)."""
+    """Start of the next batch in the given bytes, not yet rounded up to a multiple of 8."""
     epoch: int
     batch_no: int
-    """Expected of the next batch."""
+    """Expected number of the next batch."""
     chain: int
     synced_upto: int
-    """Highest seen, 0 when no batch was applied."""
+    """The highest value seen; 0 if no batch was applied."""
     written_ms: int
     reason: ScanStop
     needed: int
-    """For Stop.MORE: so many bytes from the next batch's position on show it whole (or show its header)."""
+    """For ScanStop.MORE: the bytes from the next batch's position that contain all of it, or its
+    header.
+    """
 
 
 def scan_log(data: Buffer, *, epoch: int, batch_no: int, chain: int, start: int = 0, base: int = 0) -> LogScan:
-    """Verifies the batches from `start` on and lists their frames, whole batches only.
+    """Verify the batches from `start` on and list their frames, of whole batches only.
 
-    data: a chunk of a WAL file whose first byte lies at a multiple of 8 in the file; `base` is added to the offsets
-    (the chunk's own offset in the file). epoch, batch_no, chain: what the first batch must bear.
-    A body's checksum covers its frames, so the frames' own are not computed.
+    data: a chunk of a WAL file that begins at a multiple of 8 in the file.
+    base: added to the offsets (the chunk's own offset in the file).
+    epoch, batch_no, chain: the values that the first batch must have.
+
+    A body's checksum covers its frames, so the frames' own checksums are not computed.
     """
     view = memoryview(data).cast("B")
     state = ffi.new("struct tp_log_scan *")
@@ -334,7 +352,7 @@ def scan_log(data: Buffer, *, epoch: int, batch_no: int, chain: int, start: int 
 
 
 class FoundBatch(NamedTuple):
-    """A sound batch further on: its position, number and what it knew to be synced."""
+    """A sound batch further on: its position, number and `synced_upto`."""
 
     position: int
     batch_no: int
@@ -342,7 +360,10 @@ class FoundBatch(NamedTuple):
 
 
 def find_batch(data: Buffer, *, epoch: int, start: int) -> FoundBatch | None:
-    """The first sound batch of this epoch at or after `start`: tells a torn middle from a torn tail."""
+    """Return the first sound batch of this epoch at or after `start`, None if there is none.
+
+    It distinguishes a torn middle from a torn tail.
+    """
     view = memoryview(data).cast("B")
     state = ffi.new("struct tp_log_scan *")
     at = lib.tp_find_batch(ffi.from_buffer(view), len(view), start, epoch, state)
@@ -350,7 +371,7 @@ def find_batch(data: Buffer, *, epoch: int, start: int) -> FoundBatch | None:
 
 
 class FrameScan(NamedTuple):
-    """What `scan_frames` found. `sum` is the running checksum over the frames' checksums."""
+    """The result of `scan_frames`. `sum` is the running checksum over the frames' checksums."""
 
     frames: Frames
     position: int
@@ -359,9 +380,10 @@ class FrameScan(NamedTuple):
 
 
 def scan_frames(data: Buffer, *, start: int = 0, base: int = 0, sum: int = 0) -> FrameScan:
-    """Verifies frames lying back to back from `start` on.
+    """Verify frames that follow each other without gaps from `start` on.
 
-    `base` is added to the offsets; `sum` continues an earlier call's.
+    base: added to the offsets.
+    sum: the `sum` of an earlier call to continue.
     """
     view = memoryview(data).cast("B")
     state = ffi.new("struct tp_frame_scan *")
@@ -384,7 +406,10 @@ def frame_rows(
     start: int = 0,
     routed: bool = False,
 ) -> tuple[bytes, Framed]:
-    """Rows as frames in bytes of their own, which will lie at `start`. The log stages in place instead."""
+    """Return rows as frames in bytes of their own, for position `start`.
+
+    The log stages in place instead.
+    """
     placed = bytearray(PLACED.size * rows.count)
     dest = bytearray(0)
     while True:
@@ -415,7 +440,7 @@ def frame_rows(
 
 
 def frame_control(kind: int, *, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> bytes:
-    """One control frame."""
+    """Return one control frame."""
     dest = bytearray(FRAME_MIN_BYTES + len(payload))
     lib.tp_frame_control(ffi.from_buffer(dest), 0, len(dest), kind, 0, topic_id, seq, ts_ms, payload, len(payload))
     return bytes(dest)
@@ -424,7 +449,10 @@ def frame_control(kind: int, *, topic_id: int, seq: int, ts_ms: int, payload: by
 def seal_batch(
     body: bytes, *, epoch: int, batch_no: int, synced_upto: int, chain: int, frame_count: int, written_ms: int
 ) -> tuple[bytes, int]:
-    """Header and body, and the checksum the next batch chains to. For tools and tests."""
+    """Return header and body, and the checksum that the next batch chains to.
+
+    For tools and tests.
+    """
     batch = bytearray(BATCH_HEADER_BYTES) + body
     checksum = lib.tp_seal_batch(
         ffi.from_buffer(batch), epoch, batch_no, synced_upto, chain, len(body), frame_count, written_ms
@@ -433,15 +461,17 @@ def seal_batch(
 
 
 def checksum(data: Buffer, seed: int = 0) -> int:
-    """XXH3-64."""
+    """Return the XXH3-64 of the bytes."""
     view = memoryview(data).cast("B")
     return lib.tp_checksum(ffi.from_buffer(view), len(view), seed)
 
 
 def sum_rows(rows: Rows, node: bytes | None = None) -> int:
-    """Return a 64-bit checksum of records, whatever their order: those of parts add up, modulo 2^64, to the whole's.
+    """Return a 64-bit checksum of records, whatever their order.
 
-    node: of rows without their own.
+    The checksums of parts add up, modulo 2^64, to the whole's.
+
+    node: the node of rows without their own.
     """
     total = ffi.new("uint64_t *")
     buffer = rows.buffer if type(rows.buffer) is bytes else ffi.from_buffer(rows.buffer)
@@ -455,7 +485,10 @@ def sum_rows(rows: Rows, node: bytes | None = None) -> int:
 def row_pointers(
     offsets: NDArray[np.uint32], lengths: NDArray[np.uint32], seqs: NDArray[np.uint64]
 ) -> tuple[Pointer, Pointer, Pointer]:
-    """Return what C reads the columns of rows from; each pointer keeps its column, or a contiguous copy, alive."""
+    """Return pointers to the columns of rows for C.
+
+    Each keeps its column, or a contiguous copy, alive.
+    """
     return (
         ffi.from_buffer("uint32_t[]", np.ascontiguousarray(offsets, np.uint32)),
         ffi.from_buffer("uint32_t[]", np.ascontiguousarray(lengths, np.uint32)),
@@ -464,7 +497,7 @@ def row_pointers(
 
 
 def unsound_frame(topic_id: int, seq: int) -> CorruptError:
-    """Return the error for a row whose frame is not the sound one of its record."""
+    """Return the error for a row whose frame is damaged or another record's."""
     return CorruptError(
         f"record {seq} of topic id {topic_id} does not match its checksum or its place",
         {"topic_id": topic_id, "seq": seq},
@@ -472,7 +505,11 @@ def unsound_frame(topic_id: int, seq: int) -> CorruptError:
 
 
 class CopiedFrames(NamedTuple):
-    """What `copy_frames` wrote. `sum` is the running checksum over the frames' checksums; size: accounted bytes."""
+    """The result of `copy_frames`.
+
+    sum: the running checksum over the frames' checksums.
+    size: accounted bytes.
+    """
 
     written: int
     sum: int
@@ -491,11 +528,12 @@ def copy_frames(
     *,
     sum: int = 0,
 ) -> CopiedFrames:
-    """Frames of a topic as they are, verified, back to back into `out`, which has room for all; row i is at
-    data[offsets[i] - base].
+    """Verify a topic's frames and copy them unchanged, without gaps, into `out`, which has room for
+    all.
 
-    Columns of shape (n,); `sum` continues an earlier call's. Raises CorruptError naming topic id and seq of a row that
-    is not the sound frame of its record.
+    offsets, lengths, seqs: shape (n,); row i is at data[offsets[i] - base].
+    sum: the `sum` of an earlier call to continue.
+    Raises: CorruptError naming topic id and seq of a row that is not the sound frame of its record.
     """
     view = memoryview(data).cast("B")
     state = ffi.new("struct tp_copied *")
@@ -519,7 +557,7 @@ def copy_frames(
 
 
 class Reframed(NamedTuple):
-    """Frames back to back, and the length of each; offsets count from the first."""
+    """Frames without gaps between them, and the length of each; offsets count from the first."""
 
     data: bytearray
     offsets: NDArray[np.uint32]
@@ -536,9 +574,10 @@ def reframe(
     flags: NDArray[np.uint8],
     topic_id: int,
 ) -> Reframed:
-    """Frames of the topic's own for rows some of which are copies (FLAG_COPY); row i is at data[offsets[i] - base].
+    """Return frames of the topic's own for rows of which some are copies (FLAG_COPY).
 
-    Columns of shape (n,). Raises CorruptError naming topic id and seq of a copy whose frame is not sound.
+    Columns have shape (n,); row i is at data[offsets[i] - base].
+    Raises: CorruptError naming topic id and seq of a copy whose frame is not sound.
     """
     view = memoryview(data).cast("B")
     out = bytearray(int(lengths.sum(dtype=np.uint64)))

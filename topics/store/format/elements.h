@@ -1,5 +1,5 @@
-/* One record as an element of a JSON array, from its frame. Internal to C files that render; inline, because it is called for
- * every record. */
+/* One record as an element of a JSON array, from its frame. Internal to C files that render;
+ * inline, because it is called for every record. */
 #ifndef TOPICS_STORE_ELEMENTS_H
 #define TOPICS_STORE_ELEMENTS_H
 
@@ -13,7 +13,7 @@ static const char DIGITS[] = "00010203040506070809101112131415161718192021222324
                              "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
                              "8081828384858687888990919293949596979899";
 
-/* A number in decimal. */
+/* Writes a number in decimal. */
 static inline char *put_decimal(char *out, uint64_t v)
 {
     char digits[20];
@@ -33,10 +33,10 @@ static inline char *put_decimal(char *out, uint64_t v)
     return out + (20 - at);
 }
 
-/* A literal's characters. */
+/* Writes a literal's characters. */
 #define PUT(out, literal) (memcpy(out, literal, sizeof(literal) - 1), (out) + sizeof(literal) - 1)
 
-/* A JSON string with the shortest escapes; at most 6 bytes a byte, and the quotes. */
+/* Writes a JSON string with the shortest escapes; at most 6 bytes per byte, and the quotes. */
 static inline char *put_string(char *out, const uint8_t *at, uint32_t len)
 {
     static const char HEX[] = "0123456789abcdef";
@@ -70,7 +70,7 @@ static inline char *put_string(char *out, const uint8_t *at, uint32_t len)
 
 #define LEASE_MOST 112u /* three keys, 16 hex digits, two numbers */
 
-/* The members that a claimed record has besides; at most LEASE_MOST bytes. */
+/* Writes the members that a claimed record has in addition; at most LEASE_MOST bytes. */
 static inline char *put_lease(char *q, const struct tp_lease *lease)
 {
     static const char HEX[] = "0123456789abcdef";
@@ -84,13 +84,14 @@ static inline char *put_lease(char *q, const struct tp_lease *lease)
     return put_decimal(q, lease->deliveries);
 }
 
-/* The room one element may take, without a lease. */
+/* The room that one element may take, without a lease. */
 static inline uint64_t most_bytes(const struct tp_frame *f)
 {
     return ELEMENT_FIXED + 6ull * f->node_len + 6ull * f->tag_len + f->data_len + f->meta_len;
 }
 
-/* One element of the array, with the comma before it, for the sound frame at p; counts it. lease: NULL without. */
+/* Writes one element of the array, with the comma before it, for the sound frame at p; counts
+ * it. lease: NULL if none. */
 static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame *f, const struct tp_lease *lease,
                                 struct tp_projection *s)
 {

@@ -1,6 +1,7 @@
-"""Every file a record may lie in, by a small number: what the index rows of all topics point to.
+"""The table of all files that records may be in, by the small numbers that index rows hold.
 
-A file's number (`file_id`, u32) is given out at start-up or when the file is made, and means nothing in another run.
+A file's number (`file_id`, u32) is assigned at start-up or when the file is created, and means
+nothing in another run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from mmap import mmap
 
 
 class FileKind(IntEnum):
-    """Where the bytes of a file are."""
+    """The place of a file's bytes."""
 
     WAL = 1
     SEGMENT = 2
@@ -22,38 +23,42 @@ class FileKind(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class StoredFile:
-    """One file. Rows point to it by `file_id` and an offset; readers hold it while they read."""
+    """One file. Rows refer to it by `file_id` and an offset; readers hold it while they read."""
 
     file_id: int
     kind: FileKind
     path: str
-    """Empty for MEMORY."""
+    """The path; empty for MEMORY."""
     fd: int = -1
-    """For buffered access; -1 when not open."""
+    """The descriptor for buffered access; -1 if not open."""
     direct_fd: int = -1
-    """The same file opened with O_DIRECT; -1 where that does not work."""
+    """The descriptor opened with O_DIRECT; -1 where O_DIRECT does not work."""
     size: int = 0
     """Bytes that may be read."""
     active: bool = False
-    """Still written to. With O_DIRECT such a file is read past the page cache only."""
+    """The file is still written to. With O_DIRECT it is read only past the page cache."""
     leaving: bool = False
-    """A checkpoint has asked for another file: what is staged from now on is not to refer to this one."""
+    """A checkpoint has asked for another file, so frames staged from now on must not refer to this
+    one.
+    """
     superseded: bool = False
-    """Of a log file: a later one took over from it. It is there for who shares its frames, and may not be durable: no
-    replay is to begin in it."""
+    """A log file that a later one has replaced.
+
+    It stays for topics that share its frames, and may not be durable, so no replay may begin in it.
+    """
     zeroed: bool = True
-    """Of a log file: written once before it was taken into use. Else its space was only reserved."""
+    """A log file that was zeroed before use. False: its space was only reserved."""
     cold: bool = False
-    """In the cold directory."""
+    """The file is in the cold directory."""
     live_rows: int = 0
-    """Rows of the index that point here."""
+    """Number of index rows that refer to the file."""
     readers: int = 0
     memory: bytearray | mmap | None = None
     """The bytes of a MEMORY file."""
     _waiting: list[Callable[[], None]] = field(default_factory=list)
 
     def hold(self) -> None:
-        """A reader begins: the file is neither closed nor recycled until `release`."""
+        """Begin to read: the file is neither closed nor recycled until `release`."""
         self.readers += 1
 
     def release(self) -> None:
@@ -65,7 +70,7 @@ class StoredFile:
                 fn()
 
     def when_unread(self, fn: Callable[[], None]) -> None:
-        """Calls `fn` once no reader holds the file, perhaps at once."""
+        """Call `fn` once no reader holds the file, perhaps at once."""
         if self.readers == 0:
             fn()
         else:
@@ -73,12 +78,12 @@ class StoredFile:
 
 
 class FileTable:
-    """file_id -> StoredFile. Numbers count up from 1 and are not used again."""
+    """The map from file_id to StoredFile. Numbers count up from 1 and are never used again."""
 
     def __init__(self) -> None:
         self._files: dict[int, StoredFile] = {}
         self._log: dict[int, StoredFile] = {}
-        """Those of the log: few among many."""
+        """The files of the log, which are few among many."""
         self._last_id = 0
 
     def add(self, kind: FileKind, path: str, *, fd: int = -1, direct_fd: int = -1, size: int = 0) -> StoredFile:
@@ -100,14 +105,17 @@ class FileTable:
         return iter(list(self._files.values()))
 
     def of_log(self) -> list[StoredFile]:
-        """The files of the log, in the order of their numbers."""
+        """Return the files of the log, in the order of their numbers."""
         return list(self._log.values())
 
     def __len__(self) -> int:
         return len(self._files)
 
     def remove(self, file: StoredFile) -> None:
-        """Forgets a file no row points to and nobody reads. Closing and deleting it is the caller's."""
+        """Remove a file that no row refers to and no reader holds.
+
+        The caller closes and deletes it.
+        """
         assert file.live_rows == 0, "rows of the index still point to this file"
         assert file.readers == 0, "somebody still reads this file"
         del self._files[file.file_id]

@@ -1,8 +1,9 @@
-"""Floors and gaps: what a topic has lost, as its snapshots have it. Source: R-FLOOR, R-TOMB, R-TRIM, R-DUR-6.
+"""Floors and gaps: the records a topic has lost, as its snapshots store it.
 
-`lost` is the involuntary floor L. A fifth mark joins the contract's four: `crash`, for a crash gap whose older records
-are all gone, as `trim` is for a trim gap. What a reader is told of it is the engine's (`engine/state/losses.py`) and,
-from the files alone, that of `files/`.
+`lost` is the involuntary floor L. A fifth mark joins the contract's four: `crash`, for a crash gap
+whose older records are all gone, as `trim` is for a trim gap. The engine reports losses to readers
+(`engine/state/losses.py`); `files/` does so from the files only. Source: R-FLOOR, R-TOMB, R-TRIM,
+R-DUR-6.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ TRIM = "source_trim"
 
 
 class Gap(NamedTuple):
-    """Seqs first .. last were never materialized, above live records: an interior gap."""
+    """An interior gap: seqs first ..
+
+    last, below which there are live records, were never materialized.
+    """
 
     first: int
     last: int
@@ -23,9 +27,11 @@ class Gap(NamedTuple):
 
 
 def add_gap(gaps: list[Gap], gap: Gap) -> None:
-    """A gap above all others; one that adjoins the last extends it, one that lies in it changes nothing.
+    """Add a gap that does not begin below the last one.
 
-    Where the reasons differ they stay two: what a crash took is told with no more than that (R-DUR-6).
+    A gap that adjoins or overlaps the last with the same reason extends it; a gap inside it changes
+    nothing. Gaps with different reasons stay separate, so that no more is reported as lost in a
+    crash than was (R-DUR-6).
     """
     last = gaps[-1] if gaps else None
     if last is None or gap.first > last.last + 1:
@@ -37,7 +43,7 @@ def add_gap(gaps: list[Gap], gap: Gap) -> None:
 
 
 class Floors:
-    """Highest lost seqs; none ever decreases."""
+    """The highest lost seqs by reason; none of them ever decreases."""
 
     __slots__ = ("cap", "crash", "deleted", "gaps", "lost", "trim", "ttl")
 
@@ -47,18 +53,21 @@ class Floors:
         self.trim = 0
         self.crash = 0
         self.deleted = 0
-        """Raised by deletes of a prefix, which are voluntary."""
+        """The highest seq deleted by a prefix delete, which is voluntary."""
         self.lost = 0
         self.gaps: list[Gap] = []
-        """Interior gaps, ascending; those that adjoin have different reasons. There may be very many of them."""
+        """Interior gaps, ascending; adjoining ones have different reasons.
+
+        There may be very many.
+        """
 
     @property
     def dead_through(self) -> int:
-        """No seq up to here is live."""
+        """The seq up to which no record is live."""
         return max(self.lost, self.deleted)
 
     def raise_to(self, *, cap: int = 0, ttl: int = 0, trim: int = 0, crash: int = 0, deleted: int = 0) -> None:
-        """Marks go up to these; lower ones change nothing (R-FLOOR-5)."""
+        """Raise marks to these values; lower values change nothing (R-FLOOR-5)."""
         self.cap = max(self.cap, cap)
         self.ttl = max(self.ttl, ttl)
         self.trim = max(self.trim, trim)
@@ -67,11 +76,11 @@ class Floors:
         self.lost = max(self.cap, self.ttl, self.trim, self.crash)
 
     def add_gap(self, gap: Gap) -> None:
-        """A gap above all others: see the function."""
+        """Add a gap, as the function `add_gap` does."""
         add_gap(self.gaps, gap)
 
     def settle_gaps(self, earliest: int) -> None:
-        """Gaps with no live record below become part of the floor (R-TRIM-2). `earliest` is E."""
+        """Turn gaps with no live record below them into floors (R-TRIM-2). `earliest` is E."""
         if self.gaps and self.gaps[0].first <= earliest:
             settled = bisect_right(self.gaps, earliest, key=_first)
             for gap in self.gaps[:settled]:
@@ -79,7 +88,7 @@ class Floors:
             del self.gaps[:settled]
 
     def reason(self, gap_from: int) -> str:
-        """R-TOMB-3."""
+        """Return the reason to report for a loss that begins at `gap_from` (R-TOMB-3)."""
         by_cap, by_ttl = self.cap >= gap_from, self.ttl >= gap_from
         if by_cap and by_ttl:
             return "mixed"

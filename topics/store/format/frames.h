@@ -1,5 +1,5 @@
-/* One frame: where its fields are, written and read. Layouts: log_format.py. Internal to C files that handle frames; inline,
- * because each is called for every record. */
+/* One frame: the positions of its fields, written and read. Layouts: log_format.py. Internal to
+ * C files that handle frames; inline, because each function is called for every record. */
 #ifndef TOPICS_STORE_FRAMES_H
 #define TOPICS_STORE_FRAMES_H
 
@@ -21,10 +21,11 @@ static inline void put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
 static inline uint32_t get32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 static inline uint64_t get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
-/* The beginning of every frame, at any address; then ext, node, tag, data, meta, a trailer: the checksum of all from `type` on
- * (u64), and a byte that says whether it is deleted. */
+/* The beginning of every frame, at any address. ext, node, tag, data, meta and a trailer follow;
+ * the trailer is the checksum of everything from `type` on (u64), and a byte that says whether
+ * the frame is deleted. */
 struct __attribute__((packed)) frame_header {
-    uint32_t rest_bytes; /* of the frame, behind this field */
+    uint32_t rest_bytes; /* bytes of the frame after this field */
     uint8_t type, flags;
     uint64_t topic_id, seq, ts_ms;
     uint16_t node_len, tag_len;
@@ -33,7 +34,7 @@ struct __attribute__((packed)) frame_header {
     uint16_t ext_len, zero;
     uint32_t meta_len, size;
 };
-enum { REST_FROM = offsetof(struct frame_header, type) }; /* where that begins, and what the checksum covers */
+enum { REST_FROM = offsetof(struct frame_header, type) }; /* start of the bytes that the checksum covers */
 
 _Static_assert(sizeof(struct frame_header) == FRAME_HEADER_BYTES, "the header of a frame as log_format.py has it");
 _Static_assert(TP_ROW_TAG == FLAG_TAG && TP_ROW_NODE == FLAG_NODE && TP_ROW_META == FLAG_META,
@@ -50,7 +51,7 @@ static inline uint64_t frame_checksum(const uint8_t *p, uint32_t length)
     return XXH3_64bits(p + REST_FROM, length - FRAME_TRAILER_BYTES - REST_FROM);
 }
 
-/* Writes one frame; the caller has made sure of the room. Returns its length. */
+/* Writes one frame; the caller has ensured the room. Returns its length. */
 static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64_t topic_id, uint64_t seq,
                                  uint64_t ts_ms, uint32_t size, struct text ext, struct text node, struct text tag,
                                  struct text data, struct text meta)
@@ -83,7 +84,8 @@ static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64
     return length;
 }
 
-/* Reads one frame's header into *f; 0 when its version is unknown or its lengths disagree with each other or `room`. */
+/* Reads one frame's header into *f; 0 if its version is unknown or its lengths disagree with
+ * each other or `room`. */
 static inline int get_frame(const uint8_t *p, uint64_t room, struct tp_frame *f)
 {
     const struct frame_header *h = (const struct frame_header *)p;
@@ -114,7 +116,7 @@ static inline int frame_is_sound(const uint8_t *p, uint32_t length)
     return get64(p + length - FRAME_TRAILER_BYTES) == frame_checksum(p, length);
 }
 
-/* Whether exactly this record's frame lies at p, unharmed. */
+/* Whether exactly this record's frame is at p, undamaged. */
 static inline int is_frame_of(const uint8_t *p, uint32_t length, uint64_t topic_id, uint64_t seq, struct tp_frame *f)
 {
     return get_frame(p, length, f) && f->length == length && f->seq == seq && f->topic_id == topic_id &&

@@ -1,17 +1,22 @@
-"""The one home of the byte layouts of the log. Little-endian throughout; `codec.c` does the same in bulk.
+"""The byte layouts of the log, defined only here. Little-endian; `codec.c` does the same in bulk.
 
 A WAL file `wal/shard-NN/wal-<file_no:016x>.log` is preallocated, zeroed and recycled by rename:
 
-    block 0    the file header (64 bytes, the rest zeros), written by the first commit into the file. A file whose
-               header is not readable or bears another file_no than its name is prepared, but not used yet
-    4096 ...   batches, each at a multiple of 8. Every write is made of whole 4096-byte blocks: the last, partly
-               filled one is zero-padded and written again, old bytes unchanged, with the next batch
-    behind     the last batch: zeros up to a block boundary, then zeros or what an earlier use left (another epoch)
+    block 0    the file header (64 bytes, the rest zeros), written by the first commit into the
+               file. A file whose header is unreadable, or has another file_no than its name, is
+               prepared but not yet used
+    4096 ...   batches, each at a multiple of 8. Every write consists of whole 4096-byte blocks: the
+               last, partly filled one is zero-padded and written again, old bytes unchanged, with
+               the next batch
+    the rest   zeros up to a block boundary, then zeros or what an earlier use left (another epoch)
 
-A batch is a 64-byte header and a body of frames, and is applied whole or not at all. `chain` is the checksum of the
-batch before it; a file's first batch chains to the file header's checksum. `synced_upto` is the highest batch number
-known to be on stable storage when the batch was written. Batch numbers go on over files, from 1.
-A frame is position-independent, so a checkpoint copies it byte for byte. Its `deleted` byte is outside its checksum.
+A batch is a 64-byte header and a body of frames, and is applied whole or not at all. `chain` is the
+checksum of the batch before it; a file's first batch chains to the file header's checksum.
+`synced_upto` is the highest batch number known to be on stable storage when the batch was written.
+Batch numbers count from 1 and continue from file to file.
+
+A frame is position-independent, so a checkpoint copies it byte for byte. Its `deleted` byte is
+outside its checksum.
 
 Checks come in the order magic, version, checksum, each with its own message.
 """
@@ -37,35 +42,42 @@ WAL_MAGIC = b"TPWL"
 WAL_VERSION = 1
 WAL_FIRST_BATCH_OFFSET = BLOCK_BYTES
 _WAL_HEADER = struct.Struct("<4sHHQQQ16sQ")
-"""magic, version, shard, file_no, epoch, first_batch_no, boot_id, created_ms; then u64 XXH3-64 of these 56 bytes."""
+"""magic, version, shard, file_no, epoch, first_batch_no, boot_id, created_ms.
+
+Then u64 XXH3-64 of these 56 bytes.
+"""
 WAL_HEADER_BYTES = _WAL_HEADER.size + 8
 
 
 class WalHeader(NamedTuple):
-    """Block 0 of a WAL file."""
+    """The header in block 0 of a WAL file."""
 
     shard: int
     file_no: int
     epoch: int
-    """New with every use of the file, unpredictable: what an earlier use left can never parse."""
+    """A random number, new with every use of the file: what an earlier use left never parses."""
     first_batch_no: int
     boot_id: bytes
-    """16 bytes, see `boot_hash`: another boot means that the page cache was lost."""
+    """16 bytes, see `boot_hash`. Another boot means that the page cache was lost."""
     created_ms: int
 
     @property
     def checksum(self) -> int:
-        """What the first batch of the file chains to."""
+        """The checksum that the first batch of the file chains to."""
         return int.from_bytes(self.pack()[-8:], "little")
 
     def pack(self) -> bytes:
-        """WAL_HEADER_BYTES bytes."""
+        """Return the header, WAL_HEADER_BYTES bytes."""
         head = _WAL_HEADER.pack(WAL_MAGIC, WAL_VERSION, *self)
         return head + _u64(xxhash.xxh3_64_intdigest(head))
 
     @classmethod
     def unpack(cls, block: bytes | memoryview, path: str) -> WalHeader:
-        """Raises FormatError (another kind of file, unknown version) or CorruptError; `path` only words them."""
+        """Parse a header.
+
+        path: for the messages of errors.
+        Raises: FormatError, another kind of file or an unknown version; CorruptError.
+        """
         if len(block) < WAL_HEADER_BYTES:
             raise FormatError(f"{path}: too short for a log file header")
         magic, version, *rest = _WAL_HEADER.unpack_from(block)
@@ -79,7 +91,7 @@ class WalHeader(NamedTuple):
 
 
 def boot_hash(boot_id: str) -> bytes:
-    """The 16 bytes of a boot id in headers."""
+    """Return the 16 bytes by which headers name a boot id."""
     return xxhash.xxh3_128_digest(boot_id.encode())
 
 
@@ -88,7 +100,7 @@ def wal_file_name(file_no: int) -> str:
 
 
 def wal_file_no(name: str) -> int | None:
-    """The number in a WAL file's name; None for any other name."""
+    """Return the number in a WAL file's name; None for any other name."""
     if len(name) != 24 or not name.startswith("wal-") or not name.endswith(".log"):
         return None
     digits = name[4:20]
@@ -96,17 +108,20 @@ def wal_file_no(name: str) -> int | None:
 
 
 def spare_file_name(file_no: int) -> str:
-    """Of a log file that waits to be used again, by the number it had: a replay passes over it."""
+    """Return the name of a log file that waits for reuse, by its former number.
+
+    A replay skips it.
+    """
     return f"spare-{file_no:016x}.log"
 
 
 def spare_file_no(name: str) -> int | None:
-    """The number that a spare had as a file of the log; None for any other name."""
+    """Return the number that a spare had as a file of the log; None for any other name."""
     return wal_file_no(f"wal-{name[6:]}") if name.startswith("spare-") else None
 
 
 def shard_directory(shard: int) -> str:
-    """Below the data directory."""
+    """Return the shard's directory, relative to the data directory."""
     return f"wal/shard-{shard:02d}"
 
 
@@ -115,12 +130,17 @@ def shard_directory(shard: int) -> str:
 BATCH_MAGIC = b"TPBT"
 BATCH_VERSION = 1
 _BATCH_HEADER = struct.Struct("<4sHHQQQQIIQQ")
-"""magic, version, flags, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms, checksum."""
+"""magic, version, flags, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms,
+checksum.
+"""
 BATCH_HEADER_BYTES = _BATCH_HEADER.size
 
 
 class BatchHeader(NamedTuple):
-    """The 64 bytes before a body. `checksum` is XXH3-64 of the other 56, seeded with the XXH3-64 of the body."""
+    """The 64 bytes before a body.
+
+    `checksum` is XXH3-64 of the first 56, seeded with the XXH3-64 of the body.
+    """
 
     epoch: int
     batch_no: int
@@ -132,13 +152,16 @@ class BatchHeader(NamedTuple):
     checksum: int = 0
 
     def pack(self, body: bytes) -> bytes:
-        """The header in front of `body`, checksum computed."""
+        """Return the header for `body`, with its checksum."""
         head = _BATCH_HEADER.pack(BATCH_MAGIC, BATCH_VERSION, 0, *self[:-1], 0)[:-8]
         return head + _u64(xxhash.xxh3_64_intdigest(head, seed=xxhash.xxh3_64_intdigest(body)))
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, where: str) -> BatchHeader:
-        """Raises FormatError; the checksum needs the body and is compared by `is_sound`."""
+        """Parse a header; `is_sound` compares its checksum, which needs the body.
+
+        Raises FormatError.
+        """
         magic, version, _flags, *rest = _BATCH_HEADER.unpack_from(data)
         if magic != BATCH_MAGIC:
             raise FormatError(f"{where}: not a batch (magic {magic!r})")
@@ -148,7 +171,7 @@ class BatchHeader(NamedTuple):
 
     @staticmethod
     def body_bytes_of(data: bytes | memoryview) -> int:
-        """What a packed header says of its body, whatever else is wrong with it."""
+        """Return the body length in a packed header, whether or not its other fields are valid."""
         body_bytes: int = _BATCH_HEADER.unpack_from(data)[7]
         return body_bytes
 
@@ -157,7 +180,7 @@ class BatchHeader(NamedTuple):
 
 
 def align_up(offset: int, to: int) -> int:
-    """The next multiple of `to`, a power of two."""
+    """Return the smallest multiple of `to`, a power of two, that is at least `offset`."""
     return (offset + to - 1) & -to
 
 
@@ -165,7 +188,7 @@ def align_up(offset: int, to: int) -> int:
 
 
 class FrameType(IntEnum):
-    """What a frame says. A control frame's payload is compact JSON in `data`."""
+    """The kinds of frames. A control frame's payload is compact JSON in `data`."""
 
     RECORD = 1
     TOPIC_CREATE = 2
@@ -177,11 +200,11 @@ class FrameType(IntEnum):
     GAP = 8
     CHECKPOINT = 9
     CONSUME = 20
-    """Jobs of a queue that are done: their records are deleted one by one."""
+    """Completed jobs of a queue: their records are deleted individually."""
     LEASES = 21
-    """Leases of a queue that keeps them: handed out, extended or ended."""
+    """Leases of a queue with durable leases: granted, extended or ended."""
     LEASE_IDS = 22
-    """`seq`: the highest lease id that may have been used, over all queues (topic id 0)."""
+    """The highest lease id that may have been used, in `seq`, over all queues (topic id 0)."""
     ROUTER_PUT = 30
     ROUTER_DELETE = 31
     FORWARD = 32
@@ -198,7 +221,10 @@ ORDERED_TYPES = frozenset(
         FrameType.ROUTER_DELETE,
     }
 )
-"""Their `seq` is the global order number, by which recovery applies them whatever shard they lie in."""
+"""Kinds whose `seq` is the global order number.
+
+Recovery applies them in its order over all shards.
+"""
 
 FLAG_TAG = 1
 FLAG_NODE = 2
@@ -208,29 +234,39 @@ FLAG_FSYNC = 16
 """The record was written in class `fsync`."""
 
 FLAG_COPY = 32
-"""Never in a frame, only in rows of an index: the frame is another record's, whose text this one shares; topic, seq,
-time and which of tag and node it keeps are the row's own. `codec.reframe` makes frames of such rows."""
+"""A copy by position: the row's frame is another record's, whose text it shares.
+
+The flag is never in a frame, only in rows of an index. Topic, seq, time and which of tag and node
+it keeps are the row's own. `codec.reframe` makes frames of copies.
+"""
 
 FLAG_ROUTED = 64
-"""The record is a copy that an `exactly_once` router made: what its meta says of that may be believed (R-EO-3)."""
+"""The record is a copy made by an `exactly_once` router, so its meta's claim may be trusted
+(R-EO-3).
+"""
 
 FRAME_VERSION = 1
 PAYLOAD_JSON = 0
 _FRAME_HEADER = struct.Struct("<IBBQQQHHIBBHHII")
-"""frame_bytes (all after this field), type, flags, topic_id, seq, ts_ms, node_len, tag_len, data_len, version,
-payload_kind, ext_len, 0, meta_len, size; then ext, node, tag, data, meta, u64 XXH3-64 of [4, here), u8 deleted."""
+"""frame_bytes (all after this field), type, flags, topic_id, seq, ts_ms, node_len, tag_len,
+data_len, version, payload_kind, ext_len, 0, meta_len, size; then ext, node, tag, data, meta, u64
+XXH3-64 of [4, here), u8 deleted.
+"""
 FRAME_HEADER_BYTES = _FRAME_HEADER.size
 FRAME_TRAILER_BYTES = 9
 FRAME_MIN_BYTES = FRAME_HEADER_BYTES + FRAME_TRAILER_BYTES
 DELETED_LIVE = 0
 DELETED = 0xD5
-"""Five bits apart from DELETED_LIVE. No checksum covers the byte, so readers take the one it is nearer to."""
+"""The byte of a deleted frame, five bits from DELETED_LIVE.
+
+No checksum covers the byte, so readers take the value it is nearer to.
+"""
 SAYS_DELETED = bytes((value ^ DELETED).bit_count() < value.bit_count() for value in range(256))
-"""A byte for each value of the flag: 1 when it is nearer to DELETED than to DELETED_LIVE, else 0."""
+"""A table by the value of the deleted byte: 1 if nearer to DELETED than to DELETED_LIVE, else 0."""
 
 
 class Frame(NamedTuple):
-    """One frame, decoded: the slow, readable way, for tools, tests and single frames."""
+    """One decoded frame: slow and readable, for tools, tests and single frames."""
 
     type: int
     topic_id: int
@@ -279,7 +315,11 @@ class Frame(NamedTuple):
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, where: str) -> Frame:
-        """The frame that fills `data` exactly. Raises FormatError (version) or CorruptError; `where` words them."""
+        """Parse the frame that fills `data` exactly.
+
+        where: for the messages of errors.
+        Raises: FormatError, an unknown version; CorruptError.
+        """
         raw = bytes(data)
         if len(raw) < FRAME_MIN_BYTES:
             raise CorruptError(f"{where}: {len(raw)} bytes are too few for a frame")
@@ -344,7 +384,10 @@ _IDEMPOTENCY = struct.Struct("<IQ")
 
 
 class Idempotency(NamedTuple):
-    """On the first frame of a write that carried a key: the write's records are seq, seq + 1, ... seq + records - 1."""
+    """The entry of an idempotency key, on the first frame of a write that carried it.
+
+    The write's records are seq, seq + 1, ... seq + records - 1.
+    """
 
     records: int
     started_ms: int
@@ -352,7 +395,7 @@ class Idempotency(NamedTuple):
 
 
 def pack_idempotency(entry: Idempotency) -> bytes:
-    """The extension area with this one entry."""
+    """Return an extension area with this one entry."""
     body = _IDEMPOTENCY.pack(entry.records, entry.started_ms) + entry.key
     return _TLV.pack(EXT_IDEMPOTENCY, len(body)) + body
 
@@ -362,19 +405,19 @@ _PRODUCER = struct.Struct("<IQQIQ")
 
 
 class ProducerPart(NamedTuple):
-    """An entry of a part's first frame: its records are seq, seq + 1, ... seq + records - 1."""
+    """The entry on a part's first frame; its records are seq, seq + 1, ... seq + records - 1."""
 
     records: int
     started_ms: int
     epoch: int
     part: int
     sum: int
-    """The checksum of all its records, see `codec.sum_rows`."""
+    """The checksum of all records of the part, see `codec.sum_rows`."""
     producer: bytes
 
 
 def pack_producer_part(entry: ProducerPart) -> bytes:
-    """The extension area with this one entry."""
+    """Return an extension area with this one entry."""
     body = _PRODUCER.pack(*entry[:-1]) + entry.producer
     return _TLV.pack(EXT_PRODUCER, len(body)) + body
 
@@ -384,7 +427,10 @@ _PIECE = struct.Struct("<IQQQQQIIH")
 
 
 class StagedPiece(NamedTuple):
-    """An entry of the first frame of a staged piece: its records lie in the staging area, seq after seq."""
+    """The entry on the first frame of a staged piece, whose records are in the staging area.
+
+    Their seqs are consecutive.
+    """
 
     records: int
     size: int
@@ -393,7 +439,7 @@ class StagedPiece(NamedTuple):
     """The checksum of the piece's records, see `codec.sum_rows`."""
     staged_ms: int
     topic_id: int
-    """The topic that the part goes to."""
+    """The topic that the part is written to."""
     epoch: int
     part: int
     piece: int
@@ -402,13 +448,13 @@ class StagedPiece(NamedTuple):
 
 
 def pack_staged_piece(entry: StagedPiece) -> bytes:
-    """The extension area with this one entry."""
+    """Return an extension area with this one entry."""
     body = _PIECE.pack(*entry[:8], len(entry.producer)) + entry.producer + entry.attempt
     return _TLV.pack(EXT_PIECE, len(body)) + body
 
 
 def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
-    """(kind, bytes) of each entry. Raises CorruptError when an entry goes past the end."""
+    """Yield (kind, bytes) of each entry. Raises CorruptError if an entry extends past the end."""
     at = 0
     while at < len(ext):
         if at + _TLV.size > len(ext):
@@ -425,7 +471,10 @@ Entry = Idempotency | ProducerPart | StagedPiece
 
 
 def unpack_extension(ext: bytes) -> list[Entry]:
-    """The entries of an extension area; kinds that this build does not know are passed over. Raises CorruptError."""
+    """Return the entries of an extension area, without kinds unknown to this build.
+
+    Raises CorruptError.
+    """
     found: list[Entry] = []
     for kind, body in iterate_extension(ext):
         if kind == EXT_IDEMPOTENCY:

@@ -1,13 +1,13 @@
-/* What parts of producers need, in bulk: see codec.h. */
+/* Checksums and frames for parts of producers, in bulk: see codec.h. */
 #include <string.h>
 
 #include "codec.h"
 #include "frames.h"
 #include "rows.h"
 
-enum { SUM_ROOM = 1024 }; /* a record up to here is summed in one go */
+enum { SUM_ROOM = 1024 }; /* a record up to this size is summed in one step */
 
-/* The texts of one record, hashed with their lengths and which of them there are. */
+/* Checksum of one record: its texts, their lengths and which of them are present. */
 static uint64_t sum_of(const struct text *texts, uint32_t present)
 {
     uint8_t room[SUM_ROOM], *p = room;

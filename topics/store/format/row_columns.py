@@ -1,4 +1,4 @@
-"""Frames as the columns an index is made of: from a scan's table to RowColumns, by topic, and back to byte ranges."""
+"""Frames as index columns: from a scan's table to RowColumns by topic, and to byte ranges."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
 
 def tags_of(frames: Frames, data: Buffer, base: int) -> tuple[NDArray[np.uint32], list[bytes]]:
-    """Tag numbers of the frames and the table they point into.
+    """Return the tag numbers of the frames, shape (n,), and the table that they index.
 
-    data: the bytes the frames were scanned from; base: what was added to their offsets.
+    data: the bytes that the frames were scanned from.
+    base: the number that was added to their offsets.
     """
     numbers = np.full(len(frames), NO_TAG, np.uint32)
     tagged = np.flatnonzero(frames["flags"] & FLAG_TAG)
@@ -37,7 +38,7 @@ def tags_of(frames: Frames, data: Buffer, base: int) -> tuple[NDArray[np.uint32]
 
 
 def rows_of(frames: Frames, tags: NDArray[np.uint32], tag_table: list[bytes], file_id: int) -> RowColumns:
-    """Contiguous columns of record frames."""
+    """Return contiguous columns of record frames."""
     return RowColumns(
         file_id,
         np.ascontiguousarray(frames["seq"]),
@@ -52,7 +53,7 @@ def rows_of(frames: Frames, tags: NDArray[np.uint32], tag_table: list[bytes], fi
 
 
 def by_topic(frames: Frames, data: Buffer, base: int, file_id: int) -> Iterator[tuple[int, RowColumns]]:
-    """(topic id, its rows in order) for each topic among record frames scanned from `data`.
+    """Yield (topic id, its rows in order) for each topic among record frames scanned from `data`.
 
     Columns are sorted once for all topics; each topic's are slices of them.
     """
@@ -71,7 +72,7 @@ def by_topic(frames: Frames, data: Buffer, base: int, file_id: int) -> Iterator[
 
 
 def indices_by_topic(topic_ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """(topic id, where it is, in order) for each topic."""
+    """Yield (topic id, its indices in order) for each topic."""
     if not len(topic_ids):
         return
     order = np.argsort(topic_ids, kind="stable")
@@ -82,7 +83,7 @@ def indices_by_topic(topic_ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArr
 
 
 def split(rows: RowColumns, starts: list[int]) -> Iterator[RowColumns]:
-    """The rows in slices [starts[i], starts[i + 1]), each with a tag table of its own."""
+    """Yield the rows of slices [starts[i], starts[i + 1]), each with a tag table of its own."""
     file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table = rows
     for start, end in pairwise(starts):
         part = slice(start, end)
@@ -93,7 +94,7 @@ def split(rows: RowColumns, starts: list[int]) -> Iterator[RowColumns]:
 
 
 def compact_tags(tags: NDArray[np.uint32], table: Sequence[bytes]) -> tuple[NDArray[np.uint32], Sequence[bytes]]:
-    """Tag numbers into a table of those that occur."""
+    """Return tag numbers into a table of only the tags that occur, and that table."""
     if not table:
         return tags, ()
     used = np.unique(tags)
@@ -104,14 +105,14 @@ def compact_tags(tags: NDArray[np.uint32], table: Sequence[bytes]) -> tuple[NDAr
 
 
 def select(rows: RowColumns, where: NDArray[np.bool_] | NDArray[np.intp] | slice) -> RowColumns:
-    """Some of the rows; the tag table stays whole."""
+    """Return some of the rows; the tag table stays whole."""
     columns: list[Any] = [column[where] for column in rows[1:8]]
     seqs, offsets, lengths, sizes, ts, flags, tags = columns
     return RowColumns(rows.file_id, seqs, offsets, lengths, sizes, ts, flags, tags, rows.tag_table)
 
 
 def index_rows(columns: IndexColumns, first_seqs: np.uint64 | NDArray[np.uint64], file_id: int) -> RowColumns:
-    """All rows of an index, deleted ones included. first_seqs: what each delta counts from."""
+    """Return all rows of an index, deleted ones included. first_seqs: the base of each delta."""
     return RowColumns(
         file_id,
         columns.deltas.astype(np.uint64) + first_seqs,
@@ -126,13 +127,16 @@ def index_rows(columns: IndexColumns, first_seqs: np.uint64 | NDArray[np.uint64]
 
 
 def live_rows(rows: RowColumns) -> RowColumns:
-    """Those of an index that are not marked deleted."""
+    """Return the rows of an index that are not marked deleted."""
     live = (rows.flags & INDEX_DELETED) == 0
     return rows if live.all() else select(rows, live)
 
 
 def _renumbered(parts: list[RowColumns], table: dict[bytes, int]) -> NDArray[np.uint32]:
-    """Tag numbers of parts that share their tag table, in `table`, which gets the tags that occur."""
+    """Return the tag numbers, in `table`, of parts that share one tag table.
+
+    Tags that occur are added to `table`.
+    """
     own = list(parts[0].tag_table)
     tags = np.concatenate([np.minimum(part.tags, len(own)) for part in parts])
     if not own:
@@ -147,7 +151,7 @@ def _renumbered(parts: list[RowColumns], table: dict[bytes, int]) -> NDArray[np.
 
 
 def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
-    """Index columns of live rows that lie in one file, in order."""
+    """Return index columns of live rows of one file, in order."""
     table: dict[bytes, int] = {}
     tags = [_renumbered(list(parts), table) for _own, parts in groupby(rows, lambda part: id(part.tag_table))]
 
@@ -172,7 +176,7 @@ def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
 
 
 def contiguous(offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> list[tuple[int, int]]:
-    """(offset, bytes) of the ranges these frames fill without gaps, in order."""
+    """Return (offset, bytes) of the ranges that these frames fill without gaps, in order."""
     if not len(offsets):
         return []
     starts = offsets.astype(np.int64)

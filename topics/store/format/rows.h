@@ -1,5 +1,5 @@
-/* One record of a request: filled by engine/json/write_scan.c, consumed by store/format/codec.c. Mirrored by store/format/rows.py.
- * Offsets count from the start of Rows.buffer. */
+/* One record of a request: filled by engine/json/write_scan.c, consumed by store/format/codec.c.
+ * Mirrored by store/format/rows.py. Offsets count from the start of Rows.buffer. */
 #ifndef TOPICS_STORE_ROWS_H
 #define TOPICS_STORE_ROWS_H
 
@@ -18,12 +18,13 @@ struct tp_row {
 
 _Static_assert(sizeof(struct tp_row) == 40, "store/format/rows.py and two C files agree on 40 bytes a row");
 
-/* Where and what a row became as a frame: filled by store/format/codec.c, kept until the index takes it. */
+/* The position and properties of a row's frame: filled by store/format/codec.c, kept until the
+ * index takes it. */
 struct tp_placed {
-    uint32_t start;  /* of the frame, as the caller counts */
-    uint32_t length; /* of the frame */
+    uint32_t start;  /* start of the frame, as the caller counts */
+    uint32_t length; /* length of the frame */
     uint32_t size;   /* accounted bytes */
-    uint8_t flags;   /* the frame's */
+    uint8_t flags;   /* flags of the frame */
     uint8_t zero[3];
     uint64_t ts_ms;
 };

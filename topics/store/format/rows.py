@@ -1,4 +1,4 @@
-"""The records of one request, as columns of spans: what the engine hands to the store.
+"""The records of one request as columns of spans, which the engine passes to the store.
 
 Layout: `rows.h`, 40 bytes a row, the machine's (little-endian) order.
 """
@@ -38,7 +38,7 @@ PLACED_DTYPE = np.dtype(
         "itemsize": PLACED.size,
     }
 )
-"""A row as a frame: where it starts, its length, accounted size, the frame's flags, ms."""
+"""A framed row: its start, frame length, accounted size, the frame's flags, ms."""
 
 TAG, NODE, META = _codec.lib.TP_ROW_TAG, _codec.lib.TP_ROW_NODE, _codec.lib.TP_ROW_META
 """Flags: which optional parts a row has."""
@@ -51,8 +51,10 @@ _FLAGS_WITHOUT_TAG = bytes(flags for flags in range((TAG | NODE | META) + 1) if 
 class Rows(NamedTuple):
     """`count` records of one request.
 
-    buffer: what the spans point into; `data` and `meta` are JSON without white space outside strings, `tag` and `node`
-    decoded UTF-8. spans: `count` packed rows. size: the sum of the rows' accounted sizes (compact JSON of data + meta).
+    buffer: the bytes that the spans refer to; `data` and `meta` are JSON without white space
+        outside strings, `tag` and `node` are decoded UTF-8.
+    spans: `count` packed rows.
+    size: the sum of the rows' accounted sizes (compact JSON of data + meta).
     """
 
     buffer: bytes | bytearray | memoryview
@@ -61,34 +63,37 @@ class Rows(NamedTuple):
     size: int
 
     def columns(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-        """The spans as a read-only structured array of shape (count,); see ROW_DTYPE."""
+        """Return the spans as a read-only structured array of shape (count,); see ROW_DTYPE."""
         return np.frombuffer(self.spans, dtype=ROW_DTYPE)
 
 
 class Framed(NamedTuple):
-    """What became of a request's rows: `placed` has a packed PLACED a row, its starts counting as `start` does."""
+    """The frames of a request's rows: `placed` has one packed PLACED per row.
+
+    Starts count as `start` does.
+    """
 
     start: int
     placed: bytes
 
     def columns(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-        """`placed` as a read-only structured array; see PLACED_DTYPE."""
+        """Return `placed` as a read-only structured array of shape (count,); see PLACED_DTYPE."""
         return np.frombuffer(self.placed, dtype=PLACED_DTYPE)
 
     @property
     def lengths(self) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-        """Bytes of each frame."""
+        """Return the bytes of each frame, shape (count,)."""
         return np.ascontiguousarray(self.columns()["length"], dtype=np.uint32)
 
     def moved_to(self, start: int) -> Framed:
-        """The same, its starts counting from another number."""
+        """Return the frames with starts that count from another number."""
         columns = self.columns().copy()
         columns["start"] += np.uint32(start - self.start)
         return Framed(start, columns.tobytes())
 
 
 class RowRecord(NamedTuple):
-    """One record taken out of its rows; for tests and slow paths. size: accounted bytes."""
+    """One record copied out of its rows, for tests and slow paths. size: accounted bytes."""
 
     data: bytes
     tag: bytes | None = None
@@ -98,12 +103,12 @@ class RowRecord(NamedTuple):
 
 
 def any_tagged(spans: bytes | memoryview) -> bool:
-    """Whether one of packed rows has a tag; looks at one byte a row."""
+    """Return whether any of the packed rows has a tag; reads one byte per row."""
     return bool(bytes(spans[_FLAGS_AT::ROW_BYTES]).strip(_FLAGS_WITHOUT_TAG))
 
 
 def tags_in(rows: Rows) -> list[bytes | None] | None:
-    """The tag of each row; None when none has one."""
+    """Return the tag of each row; None if no row has a tag."""
     if not any_tagged(rows.spans):
         return None
     buffer, tags = rows.buffer, list[bytes | None]()
@@ -113,7 +118,7 @@ def tags_in(rows: Rows) -> list[bytes | None] | None:
 
 
 def record_at(rows: Rows, index: int) -> RowRecord:
-    """Row `index` (0 <= index < count) with its bytes copied out of the buffer."""
+    """Return row `index` (0 <= index < count), its bytes copied out of the buffer."""
     assert 0 <= index < rows.count
     row = ROW.unpack_from(rows.spans, index * ROW_BYTES)
     data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = row
@@ -128,7 +133,10 @@ def record_at(rows: Rows, index: int) -> RowRecord:
 
 
 def pack_rows(records: list[RowRecord]) -> Rows:
-    """Rows built one by one; a record without a size has the lengths of `data` and `meta`, taken as compact."""
+    """Return rows built from records, for tests and slow paths.
+
+    A record without a size gets the lengths of `data` and `meta`, which are taken as compact.
+    """
     buffer = bytearray()
     spans = bytearray()
     total = 0

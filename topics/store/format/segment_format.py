@@ -1,30 +1,39 @@
-"""The one home of the byte layouts of segments, packs, their index columns and snapshots. Little-endian throughout.
+"""The byte layouts of segments, packs, index columns and snapshots, defined only here.
+
+Little-endian.
 
 Segment `topics/<topic_id:016x>/seg-<first_seq:020d>.data`, the records of one topic:
 
-    header     SegmentHeader and its description, zero-padded to whole 4096-byte blocks (one, in practice)
-    frames     record frames, byte for byte as the log had them (log_format.py), back to back, seqs increasing
-    zeros      up to the footer, or to the end of an unsealed file: what a crash left behind the frames is zeroed
-    footer     sealed ones only: a description, then SegmentFooter as the file's last 128 bytes
+    header     SegmentHeader and its description, zero-padded to whole 4096-byte blocks (usually 1)
+    frames     record frames, byte for byte as the log had them (log_format.py), without gaps, seqs
+               increasing
+    zeros      up to the footer, or to the end of an unsealed file: what a crash left after the
+               frames is zeroed
+    footer     sealed segments only: a description, then SegmentFooter as the file's last 128 bytes
 
-`seg-....idx` beside a sealed one: IndexHeader, then index columns. Written once; only the flags column changes.
+`seg-....idx` beside a sealed segment: IndexHeader, then index columns. Written once; only the flags
+column changes.
 
 Pack `packs/pack-<number:016x>.data`, short runs of records of many topics, written once:
 
     header     PackHeader, zero-padded to one block
-    runs       each at a multiple of 8: RunHeader, description, frames. A run tells of itself all that a segment tells
-    run table  RUN_DTYPE rows, then index columns over all rows of all runs, in the order of the table
+    runs       each at a multiple of 8: RunHeader, description, frames. A run describes itself as
+               completely as a segment does
+    run table  RUN_DTYPE rows, then index columns over all rows of all runs, in its order
     footer     PackFooter as the file's last 128 bytes
 
-Index columns of n rows (see `IndexColumns`): ts u64, seq delta u32, offset u32, length u32, size u32, tag number u32,
-flags u8, then the tag table: u16 lengths, bytes. The checksum of an index leaves the flags column out, because a delete
-sets INDEX_DELETED there in place, as it sets the byte behind the frame's own checksum. So each byte of the column has
-its parity in it, and a bit that flips makes the index a damaged one, which is derived from the frames again.
+Index columns of n rows (see `IndexColumns`): ts u64, seq delta u32, offset u32, length u32, size
+u32, tag number u32, flags u8, then the tag table: u16 lengths, bytes. The checksum of an index
+leaves out the flags column, because a delete sets INDEX_DELETED there in place, as it sets the byte
+after the frame's own checksum. Each byte of the column therefore includes its parity. A flipped bit
+makes the index a damaged one, which is derived from the frames again.
 
-Snapshot `snapshots/snapshot-<number:016x>`: SnapshotHeader, the store's part (JSON), the catalog's part (JSON).
+Snapshot `snapshots/snapshot-<number:016x>`: SnapshotHeader, the store's part (JSON), the catalog's
+part (JSON).
 
-A description is the JSON of `Catalog.describe`. Checks come in the order magic, version, checksum, each with its own
-message. Room for later: `codec` (frames as they are: 0), reserved fields, unknown members of the JSON parts.
+A description is the JSON of `Catalog.describe`. Checks come in the order magic, version, checksum,
+each with its own message. Room for later: `codec` (frames as they are: 0), reserved fields, unknown
+members of the JSON parts.
 """
 
 from __future__ import annotations
@@ -43,27 +52,29 @@ from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 VERSION = 1
 SNAPSHOT_VERSION = 2
-"""2: topics as columns, which a build that knows 1 would pass over. Both are read."""
+"""Version 2 has topics as columns, which a build that only knows 1 would ignore. Both are read."""
 CODEC_FRAMES = 0
 """Frames as the log has them, not compressed."""
 
 DIRECTORY_FORMAT = 1
-"""The format in the marker of a data directory: another one is another layout."""
+"""The format in the marker of a data directory; another number is another layout."""
 MARKER_NAME = "topics.json"
 """Name of the marker in the data directory."""
 COLD_MARK_NAME = "cold-directory"
-"""Name of the file with the same id in a data directory and in the cold directory that goes with it."""
+"""Name of the file whose id is equal in a data directory and in the cold directory that belongs to
+it.
+"""
 HOT, COLD = 0, 1
 """Tiers of segments: in the data directory, in the cold directory."""
 
 
 def segment_path(topic_id: int, first_seq: int) -> str:
-    """Of the data file, below the data directory."""
+    """Return the path of a segment's data file, relative to the data directory."""
     return f"{topic_directory(topic_id)}/seg-{first_seq:020d}.data"
 
 
 def index_path(data_path: str) -> str:
-    """Of the index beside a segment's data file."""
+    """Return the path of the index beside a segment's data file."""
     assert data_path.endswith(".data")
     return data_path[:-5] + ".idx"
 
@@ -88,7 +99,7 @@ def snapshot_path(number: int) -> str:
 
 
 def numbered(name: str, prefix: str, suffix: str = "") -> int | None:
-    """The number in a name like `pack-<016x>.data`; None for any other name."""
+    """Return the number in a name like `pack-<016x>.data`; None for any other name."""
     digits = name[len(prefix) : len(name) - len(suffix)]
     if name != f"{prefix}{digits}{suffix}" or len(digits) != 16:
         return None
@@ -96,14 +107,17 @@ def numbered(name: str, prefix: str, suffix: str = "") -> int | None:
 
 
 def _checksum(head: bytes | memoryview, body: bytes | memoryview = b"") -> int:
-    """Of a fixed part and what it describes."""
+    """Return the checksum of a fixed part and the body it describes."""
     return xxhash.xxh3_64_intdigest(head, seed=xxhash.xxh3_64_intdigest(body))
 
 
 def _check_kind(
     data: bytes | memoryview, size: int, magic: bytes, what: str, path: str, *, newest: int = VERSION
 ) -> None:
-    """Magic, then version, up to the newest known: raises FormatError. Every header starts `4s magic, u16 version`."""
+    """Check the magic, then the version, up to the newest known.
+
+    Every header starts with `4s magic, u16 version`. Raises FormatError.
+    """
     if len(data) < size:
         raise CorruptError(f"{path}: too short for {what}", {"path": path})
     found, version = struct.unpack_from("<4sH", data)
@@ -117,30 +131,32 @@ def _check_kind(
 
 SEGMENT_MAGIC = b"TPSG"
 _SEGMENT_HEADER = struct.Struct("<4sHBBQQQQII8x")
-"""magic, version, codec, 0, topic_id, epoch, first_seq, created_ms, description bytes, header bytes; u64 checksum."""
+"""magic, version, codec, 0, topic_id, epoch, first_seq, created_ms, description bytes, header
+bytes; u64 checksum.
+"""
 SEGMENT_HEADER_FIXED = _SEGMENT_HEADER.size + 8
 assert SEGMENT_HEADER_FIXED == 64
 SEGMENT_HEADER_MIN = BLOCK_BYTES
-"""Of a segment whose description is short."""
+"""Header bytes of a segment whose description is short."""
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says from its creation on."""
+    """The header of a segment, written when it is created."""
 
     topic_id: int
     epoch: int
-    """Random, new with each file: an index of another epoch is not this file's."""
+    """A random number, new with each file; an index with another epoch belongs to another file."""
     first_seq: int
     created_ms: int
     description: bytes
 
     @property
     def header_bytes(self) -> int:
-        """Where the frames begin."""
+        """The offset of the first frame."""
         return align_up(SEGMENT_HEADER_FIXED + len(self.description), BLOCK_BYTES)
 
     def pack(self) -> bytes:
-        """`header_bytes` bytes."""
+        """Return the header and its padding, `header_bytes` bytes."""
         head = _SEGMENT_HEADER.pack(
             SEGMENT_MAGIC,
             VERSION,
@@ -158,7 +174,7 @@ class SegmentHeader(NamedTuple):
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SegmentHeader:
-        """From the start of a file. Raises FormatError or CorruptError."""
+        """Parse the header at the start of a file. Raises FormatError or CorruptError."""
         _check_kind(data, SEGMENT_HEADER_FIXED, SEGMENT_MAGIC, "a segment", path)
         _, _, codec, _, topic_id, epoch, first_seq, created_ms, length, _ = _SEGMENT_HEADER.unpack_from(data)
         description = bytes(data[SEGMENT_HEADER_FIXED : SEGMENT_HEADER_FIXED + length])
@@ -173,36 +189,40 @@ class SegmentHeader(NamedTuple):
 FOOTER_BYTES = 128
 SEGMENT_FOOTER_MAGIC = b"TPSF"
 _SEGMENT_FOOTER = struct.Struct("<4sHHQQQQQIIQQQQQQII8x")
-"""magic, version, 0, topic_id, epoch, first_seq, last_seq, last_ts, records, 0, total_records, frames_end, size,
-total_size, sealed_ms, sum, description bytes, 0; u64 checksum."""
+"""magic, version, 0, topic_id, epoch, first_seq, last_seq, last_ts, records, 0, total_records,
+frames_end, size, total_size, sealed_ms, sum, description bytes, 0; u64 checksum.
+"""
 assert _SEGMENT_FOOTER.size == FOOTER_BYTES - 8
 
 
 class SegmentFooter(NamedTuple):
-    """What a sealed segment says of itself and of the topic at that time."""
+    """The footer of a sealed segment, about itself and about the topic at that time."""
 
     topic_id: int
     epoch: int
     first_seq: int
-    """Of the first frame."""
+    """Seq of the first frame."""
     last_seq: int
     last_ts: int
     records: int
-    """Frames in this file, the deleted ones included."""
+    """Number of frames in this file, deleted ones included."""
     total_records: int
-    """Frames of this and all earlier segments of the topic."""
+    """Number of frames in this and all earlier segments of the topic."""
     frames_end: int
-    """Offset behind the last frame."""
+    """Offset of the end of the last frame."""
     size: int
     """Accounted bytes of the frames."""
     total_size: int
     sealed_ms: int
     sum: int
-    """Checksum over the frames' checksums, as `codec.scan_frames` runs it: a delete flag does not change it."""
+    """Checksum over the frames' checksums, as `codec.scan_frames` computes it.
+
+    Delete flags do not change it.
+    """
     description: bytes
 
     def pack(self) -> bytes:
-        """The description and the fixed part: what ends the file."""
+        """Return the description and the fixed part, which end the file."""
         head = _SEGMENT_FOOTER.pack(
             SEGMENT_FOOTER_MAGIC, VERSION, 0, *self[:6], 0, *self[6:12], len(self.description), 0
         )
@@ -210,8 +230,11 @@ class SegmentFooter(NamedTuple):
 
     @classmethod
     def unpack(cls, tail: bytes | memoryview, path: str) -> SegmentFooter:
-        """From the last bytes of a file, as many as at hand (128 and the description). Raises FormatError (also: not
-        sealed) or CorruptError."""
+        """Parse the footer in the last bytes of a file.
+
+        tail: as many bytes as are at hand: 128 and the description.
+        Raises: FormatError, also if the segment is not sealed; CorruptError.
+        """
         fixed = tail[-FOOTER_BYTES:]
         _check_kind(fixed, FOOTER_BYTES, SEGMENT_FOOTER_MAGIC, "a segment footer", path)
         values = _SEGMENT_FOOTER.unpack_from(fixed)
@@ -224,7 +247,7 @@ class SegmentFooter(NamedTuple):
 
 
 def footer_description_bytes(fixed: bytes | memoryview) -> int:
-    """Length of the description in front of a footer's fixed 128 bytes (not verified)."""
+    """Return the length of the description before a footer's fixed 128 bytes, not verified."""
     length: int = _SEGMENT_FOOTER.unpack_from(fixed)[-2]
     return length
 
@@ -232,35 +255,38 @@ def footer_description_bytes(fixed: bytes | memoryview) -> int:
 # --- index columns ---------------------------------------------------------------------------------------------------
 
 INDEX_DELETED = 0x80
-"""In the flags column, beside the frame's own flags."""
+"""The bit of a deleted row in the flags column, beside the frame's own flags."""
 _INDEX_PARITY = 0x40
-"""In files alone: it makes the number of ones in each byte of the flags column even."""
+"""The parity bit, only in files: it makes the number of ones in each byte of the column even."""
 _HAS_PARITY = 1
-"""In the header of an index. Those written before there was such a bit have 0, and are taken as they are."""
+"""The bit in the header of an index that says that its flags have parity.
+
+Older indexes have 0 there, and their flags are not checked.
+"""
 INDEX_DELETE = INDEX_DELETED | _INDEX_PARITY
 """The bits that a delete changes in a file's flags column."""
 _IS_ODD = np.array([value.bit_count() % 2 for value in range(256)], np.uint8)
 _ODD_BYTES = _IS_ODD.tobytes()
 _WITH_PARITY = np.arange(256, dtype=np.uint8) | _IS_ODD * np.uint8(_INDEX_PARITY)
 ROW_BYTES = 8 + 5 * 4 + 1
-"""Of the index columns, without the tag table."""
+"""Bytes of the index columns per row, without the tag table."""
 FLAGS_OFFSET_PER_ROW = ROW_BYTES - 1
 
 
 class TagTable(Sequence[bytes]):
-    """The tags of an index as they lie in its file; taken apart when the first of them is asked for."""
+    """The tags of an index as its file stores them; split when the first of them is asked for."""
 
     __slots__ = ("_split", "ends", "texts")
 
     def __init__(self, ends: NDArray[np.int64], texts: bytes) -> None:
         self.ends = ends
-        """Shape (n + 1,), from 0 on: tag i is texts[ends[i]:ends[i + 1]]."""
+        """Shape (n + 1,), beginning with 0: tag i is texts[ends[i]:ends[i + 1]]."""
         self.texts = texts
         self._split: list[bytes] | None = None
 
     @property
     def split(self) -> list[bytes]:
-        """All of them."""
+        """Return all tags."""
         if self._split is None:
             self._split = [self.texts[start:end] for start, end in pairwise(self.ends.tolist())]
         return self._split
@@ -276,28 +302,34 @@ class TagTable(Sequence[bytes]):
 
 
 class IndexColumns(NamedTuple):
-    """n rows in seq order (of each run); the layout is in the module's docstring."""
+    """The n rows of an index in seq order (of each run).
+
+    The layout is in the module's docstring.
+    """
 
     ts: NDArray[np.uint64]
     deltas: NDArray[np.uint32]
-    """seq less the first seq of the segment or run."""
+    """The seq minus the first seq of the segment or run."""
     offsets: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
     sizes: NDArray[np.uint32]
     tags: NDArray[np.uint32]
-    """Into tag_table, or catalog.NO_TAG."""
+    """Index into tag_table, or catalog.NO_TAG."""
     flags: NDArray[np.uint8]
     tag_table: Sequence[bytes]
 
     def pack(self, before: bytes = b"") -> bytearray:
-        """The columns as they lie in a file, behind `before`."""
+        """Return `before` and the columns as a file stores them."""
         tag_lengths = np.fromiter((len(tag) for tag in self.tag_table), "<u2", len(self.tag_table))
         columns = [np.ascontiguousarray(column).data for column in (*self[:6], _WITH_PARITY[self.flags], tag_lengths)]
         return bytearray().join((before, *columns, *self.tag_table))
 
     @classmethod
     def unpack(cls, data: memoryview, rows: int, tag_count: int, *, parity: bool = True) -> IndexColumns:
-        """Views into `data`. Raises CorruptError: too short, or bits of the flags have flipped."""
+        """Return views into `data`.
+
+        Raises CorruptError: too short, or bits of the flags have flipped.
+        """
         if rows * ROW_BYTES + 2 * tag_count > len(data):
             raise CorruptError("the columns of an index go past its end", {})
         columns: list[Any] = []
@@ -320,7 +352,10 @@ class IndexColumns(NamedTuple):
 
 
 def _index_checksum(head: bytes | memoryview, columns: memoryview, rows: int, between: bytes | memoryview = b"") -> int:
-    """Of everything but the flags column; `between`: the run table of a pack."""
+    """Return the checksum of everything except the flags column.
+
+    between: the run table of a pack.
+    """
     flags = rows * FLAGS_OFFSET_PER_ROW
     digest = xxhash.xxh3_64(head)
     for part in (between, columns[:flags], columns[flags + rows :]):
@@ -330,7 +365,10 @@ def _index_checksum(head: bytes | memoryview, columns: memoryview, rows: int, be
 
 INDEX_MAGIC = b"TPIX"
 _INDEX_HEADER = struct.Struct("<4sHHQQQIIQ8x")
-"""magic, version, 1 for flags with parity, topic_id, epoch, first_seq, rows, tags, sum; u64 checksum."""
+"""magic, version, 1 for flags with parity, topic_id, epoch, first_seq, rows, tags, sum.
+
+U64 checksum.
+"""
 INDEX_HEADER_BYTES = _INDEX_HEADER.size + 8
 assert INDEX_HEADER_BYTES == 64
 
@@ -344,10 +382,10 @@ class IndexHeader(NamedTuple):
     rows: int
     tag_count: int
     sum: int
-    """The footer's."""
+    """The `sum` of the segment's footer."""
 
     def pack(self, columns: IndexColumns) -> bytearray:
-        """Header and columns: the whole file."""
+        """Return the whole file: header and columns."""
         head = _INDEX_HEADER.pack(INDEX_MAGIC, VERSION, _HAS_PARITY, *self)
         data = columns.pack(head.ljust(INDEX_HEADER_BYTES))
         checksum = _index_checksum(head, memoryview(data)[INDEX_HEADER_BYTES:], self.rows)
@@ -356,13 +394,16 @@ class IndexHeader(NamedTuple):
 
     @classmethod
     def unpack_header(cls, data: bytes | memoryview, path: str) -> IndexHeader:
-        """The fixed part alone, its checksum not compared. Raises FormatError or CorruptError."""
+        """Parse only the fixed part, without comparing its checksum.
+
+        Raises FormatError or CorruptError.
+        """
         _check_kind(data, INDEX_HEADER_BYTES, INDEX_MAGIC, "a segment index", path)
         return cls(*_INDEX_HEADER.unpack_from(data)[3:])
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> tuple[IndexHeader, IndexColumns]:
-        """The whole file. Raises FormatError or CorruptError."""
+        """Parse the whole file. Raises FormatError or CorruptError."""
         header = cls.unpack_header(data, path)
         columns = memoryview(data)[INDEX_HEADER_BYTES:]
         stored = int.from_bytes(data[_INDEX_HEADER.size : INDEX_HEADER_BYTES], "little")
@@ -380,13 +421,13 @@ _PACK_HEADER = struct.Struct("<4sHBBQQ32x")
 
 
 class PackHeader(NamedTuple):
-    """The first block of a pack."""
+    """The header in the first block of a pack."""
 
     epoch: int
     created_ms: int
 
     def pack(self) -> bytes:
-        """One block."""
+        """Return the header, zero-padded to one block."""
         head = _PACK_HEADER.pack(PACK_MAGIC, VERSION, CODEC_FRAMES, 0, *self)
         return (head + _checksum(head).to_bytes(8, "little")).ljust(BLOCK_BYTES, b"\0")
 
@@ -405,16 +446,18 @@ class PackHeader(NamedTuple):
 
 RUN_MAGIC = b"TPRN"
 _RUN_HEADER = struct.Struct("<4sHHQQQQIIQQ")
-"""magic, version, 0, epoch, topic_id, first_seq, last_seq, records, description bytes, frames bytes, sum; checksum."""
+"""magic, version, 0, epoch, topic_id, first_seq, last_seq, records, description bytes, frames
+bytes, sum; checksum.
+"""
 RUN_HEADER_BYTES = _RUN_HEADER.size + 8
 assert RUN_HEADER_BYTES == 72
 
 
 class RunHeader(NamedTuple):
-    """In front of each run of a pack."""
+    """The header before each run of a pack."""
 
     epoch: int
-    """The pack's."""
+    """The epoch of the pack."""
     topic_id: int
     first_seq: int
     last_seq: int
@@ -424,13 +467,13 @@ class RunHeader(NamedTuple):
     description: bytes
 
     def pack(self) -> bytes:
-        """The fixed part and the description; the frames follow."""
+        """Return the fixed part and the description; the frames follow in the file."""
         head = _RUN_HEADER.pack(RUN_MAGIC, VERSION, 0, *self[:5], len(self.description), self.frames_bytes, self.sum)
         return head + _checksum(head, self.description).to_bytes(8, "little") + self.description
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, where: str) -> RunHeader:
-        """Raises FormatError or CorruptError."""
+        """Parse a run's header. Raises FormatError or CorruptError."""
         _check_kind(data, RUN_HEADER_BYTES, RUN_MAGIC, "a run of a pack", where)
         _, _, _, epoch, topic_id, first, last, records, length, size, sum_ = _RUN_HEADER.unpack_from(data)
         description = bytes(data[RUN_HEADER_BYTES : RUN_HEADER_BYTES + length])
@@ -445,7 +488,7 @@ RUN_DTYPE = np.dtype(
         ("topic_id", "<u8"),
         ("first_seq", "<u8"),
         ("last_seq", "<u8"),
-        ("position", "<u4"),  # of the run header in the file
+        ("position", "<u4"),  # position of the run header in the file
         ("records", "<u4"),
     ]
 )
@@ -453,7 +496,10 @@ RUN_DTYPE = np.dtype(
 
 PACK_FOOTER_MAGIC = b"TPPF"
 _PACK_FOOTER = struct.Struct("<4sHHQIIIIQ80x")
-"""magic, version, 1 for flags with parity, epoch, runs, rows, tags, 0, offset of the run table; u64 checksum."""
+"""magic, version, 1 for flags with parity, epoch, runs, rows, tags, 0, offset of the run table.
+
+U64 checksum.
+"""
 assert _PACK_FOOTER.size == FOOTER_BYTES - 8
 
 
@@ -466,7 +512,7 @@ class PackFooter(NamedTuple):
     tag_count: int
     table_offset: int
     parity: bool = True
-    """The bytes of the flags column have their parity in them."""
+    """Whether the bytes of the flags column include their parity."""
 
     @property
     def columns_offset(self) -> int:
@@ -478,13 +524,13 @@ class PackFooter(NamedTuple):
 
     @classmethod
     def unpack(cls, fixed: bytes | memoryview, path: str) -> PackFooter:
-        """Kind and version only; `check` compares the checksum once the index was read."""
+        """Check kind and version only; `check` compares the checksum after the index was read."""
         _check_kind(fixed, FOOTER_BYTES, PACK_FOOTER_MAGIC, "a pack footer", path)
         _, _, marks, epoch, runs, rows, tag_count, _, table_offset = _PACK_FOOTER.unpack_from(fixed)
         return cls(epoch, runs, rows, tag_count, table_offset, bool(marks & _HAS_PARITY))
 
     def check(self, fixed: bytes | memoryview, table: memoryview, columns: memoryview, path: str) -> None:
-        """Raises CorruptError."""
+        """Compare the checksum of the index. Raises CorruptError."""
         stored = int.from_bytes(fixed[-8:], "little")
         if stored != _index_checksum(fixed[: _PACK_FOOTER.size], columns, self.rows, table):
             raise CorruptError(f"{path}: checksum of the pack index is wrong", {"path": path})
@@ -497,7 +543,7 @@ _SNAPSHOT_HEADER = struct.Struct("<4sHHQQQQ16x")
 """magic, version, 0, number, created_ms, store bytes, catalog bytes; u64 checksum."""
 SNAPSHOT_HEADER_BYTES = _SNAPSHOT_HEADER.size + 8
 SNAPSHOT_LARGE_BYTES = 64 << 20
-"""The header of a larger one is read first, which says how much of it there is to read."""
+"""A larger snapshot is not read in one step: its header is read first, which has its size."""
 assert SNAPSHOT_HEADER_BYTES == 64
 
 
@@ -514,10 +560,12 @@ class SnapshotFile(NamedTuple):
 
     @staticmethod
     def check_size(header: bytes | memoryview, size: int, path: str) -> None:
-        """A file of `size` bytes is as large as its header says. Raises FormatError or CorruptError.
+        """Check that a file of `size` bytes is as large as its header says.
 
-        A file whose magic or version is unknown passes if it has the size of a snapshot: `unpack` tells damage there
-        from a file of a newer build, which takes the whole file.
+        A file whose magic or version is unknown passes if it has the size of a snapshot. `unpack`,
+        which takes the whole file, distinguishes damage from a file of a newer build.
+
+        Raises: FormatError or CorruptError.
         """
         if len(header) >= SNAPSHOT_HEADER_BYTES:
             *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(header)
@@ -529,11 +577,12 @@ class SnapshotFile(NamedTuple):
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SnapshotFile:
-        """Raises FormatError or CorruptError."""
+        """Parse and verify a snapshot file. Raises FormatError or CorruptError."""
         try:
             _check_kind(data, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path, newest=SNAPSHOT_VERSION)
         except FormatError:
-            # A newer build's checksum covers its own version, so it never fits one that this build knows.
+            # A newer build's checksum covers its own version, so it never fits one that this build
+            # knows.
             if any(_is_sound(data, kind) for kind in _SNAPSHOT_KINDS):
                 raise CorruptError(f"{path}: magic or version of the snapshot is damaged", {"path": path}) from None
             raise
@@ -545,11 +594,13 @@ class SnapshotFile(NamedTuple):
 
 
 _SNAPSHOT_KINDS = [struct.pack("<4sH", SNAPSHOT_MAGIC, version) for version in range(VERSION, SNAPSHOT_VERSION + 1)]
-"""Magic and version, as the first bytes of a snapshot that this build reads."""
+"""Magic and version: the first bytes of each kind of snapshot that this build reads."""
 
 
 def _is_sound(data: bytes | memoryview, kind: bytes) -> bool:
-    """Whether a snapshot has the length and the checksum of one whose magic and version are `kind`."""
+    """Return whether a snapshot has the length and checksum of one whose magic and version are
+    `kind`.
+    """
     *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(data)
     body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
     if len(body) != store_bytes + catalog_bytes:
@@ -561,7 +612,7 @@ def _is_sound(data: bytes | memoryview, kind: bytes) -> bool:
 def pack_snapshot(
     number: int, created_ms: int, store: bytes, catalog: Sequence[bytes | memoryview]
 ) -> list[bytes | memoryview]:
-    """A `SnapshotFile` whose catalog comes in pieces, as pieces of the file."""
+    """Return a `SnapshotFile`, whose catalog comes in pieces, as pieces of the file."""
     size = sum(map(len, catalog))
     head = _SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, SNAPSHOT_VERSION, 0, number, created_ms, len(store), size)
     body = xxhash.xxh3_64(store)

@@ -4,8 +4,9 @@
 #include "codec.h"
 #include "frames.h"
 
-/* Copies a text. Short ones, which nearly all are, go as whole blocks where both sides have room behind them: memory that
- * is copied too far is written again by the next text, or is not part of the column. */
+/* Copies a text. Short texts, which nearly all are, are copied as whole blocks where both sides
+ * have room after them: the excess bytes are overwritten by the next text, or are not part of
+ * the column. */
 static inline void copy_text(uint8_t *to, uint64_t room, const uint8_t *from, uint64_t there, uint32_t length)
 {
     if (length <= 16 && room >= 16 && there >= 16) {

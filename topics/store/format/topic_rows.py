@@ -1,4 +1,4 @@
-"""Rows of many topics in one call each way: into frames, and from there into the columns of indexes."""
+"""Rows of many topics in one call: from rows to frames, and from frames to index columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from topics.store.format.codec import ffi, lib
 class TopicRows(NamedTuple):
     """Rows of several topics, none with a tag, to be framed together.
 
-    buffer, spans: as in Rows, of all. topics: five numbers a topic: id, first seq, ms, its first row, how many it has.
+    buffer, spans: as in Rows, of all topics.
+    topics: five numbers per topic: id, first seq, ms, its first row and its number of rows.
     count: rows of all topics.
     """
 
@@ -24,10 +25,12 @@ class TopicRows(NamedTuple):
 
 
 def place_rows(columns: bytes, runs: list[int], placed: bytes | bytearray, file_id: int, base: int) -> int:
-    """Framed rows into columns of indexes; returns the sum of their sizes.
+    """Write framed rows into the columns of indexes; return the sum of their sizes.
 
-    columns: six packed u64 an index, as `addresses_of` gives them. runs: three numbers an index: its first row in
-    `placed`, the row of the columns it becomes, how many follow; the columns have room. base: what starts count from.
+    columns: six packed u64 per index, from `addresses_of`.
+    runs: three numbers per index: its first row in `placed`, its first row in the columns, and the
+        number of rows, for which the columns have room.
+    base: added to the rows' starts.
     """
     count = len(runs) // 3
     return lib.tp_place_rows(
@@ -41,5 +44,5 @@ def place_rows(columns: bytes, runs: list[int], placed: bytes | bytearray, file_
 
 
 def addresses_of(*columns: NDArray[Any]) -> bytes:
-    """Where the columns lie, a packed u64 each; good as long as they are there."""
+    """Return the addresses of the columns, a packed u64 each; valid while the columns live."""
     return array("Q", [int(ffi.cast("uintptr_t", ffi.from_buffer(column))) for column in columns]).tobytes()
