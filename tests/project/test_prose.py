@@ -32,6 +32,7 @@ ROOMS = (
     "pipelines",
     "server",
     "spark",
+    "store/disk",
     "store/format",
     "uring",
     "ws",

@@ -1,4 +1,4 @@
-"""The data directory: made private, locked, refused when it is not safe or not ours.
+"""The data directory: private, locked, and refused if it is unsafe or another program's.
 
 lock            held by the process that uses the directory
 topics.json     format and core count, written once
@@ -20,30 +20,32 @@ from topics.store.disk.whole_files import read_file, replace_file
 from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
 
 _PATH_BYTES_MAX = 3500
-"""The kernel takes 4096 with the names of what lies below."""
+"""The longest path: the kernel accepts 4096 with the names of the files below."""
 
 
 class TakenDirectory:
-    """A data directory that this process holds the lock of, until `release` or the store's end."""
+    """A data directory whose lock this process holds, until `release` or the store's end."""
 
     def __init__(self, ring: Ring, path: str, fd: int, made_in: list[str]) -> None:
         self._ring = ring
         self.path = path
         self.fd = fd
         self.made_in = made_in
-        """Directories whose entries are new: synced when the store is opened."""
+        """Directories whose entries are new; they are synced when the store is opened."""
 
     def release(self) -> None:
-        """Gives the lock back at once; idempotent."""
+        """Release the lock at once; idempotent."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             self._ring.unlock(fd)
 
 
 def take(ring: Ring, config: Config) -> TakenDirectory:
-    """Makes config.data_dir (mode 0700), checks and locks it; blocking, before anything else is started.
+    """Create config.data_dir (mode 0700) if it is missing, check it and lock it.
 
-    Raises LockedError or StorageError with the sentence to print.
+    Blocking, before anything else is started.
+
+    Raises: LockedError or StorageError with the sentence to print.
     """
     path = config.data_dir
     if (length := len(os.fsencode(path))) > _PATH_BYTES_MAX:
@@ -60,7 +62,10 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
 
 
 def refuse_unsafe(ring: Ring, path: str) -> None:
-    """Raises StorageError for a data directory that is a link, of another user, or that others may write to."""
+    """Refuse a data directory that is a link, is another user's, or is writable by others.
+
+    Raises StorageError.
+    """
     try:
         info = ring.look(path)
     except FileNotFoundError:
@@ -76,7 +81,9 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
 
 
 def refuse_links(path: str) -> None:
-    """Raises StorageError when something below a data directory is a link: a rebuild would write where it points to."""
+    """Refuse a data directory with links below it, because a rebuild would write to their targets.
+    Raises StorageError.
+    """
     for directory, names, files in os.walk(path):
         for name in (*names, *files):
             below = os.path.join(directory, name)
@@ -87,7 +94,10 @@ def refuse_links(path: str) -> None:
 
 
 def make_with_parents(ring: Ring, path: str) -> list[str]:
-    """mkdir -p, each with mode 0700; the directories in which one was made."""
+    """Create a directory and its missing parents (mode 0700).
+
+    Return the directories in which one was created.
+    """
     parent = os.path.dirname(path.rstrip("/")) or "."
     try:
         return [parent] if ring.make_directory(path) else []
@@ -100,15 +110,18 @@ def make_with_parents(ring: Ring, path: str) -> list[str]:
 
 
 class Marker(msgspec.Struct):
-    """What a directory is."""
+    """The contents of the marker: the format of the directory and how it is shared."""
 
     format: int
     cores: int
-    """How many engines share it. Topics are spread over them by hash, so another count is refused."""
+    """Number of engines that share the directory.
+
+    Topics are spread over them by hash, so another count is refused.
+    """
 
 
 def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
-    """Why a directory with this marker is not opened; "" when it is."""
+    """Return why a directory with this marker is not opened; "" if it may be."""
     if marker.format != DIRECTORY_FORMAT:
         return f"{path}: format {marker.format}; this build knows {DIRECTORY_FORMAT}"
     if marker.cores != cores:
@@ -117,7 +130,10 @@ def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
 
 
 async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> None:
-    """Writes the marker of a new directory, compares that of a used one. Raises FormatError or OSError."""
+    """Write the marker of a new directory, or compare that of a used one.
+
+    Raises FormatError or OSError.
+    """
     path = f"{taken.path}/{MARKER_NAME}"
     try:
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
@@ -133,9 +149,12 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
 
 
 async def sync_parents(loop: Loop, path: str, made_in: Container[str]) -> None:
-    """The way to a new directory is durable: what this process made of it, and what one that was killed may have made.
+    """Make the path of a new directory durable.
 
-    Those above that belong to somebody else, and may not be read, were there before us. made_in: of make_with_parents.
+    It syncs the directories that this process created entries in, and those that a killed process
+    may have. Parents that belong to another user, and cannot be read, existed before.
+
+    made_in: from `make_with_parents`.
     """
     parent = path.rstrip("/")
     while (above := os.path.dirname(parent) or ".") != parent:

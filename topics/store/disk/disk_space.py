@@ -1,7 +1,9 @@
-"""A full disk, planned for: a low-water mark below which appends are refused, and a reserve file for what frees space.
+"""Handling of a full disk: a low-water mark below which appends are refused, and a reserve file.
 
-While `full`, deletes, acks and floors go on: they write to what is left of the current log file and then to a small one
-made of the reserve. When there is space again, the reserve is made anew and appends resume by themselves.
+The reserve gives space to operations that free space. While `full`, deletes, acks and floors
+continue: they are written to the rest of the current log file and then to a small file made of the
+reserve. When there is space again, the reserve is created anew and appends resume without
+intervention.
 """
 
 from __future__ import annotations
@@ -23,21 +25,27 @@ log = logging.getLogger(__name__)
 
 _CHECK_NS = 1_000_000_000
 _FILES_OF_RESERVE = 4
-"""Log files of a shard that a reserve makes: what comes after a kill needs one, too, and so do snapshots."""
+"""Number of log files per shard that a reserve is enough for.
+
+After a kill one more is needed, and so is space for snapshots.
+"""
 
 
 def is_full(error: OSError) -> bool:
-    """The file system has no space left for us; every other error of a write is a failing disk."""
+    """Return whether the file system has no space for this process.
+
+    Every other error of a write is a failing disk.
+    """
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def lacks_space(error: Exception) -> bool:
-    """The same of any error: a file that found no space for itself is a DiskFullError by then."""
+    """Return whether any error is a lack of space; a file that found none raises DiskFullError."""
     return isinstance(error, DiskFullError) or (isinstance(error, OSError) and is_full(error))
 
 
 class DiskSpace:
-    """Watches the free space of the data directory, once a second."""
+    """The watch over free space in the data directory, checked once a second."""
 
     def __init__(self, loop: Loop, directory: str, sizes: LogSizes) -> None:
         self._loop = loop
@@ -45,28 +53,31 @@ class DiskSpace:
         self._reserve_path = f"{directory}/reserve"
         self._sizes = sizes
         self.reserve_bytes = sizes.reserve
-        """Of the reserve that there is, or that is made next."""
+        """Size of the reserve that exists, or that is created next."""
         self._low_water_bytes = sizes.low_water
         self.full = False
-        """Appends are refused."""
+        """Whether appends are refused."""
         self._wanted_bytes = 0
-        """What found no space: before there is as much it would find none again, and appends would stop again."""
+        """Size that found no space.
+
+        With less free space it would fail again, and appends would stop again.
+        """
         self.has_reserve = False
         self._working = False
         self._closed = False
         self.on_change: list[Callable[[], None]] = []
-        """Called after `full` changed."""
+        """Callbacks after `full` changed."""
 
     @property
     def part_bytes(self) -> int:
-        """Of a log file on a full disk."""
+        """Size of a log file on a full disk."""
         return align_up(self.reserve_bytes // (_FILES_OF_RESERVE * self._sizes.shards), BLOCK_BYTES)
 
     async def open(self) -> None:
-        """Makes the reserve (a missing one means: full) and starts watching."""
+        """Create the reserve (if there is no space for it, the disk is full) and start watching."""
         found = self._found_bytes()
         if found > self._sizes.reserve_max:
-            await self._loop.files.unlink(self._reserve_path)  # it was to be larger before
+            await self._loop.files.unlink(self._reserve_path)  # its setting was larger before
         self.reserve_bytes = max(self._sizes.reserve, min(found, self._sizes.reserve_max))
         await self._make_reserve()
         self._check()
@@ -75,7 +86,7 @@ class DiskSpace:
         self._closed = True
 
     async def _make_reserve(self) -> None:
-        """The reserve file at its full size, or none of it."""
+        """Create the reserve file at its full size, or not at all."""
         files = self._loop.files
         if self.reserve_bytes == 0:
             self.has_reserve = True
@@ -100,7 +111,10 @@ class DiskSpace:
             return 0
 
     async def _grow_reserve(self, size: int) -> None:
-        """As the log has grown. Whoever needs the reserve meanwhile removes the file, and then nothing has grown."""
+        """Enlarge the reserve after the log has grown.
+
+        A task that needs the reserve meanwhile removes the file, and then `reserve_bytes` stays.
+        """
         files = self._loop.files
         fd = await files.open(self._reserve_path, os.O_RDWR)
         try:
@@ -111,11 +125,11 @@ class DiskSpace:
             self.reserve_bytes = size
 
     def free_bytes(self) -> int:
-        """What may still be written, the reserve not counted. Raises OSError."""
+        """Return the bytes that may still be written, without the reserve. Raises OSError."""
         return self._loop.ring.free_bytes(self._directory)
 
     def lacks(self, wanted_bytes: int) -> bool:
-        """Less than this is free; False where the file system does not tell."""
+        """Return whether less than this is free; False where the file system does not report it."""
         try:
             return self.free_bytes() < wanted_bytes
         except OSError:
@@ -123,23 +137,30 @@ class DiskSpace:
 
     @property
     def holds_reserve(self) -> bool:
-        """There is space to give."""
+        """Whether there is a reserve to release."""
         return self.has_reserve and self.reserve_bytes > 0
 
     async def release_reserve(self) -> bool:
-        """Gives the reserve's space to the caller; False when it is gone already."""
+        """Give the reserve's space to the caller; False if it was released before."""
         if not self.holds_reserve:
             return False
         self.has_reserve = False
-        await unlink_if_there(self._loop.files, self._reserve_path)  # somebody may have removed it by hand
+        # an operator may have removed it
+        await unlink_if_there(self._loop.files, self._reserve_path)
         return True
 
     def takes_from_mark(self, wanted_bytes: int) -> bool:
-        """Once this is written there is less free space than the mark; False where the file system does not tell."""
+        """Return whether this write would leave less free space than the mark.
+
+        False where the file system does not report it.
+        """
         return self._low_water_bytes > 0 and self.lacks(self._low_water_bytes + wanted_bytes)
 
     def note_full(self, wanted_bytes: int = 0) -> None:
-        """A write or an allocation found no space. wanted_bytes: it is asked for again as soon as there is some."""
+        """Note that a write or an allocation found no space.
+
+        wanted_bytes: requested again as soon as there is space.
+        """
         self._wanted_bytes = max(self._wanted_bytes, wanted_bytes)
         self._set_full(True)
 
@@ -155,16 +176,17 @@ class DiskSpace:
                 fn()
 
     def _check(self) -> None:
-        """Compares free space with the mark; a little above it is needed to resume, lest it flicker.
+        """Compare free space with the mark.
 
-        A reserve that took all the rest would leave the next checkpoint nothing to write with.
+        Resuming needs somewhat more than the mark, so that the state does not alternate. A reserve
+        that took all the rest would leave the next checkpoint no space to write to.
         """
         if self._closed:
             return
         try:
             free = self.free_bytes()
         except OSError:
-            free = self._low_water_bytes  # cannot tell: leave things as they are
+            free = self._low_water_bytes  # not reported: leave the state unchanged
         if free < self._low_water_bytes:
             self.note_full()
         elif self.full:
@@ -178,7 +200,10 @@ class DiskSpace:
         self._loop.call_later(_CHECK_NS, self._check)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Both kinds of work write the reserve: one at a time. What fails is looked at again in a second."""
+        """Start a task that writes the reserve, unless one is running.
+
+        After a failure the next check starts another.
+        """
         if not self._working:
             self._working = True
             self._loop.spawn(self._run(work), "disk space")
@@ -192,7 +217,7 @@ class DiskSpace:
             self._working = False
 
     async def _heal(self) -> None:
-        """There is space again: the reserve is made anew, and then appends resume."""
+        """Create the reserve anew and let appends resume; there is space again."""
         if not self.has_reserve:
             await self._make_reserve()
         if self.has_reserve:

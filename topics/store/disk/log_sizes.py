@@ -1,7 +1,8 @@
-"""How much of a volume the log may take: little at first and on a small volume, and more as the log proves busy.
+"""The share of a volume that the log may take: small at first, and larger as the log is busier.
 
-The settings are the most that each may be. A new directory takes a few MiB; log files grow while they are filled before
-a checkpoint leaves them, and the reserve with them, since a busy log has more to clear away on a full disk.
+The settings are maxima, and a small volume lowers them. A new directory takes a few MiB. Log files
+grow while they are filled before a checkpoint leaves them, and the reserve grows with them, since a
+busy log has more to free on a full disk.
 """
 
 from __future__ import annotations
@@ -10,24 +11,32 @@ from topics.config import Config
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 START_BYTES = 2 << 20
-"""Of a log file, and of the reserve, in a new directory."""
+"""Size of a log file, and of the reserve, in a new directory."""
 _GROWTH = 4
-"""A log file that was filled is followed by one of so many times its size."""
+"""Factor by which a log file is larger than the filled one before it."""
 _MIB = 1 << 20
 
 
 def _at_most(setting: int, volume_bytes: int, part: int, least_bytes: int) -> int:
-    """A setting, or so small a part of the volume; least_bytes: even of the smallest volume. 0 stays 0."""
+    """Return the setting, or 1/part of the volume if that is less.
+
+    least_bytes: the minimum of such a part. A setting of 0 stays 0.
+    """
     return min(setting, max(volume_bytes // part, least_bytes)) if volume_bytes else setting
 
 
 def may_be_spare(file_bytes: int, file_max: int) -> bool:
-    """A log whose files have up to `file_max` bytes may have made a file of this size, for any use."""
+    """Return whether a log with files of up to `file_max` bytes may have created a file of this
+    size.
+    """
     return min(START_BYTES, file_max) <= file_bytes <= file_max
 
 
 class LogSizes:
-    """Sizes in bytes; volume_bytes is of the file system of the data directory, 0 where that does not tell."""
+    """The sizes of the log's parts, in bytes.
+
+    volume_bytes: size of the data directory's file system; 0 where it does not report one.
+    """
 
     def __init__(self, config: Config, volume_bytes: int) -> None:
         self.shards = max(1, config.wal_shards)
@@ -36,31 +45,35 @@ class LogSizes:
         self.reserve_max = _at_most(config.disk_reserve_bytes, volume_bytes, 64, _MIB)
         self.low_water = _at_most(config.disk_low_water_bytes, volume_bytes, 16, 4 * _MIB)
         self.checkpoint = _at_most(config.checkpoint_wal_bytes, volume_bytes, 16, 4 * _MIB)
-        """Of log, that begin a checkpoint."""
+        """Bytes of log that begin a checkpoint."""
         self.log_max = _at_most(config.max_log_bytes, volume_bytes, 8, 16 * _MIB)
         self.file = min(self.file_max, START_BYTES)
-        """Of the next log file."""
+        """Size of the next log file."""
         self._spare_files = config.wal_spare_files
 
     @property
     def reserve(self) -> int:
-        """The same part of its maximum as log files are of theirs, but no less than that of a new directory."""
+        """The reserve's size: the share of its maximum that log files have of theirs, but at least
+        a new directory's.
+        """
         return max(min(self.reserve_max, START_BYTES), self.reserve_max * self.file // self.file_max)
 
     @property
     def spares_max(self) -> int:
-        """Files kept for another use by each shard: as many as a checkpoint frees, and those kept ready."""
+        """Number of files that each shard keeps for reuse: those that a checkpoint frees, and those
+        kept ready.
+        """
         return self._spare_files + self.checkpoint // self.file
 
     def is_of_use(self, file_bytes: int) -> bool:
-        """A file of this size can take the place of one that is to be made."""
+        """Return whether a file of this size can be used instead of a new one."""
         return self.file <= file_bytes <= self.file_max
 
     def on_found(self, file_bytes: int) -> None:
-        """A life before this one had come to files of this size."""
+        """Take over the size of a file that an earlier run of the log had reached."""
         if self.is_of_use(file_bytes):
             self.file = file_bytes
 
     def on_filled(self, file_bytes: int) -> None:
-        """The log needs the next file, since this one has no room for a batch."""
+        """Grow: this file has no room for a batch, so the log needs the next one."""
         self.file = max(self.file, min(self.file_max, file_bytes * _GROWTH))

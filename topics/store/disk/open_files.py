@@ -1,7 +1,7 @@
-"""Descriptors of sealed files, opened when first read and closed when many others were read since.
+"""Descriptors of sealed files, opened on the first read, closed once many others were read since.
 
-A store may have tens of thousands of segments and packs; each is a file to the index and costs a descriptor only while
-somebody reads it. Log files keep theirs.
+A store may have tens of thousands of segments and packs. Each is a file to the index and costs a
+descriptor only while it is read. Log files keep theirs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPEN_MAX = 256
 
 
 class Spawner(Protocol):
-    """The part of a loop used here."""
+    """The methods of a loop that are used here."""
 
     files: Files
 
@@ -31,7 +31,7 @@ class Spawner(Protocol):
 
 
 class OpenFiles:
-    """Opens on demand; at most `most` descriptors, those in use included when there is no other way."""
+    """Descriptors opened on demand: at most `most`, or as many as are in use if that is more."""
 
     def __init__(self, loop: Spawner, most: int = OPEN_MAX) -> None:
         self._loop = loop
@@ -45,12 +45,12 @@ class OpenFiles:
         self._ended = False
 
     def touch(self, file: StoredFile) -> None:
-        """It is read again."""
+        """Note that the file is read again."""
         if file.file_id in self._open:
             self._open.move_to_end(file.file_id)
 
     def open(self, file: StoredFile, done: Callable[[int], None]) -> None:
-        """Calls `done` with 0 when file.fd is there, or with -errno. The caller holds the file."""
+        """Call `done` with 0 once file.fd is open, or with -errno. The caller holds the file."""
         assert file.readers > 0, "who opens a file reads it"
         waiting = self._waiting.setdefault(file.file_id, [])
         waiting.append(done)
@@ -79,13 +79,14 @@ class OpenFiles:
                 await self._loop.files.close(fd)
 
     def forget(self, file: StoredFile) -> None:
-        """Its descriptor is somebody else's to close."""
+        """Give up the file's descriptor, which the caller will close."""
         self._open.pop(file.file_id, None)
 
     async def remove(self, fd: int, *paths: str) -> None:
-        """Closes the descriptor of a file that was forgotten (-1: it has none) and unlinks what belongs to it.
+        """Close the descriptor of a forgotten file (-1: it has none) and unlink its paths.
 
-        What cannot be unlinked is owed: no snapshot lists it, so it costs space until `remove_owed` or a start.
+        A path that cannot be unlinked is owed: no snapshot lists it, so it only costs space until
+        `remove_owed` or a start.
         """
         self._removals += 1
         self._removed.clear()
@@ -101,7 +102,7 @@ class OpenFiles:
 
     async def _unlink(self, path: str) -> None:
         if self._ended:
-            return  # the next start does
+            return  # the next start unlinks it
         try:
             await unlink_if_there(self._loop.files, path)
         except OSError as error:
@@ -109,12 +110,14 @@ class OpenFiles:
             self._owed.append(path)
 
     async def end(self) -> None:
-        """Nothing is unlinked any more on return: whoever opens the store next may give the paths to other files."""
+        """End unlinking: after the return the next opener of the store may give the paths to other
+        files.
+        """
         self._ended = True
         await self._removed.wait()
 
     def remove_owed(self) -> None:
-        """Another try for what could not be unlinked. A path is never given to another file in one run."""
+        """Try again to unlink the owed paths. A path is never given to another file in one run."""
         owed, self._owed = self._owed, []
         if owed:
             self._loop.spawn(self.remove(-1, *owed), "drop")

@@ -1,4 +1,7 @@
-"""Coroutines that wait for the disk side by side, so many at a time, whose results are taken in their order."""
+"""Coroutines that wait for the disk side by side, a bounded number at a time.
+
+Their results are taken in the order in which they were begun.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,12 @@ Spawn = Callable[[Coroutine[Any, Any, T]], Task[T]]
 
 
 class Line(Generic[T]):
-    """Coroutines begun one by one, `most` of them running at a time; `take` gets each result, in that order.
+    """Coroutines begun one by one, of which `most` run at a time.
 
-    After an error no other begins and no result is taken. When those that run have ended, the gravest is raised.
+    `take` gets each result, in that order.
+
+    After an error no other coroutine begins and no result is taken. When the running ones have
+    ended, the gravest error is raised.
     """
 
     def __init__(self, spawn: Spawn[T], most: int, take: Callable[[T], None]) -> None:
@@ -30,7 +36,7 @@ class Line(Generic[T]):
         self._failures: list[Exception] = []
 
     async def begin(self, coro: Coroutine[Any, Any, T]) -> None:
-        """Begins it once there is room. Raises the error of one before it."""
+        """Begin a coroutine once there is room. Raises the error of one begun before it."""
         try:
             while len(self._running) >= self._most:
                 await self.next()
@@ -40,11 +46,11 @@ class Line(Generic[T]):
             coro.close()
             raise
         task = self._spawn(coro)
-        task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
+        task.when_done(_nothing)  # it may end before it is awaited, which raises its error
         self._running.append(task)
 
     async def end(self) -> None:
-        """Returns when all have ended. Raises the error of one of them, once."""
+        """Return when all have ended. Raises the error of one of them, once."""
         while self._running:
             await self.next()
         failures, self._failures = self._failures, []
@@ -53,11 +59,11 @@ class Line(Generic[T]):
 
     @property
     def is_empty(self) -> bool:
-        """None runs, and all results were taken."""
+        """Whether no coroutine runs and all results were taken."""
         return not self._running
 
     async def next(self) -> None:
-        """Takes the result of the one that was begun first. Its error is raised later."""
+        """Take the result of the coroutine that was begun first. Its error is raised later."""
         try:
             result = await self._running.popleft()
             if not self._failures:
@@ -66,7 +72,7 @@ class Line(Generic[T]):
             self._failures.append(error)
 
     def cancel(self) -> None:
-        """Cancels those that run."""
+        """Cancel the running coroutines."""
         for task in self._running:
             task.cancel()
 
@@ -74,7 +80,7 @@ class Line(Generic[T]):
 async def side_by_side(
     spawn: Spawn[T], coros: Iterator[Coroutine[Any, Any, T]], most: int, take: Callable[[T], None]
 ) -> None:
-    """Runs all of them as a Line."""
+    """Run all coroutines as a Line."""
     line = Line(spawn, most, take)
     try:
         for coro in coros:
@@ -85,14 +91,18 @@ async def side_by_side(
 
 
 async def all_of(spawn: Spawn[None], coros: Iterator[Coroutine[Any, Any, None]], most: int) -> None:
-    """The same for what has no result."""
+    """Run all coroutines, which have no results, as a Line."""
     await side_by_side(spawn, coros, most, lambda _none: None)
 
 
 def gravest(errors: Sequence[Exception]) -> Exception:
-    """The first of the gravest kind: a disk that fails, which stops the log; then what is wrong with a record; then a
-    lack of space or descriptors. After the last two all would be tried again, and a sync that failed would succeed."""
-    return max(errors, key=_gravity)  # the first of several
+    """Return the first error of the gravest kind.
+
+    Kinds, gravest first: a failing disk, which stops the log; a damaged record; a lack of space or
+    of descriptors. After the last two the work is tried again, and then a sync that failed before
+    would succeed.
+    """
+    return max(errors, key=_gravity)  # `max` returns the first of several
 
 
 def _gravity(error: Exception) -> int:

@@ -1,4 +1,6 @@
-"""Reads that pass the page cache by: after a failed sync it may show what the disk does not have."""
+"""Reads that bypass the page cache, which after a failed sync may show what the disk does not
+have.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class UncachedReads:
         await self._files.close(fd)
 
     async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
-        """As `FileCalls.read_into`, through memory of its own that is aligned."""
+        """Do what `FileCalls.read_into` does, through aligned memory of its own."""
         view = memoryview(buffer).cast("B")
         begin = offset & -BLOCK_BYTES
         end = min(offset + len(view), self._sizes[fd])
@@ -40,7 +42,9 @@ class UncachedReads:
             return 0
         blocks = memoryview(page_aligned(align_up(end - begin, BLOCK_BYTES)))
         at = begin
-        while at < end:  # what ends within a block ends the file, or is read again from that block's start
+        # a read that ends within a block is at the end of the file, or is repeated from the block's
+        # start
+        while at < end:
             res = await self._read(fd, blocks[at - begin :], at)
             if at + res >= end:
                 at += res
@@ -62,5 +66,8 @@ class UncachedReads:
 
 
 def goes_direct(block_bytes: int) -> bool:
-    """Whether blocks of the log's size are fit for O_DIRECT; block_bytes: `Ring.direct_block_bytes`."""
+    """Return whether blocks of the log's size suit O_DIRECT.
+
+    block_bytes: `Ring.direct_block_bytes`.
+    """
     return bool(_O_DIRECT) and 0 < block_bytes <= BLOCK_BYTES and BLOCK_BYTES % block_bytes == 0

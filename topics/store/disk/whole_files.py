@@ -1,4 +1,4 @@
-"""Files as whole things: read one, write one durably, find what is there. Used where nothing is hot."""
+"""Whole files: read one, write one durably, list a directory. Not for hot paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ZEROS = bytes(1 << 20)
 
 
 class ReadCalls(Protocol):
-    """What reading takes."""
+    """The calls that reading needs."""
 
     async def open(self, path: str, flags: int, mode: int = 0o600) -> int: ...
     async def close(self, fd: int) -> None: ...
@@ -26,7 +26,7 @@ class ReadCalls(Protocol):
 
 
 class FileCalls(ReadCalls, Protocol):
-    """The part of `topics.loop.files.Files` that checkpoint and recovery use."""
+    """The methods of `topics.loop.files.Files` that checkpoint and recovery use."""
 
     async def write_all(self, fd: int, buffer: Buffer, offset: int) -> None: ...
     async def fdatasync(self, fd: int) -> None: ...
@@ -41,7 +41,10 @@ class FileCalls(ReadCalls, Protocol):
 
 
 async def read_file(files: ReadCalls, path: str, size: int | None = None) -> bytes:
-    """The whole file, or its first `size` bytes. Raises OSError; CorruptError, it is larger than the memory."""
+    """Return the whole file, or its first `size` bytes.
+
+    Raises OSError; CorruptError, it is larger than the memory.
+    """
     fd = await files.open(path, os.O_RDONLY)
     try:
         size = files.file_size(path) if size is None else size
@@ -56,7 +59,10 @@ async def read_file(files: ReadCalls, path: str, size: int | None = None) -> byt
 
 
 async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool = True) -> None:
-    """Writes (and syncs) a file, replacing its bytes in place; its directory entry is synced by the caller."""
+    """Write (and sync) a file, replacing its bytes in place.
+
+    The caller syncs its directory entry.
+    """
     fd = await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         offset = 0
@@ -70,9 +76,11 @@ async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool 
 
 
 async def replace_file(files: FileCalls, path: str, *data: Buffer) -> None:
-    """Puts these pieces at `path` at once and durably: temporary file, fsync, rename, fsync of the directory.
+    """Replace the file at `path` atomically and durably: temporary file, fsync, rename, directory
+    fsync.
 
-    A part of it that filled the disk is removed again: others need the space.
+    data: pieces of the contents. A part that filled the disk is removed again, because other files
+        need the space.
     """
     temporary = f"{path}.tmp"
     try:
@@ -90,7 +98,10 @@ async def _replace(files: FileCalls, path: str, temporary: str, *data: Buffer) -
 
 
 async def sync_file(files: FileCalls, path: str) -> None:
-    """Syncs what was written through other descriptors. Raises OSError, also for a write-back that failed since."""
+    """Sync what was written through other descriptors.
+
+    Raises OSError, also for a write-back that failed since.
+    """
     fd = await files.open(path, os.O_RDWR)
     try:
         await files.fsync(fd)
@@ -99,7 +110,10 @@ async def sync_file(files: FileCalls, path: str) -> None:
 
 
 async def in_place(sync: Awaitable[None]) -> None:
-    """A sync of a file or directory that is not written anew after a failure. Raises OSError: see `failed_sync`."""
+    """Sync a file or directory that is not written anew after a failure.
+
+    Raises OSError: see `failed_sync`.
+    """
     try:
         await sync
     except SyncFailedError as error:
@@ -107,14 +121,17 @@ async def in_place(sync: Awaitable[None]) -> None:
 
 
 def failed_sync(error: OSError) -> OSError:
-    """Never a full disk: a sync that failed is not tried again."""
+    """Return the error as one that is never a full disk, because a failed sync is not tried
+    again.
+    """
     return OSError(errno.EIO, f"a sync failed: {error}")
 
 
 async def zero_range(files: FileCalls, path: str, start: int, end: int, *, lost_writes: bool = False) -> bool:
-    """Durable zeros over file bytes [start, end). False when that is what was there.
+    """Zero file bytes [start, end) durably. Return False if they were zeros before.
 
-    lost_writes: a sync failed before, so zeros that are read may be in the page cache alone. They are written again.
+    lost_writes: a sync failed before, so zeros that are read may be only in the page cache. They
+        are written again.
     """
     if start >= end:
         return False
@@ -136,7 +153,7 @@ async def zero_range(files: FileCalls, path: str, start: int, end: int, *, lost_
 
 
 def lacks_descriptors(error: OSError) -> bool:
-    """Too many files are open: it says nothing about the disk, and passes."""
+    """Return whether too many files are open, which is temporary and no fault of the disk."""
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
@@ -146,7 +163,7 @@ async def unlink_if_there(files: FileCalls, path: str) -> None:
 
 
 def list_if_there(files: FileCalls, path: str) -> list[str]:
-    """Names in a directory; none when it does not exist."""
+    """Return the names in a directory; none if it does not exist."""
     try:
         return files.list_directory(path)
     except FileNotFoundError:
@@ -154,9 +171,10 @@ def list_if_there(files: FileCalls, path: str) -> list[str]:
 
 
 def make_directories(files: FileCalls, root: str, path: str, unsynced: dict[str, None]) -> None:
-    """Makes `root/path` and what lies between; adds the directories whose entries are new and must be synced.
+    """Create `root/path` and the directories between; add those with new entries to `unsynced`.
 
-    Each before the next thing can fail: whoever tries again finds them there, and would not know.
+    Each is added before the next step can fail: a second attempt finds the directories there, and
+    would not know that they are new.
     """
     at = root
     for part in path.split("/"):
