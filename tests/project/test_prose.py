@@ -34,6 +34,7 @@ ROOMS = (
     "spark",
     "store/disk",
     "store/format",
+    "store/in_memory",
     "uring",
     "ws",
 )

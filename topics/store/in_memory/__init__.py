@@ -1,1 +1,3 @@
-"""Frames in memory: the hot tail of the log, ephemeral records, batches built ahead of their seqs."""
+"""Frames in memory: the hot tail of the log, ephemeral records, batches built before their seqs are
+known.
+"""

@@ -1,4 +1,7 @@
-"""Ephemeral records: frames like any other, in memory alone. All topics share chunks, which are files to the index."""
+"""Ephemeral records: ordinary frames, but only in memory.
+
+All topics share chunks, which are files to the index.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ class InMemory(NamedTuple):
 
 
 class EphemeralFrames:
-    """Appends frames to the newest chunk; a chunk goes when its last row has gone (see `discard`)."""
+    """The chunks of ephemeral frames.
+
+    Frames are appended to the newest one; a chunk is dropped with its last row (see `discard`).
+    """
 
     def __init__(self, files: FileTable) -> None:
         self._files = files
@@ -38,7 +44,7 @@ class EphemeralFrames:
         extension: bytes = b"",
         routed: bool = False,
     ) -> InMemory:
-        """Frames the rows; they may be read at once and count as live rows of their file."""
+        """Frame the rows. They may be read at once and count as live rows of their file."""
         frames, framed = codec.frame_rows(
             rows,
             topic_id=topic_id,
@@ -63,14 +69,20 @@ class EphemeralFrames:
         return InMemory(file.file_id, framed.moved_to(offset))
 
     def stage_gathered(self, topic_id: int, frames: PrebuiltFrames, first_seq: int, ts_ms: int) -> InMemory:
-        """Stage frames that were put together before, as a chunk of their own; see `stage_records`."""
+        """Stage frames that were put together before, as a chunk of their own.
+
+        See `stage_records`.
+        """
         file = self._files.add(FileKind.MEMORY, "")
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=False, start=BATCH_HEADER_BYTES)
         file.memory, file.size, file.live_rows = frames.memory, frames.used, frames.count
         return InMemory(file.file_id, framed)
 
     def discard(self, file: StoredFile, rows: int) -> None:
-        """So many rows no longer point to this file; a chunk without rows is dropped unless it is still filled."""
+        """Remove this many rows from the file's count.
+
+        A chunk without rows is dropped unless it is still filled.
+        """
         file.live_rows -= rows
         if file.live_rows == 0 and file is not self._newest:
             file.when_unread(lambda: self._files.remove(file))

@@ -1,8 +1,9 @@
-"""The newest part of the log, still in memory: what the last commits wrote, where the next readers look first.
+"""The newest part of the log, still in memory: what the last commits wrote and readers want next.
 
-A chunk mirrors a region of a WAL file in page-aligned memory, from a block boundary on. So a commit's write is a slice
-of a chunk made of whole blocks, fit for O_DIRECT, and the partly filled last block is there to be written again.
-A batch lies in one chunk; where the next one does not fit, a new chunk begins with a copy of the block it starts in.
+A chunk mirrors a region of a WAL file in page-aligned memory, from a block boundary on. A commit's
+write is therefore a slice of a chunk made of whole blocks, fit for O_DIRECT, and the partly filled
+last block is there to be written again. A batch is in one chunk; where the next one does not fit, a
+new chunk begins with a copy of the block that the batch begins in.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _CHUNK_BYTES_MAX = 1 << 20
 _FREE_CHUNKS_MAX = 4
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
 HOT_RANGE = struct.Struct("=4Q")
-"""file id, start, used, address: a tp_hot_range of codec.h."""
+"""The layout of tp_hot_range in codec.h: file id, start, used, address."""
 
 
 class TailBuffer:
@@ -38,7 +39,10 @@ class TailBuffer:
 
 
 class HotTail:
-    """Chunks of all shards' files, oldest dropped first beyond `budget` bytes; a file's newest chunk always stays."""
+    """The chunks of all shards' files.
+
+    Beyond `budget` bytes the oldest are dropped; a file's newest chunk always stays.
+    """
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -47,13 +51,13 @@ class HotTail:
         self._oldest: deque[TailBuffer] = deque()
         self._free: list[TailBuffer] = []
         self._ranges = bytearray()
-        """HOT_RANGE of all chunks by file and start, made when somebody asks; empty: to be made anew."""
+        """HOT_RANGE of all chunks by file and start, built on request; empty: to be built anew."""
         self._newest: list[tuple[TailBuffer, int]] = []
-        """Of each file, and where in `_ranges` it is: the only ones that grow."""
+        """The newest chunk of each file and its index in `_ranges`: only these grow."""
         self.bytes_held = 0
 
     def ranges(self) -> bytearray:
-        """All that is here as packed HOT_RANGE, sorted; good until the next commit is placed."""
+        """Return all chunks as packed HOT_RANGE, sorted; valid until the next commit is placed."""
         ranges = self._ranges
         if not ranges:
             self._newest = []
@@ -77,11 +81,15 @@ class HotTail:
         room: TailBuffer | None = None,
         fresh: int = 1 << 62,
     ) -> memoryview:
-        """Mirrors `head` and `data` at file offset `begin`, where the file's last bytes end; returns blocks to write.
+        """Mirror `head` and `data` at file offset `begin`, the end of the file's last bytes.
 
-        That is a view of file bytes [begin rounded down, end rounded up), zeros behind the end. It stays unchanged
-        until the next `place` of this file. room: taken where there has to be a chunk for them (see `chunk_for`).
-        fresh: what lies in `data` behind so many bytes is in the room already, at its place.
+        Return the blocks to write.
+
+        The result is a view of file bytes [begin rounded down, end rounded up), zeros after the
+        end. It stays unchanged until the next `place` of this file.
+
+        room: used if a new chunk is needed (see `chunk_for`).
+        fresh: bytes of `data` from this index on are already in the room, at their place.
         """
         start = begin & -BLOCK_BYTES
         size = len(head) + len(data)
@@ -108,14 +116,19 @@ class HotTail:
         return view[start - chunk.start : blocks_end]
 
     def take_back(self, file_id: int, begin: int) -> None:
-        """The bytes placed last, from `begin` on, are not in the file: the next ones begin there again."""
+        """Remove the bytes placed last, from `begin` on, which are not in the file.
+
+        The next ones begin there again.
+        """
         chunk = self._files[file_id][-1]
         chunk.used = begin - chunk.start
 
     def _open(  # noqa: PLR0917 - called in one place
         self, file_id: int, start: int, prefix: int, needed: int, before: TailBuffer | None, room: TailBuffer | None
     ) -> TailBuffer:
-        """A chunk from block `start` on; its first `prefix` bytes are the chunk before's."""
+        """Return a chunk from block `start` on, whose first `prefix` bytes are those of the chunk
+        before.
+        """
         capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))
         if room is not None and capacity <= room.capacity:
             chunk, capacity = room, room.capacity
@@ -152,16 +165,17 @@ class HotTail:
             self._free.append(chunk)
 
     def forget(self, file_id: int) -> None:
-        """Drops what is held of a file nobody writes to any more."""
+        """Drop the chunks of a file that is no longer written to."""
         self._ranges = bytearray()
         for chunk in self._files.pop(file_id, ()):
             self._oldest.remove(chunk)
             self._drop(chunk)
 
     def find(self, file_id: int, offset: int, length: int) -> memoryview | None:
-        """File bytes [offset, offset + length), or None when they are not all here.
+        """Return file bytes [offset, offset + length), or None if they are not all here.
 
-        The view is good until the next commit is placed; whoever keeps the bytes longer copies them.
+        The view is valid until the next commit is placed; a caller that keeps the bytes longer
+        copies them.
         """
         chunks = self._files.get(file_id)
         if not chunks:
@@ -191,7 +205,9 @@ class HotTail:
 
 
 def chunk_for(size: int) -> TailBuffer:
-    """Memory for one large batch of up to `size` bytes, wherever in its file that begins."""
+    """Return memory for one large batch of up to `size` bytes, wherever in its file the batch
+    begins.
+    """
     return TailBuffer(align_up(size, BLOCK_BYTES) + 2 * BLOCK_BYTES)
 
 

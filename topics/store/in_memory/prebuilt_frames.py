@@ -1,7 +1,8 @@
-"""Frames of one large append, put together piece by piece before it is known which seqs they get.
+"""Frames of one large append, built piece by piece before their seqs are known.
 
-What takes time, copying into memory that was never touched, is done while others have their turns. Numbering the
-frames and handing them to the log, or to memory, is one step: a checksum of each, and one copy into the hot tail.
+The slow part, copying into memory that was never touched, is done in pieces between other work.
+Numbering the frames and passing them to the log, or to memory, is one step: a checksum of each, and
+one copy into the hot tail.
 """
 
 from __future__ import annotations
@@ -22,22 +23,25 @@ _CONTROL_ROOM = 256
 
 
 class PrebuiltFrames:
-    """Memory for `room` bytes of frames, with the header of a batch before them and a control frame after them.
+    """Memory for `room` bytes of frames, with a batch header before them and a control frame after
+    them.
 
-    No page of it is touched when it is made.
+    No page of it is touched when it is created.
     """
 
     def __init__(self, room: int, extension_bytes: int = 0) -> None:
-        """extension_bytes: of the extension of the first frame, where it is not known until `extend`."""
+        """extension_bytes: room for the first frame's extension if it is not known until
+        `extend`.
+        """
         self._extension_bytes = extension_bytes
         room += extension_bytes
         self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
         self.used = BATCH_HEADER_BYTES
         self.count = 0
-        """Records."""
+        """Number of records."""
         self.controls = 0
         self.mirror = chunk_for(len(self.memory))
-        """The chunk that the hot tail will have: its pages are touched along with those of the frames."""
+        """The chunk for the hot tail; its pages are touched along with those of the frames."""
 
     def take(  # noqa: PLR0917 - columns
         self,
@@ -49,9 +53,12 @@ class PrebuiltFrames:
         topic_id: int,
         extension: bytes = b"",
     ) -> None:
-        """Add frames of another topic without their extensions; row i lies at view[offsets[i] - base].
+        """Add frames of another topic without their extensions.
 
-        extension: for the first of them. Raises CorruptError naming topic id and seq of a row that is not its frame.
+        Row i is at view[offsets[i] - base].
+
+        extension: for the first of them.
+        Raises: CorruptError naming topic id and seq of a row that is not its frame.
         """
         assert self._left >= int(lengths.sum(dtype=np.uint64)) + len(extension), "the room was counted before"
         written = lib.tp_take_frames(
@@ -70,7 +77,7 @@ class PrebuiltFrames:
         self._added(written, len(seqs))
 
     def add_rows(self, rows: Rows, node: bytes | None) -> None:
-        """Add rows that have no frames yet; node: of those without their own."""
+        """Add rows that have no frames yet. node: the node of rows without their own."""
         extension = b"" if self.count else bytes(self._extension_bytes)
         placed = ffi.new("char[]", PLACED.size * rows.count)
         written = lib.tp_frame_rows(
@@ -108,7 +115,10 @@ class PrebuiltFrames:
         self.count += count
 
     def number(self, topic_id: int, first_seq: int, ts_ms: int, *, fsync: bool, start: int = 0) -> Framed:
-        """Make the frames those of topic `topic_id` from `first_seq` on; the places returned count from `start`."""
+        """Number the frames as those of `topic_id` from `first_seq` on.
+
+        The returned places count from `start`.
+        """
         placed = bytearray(PLACED.size * self.count)
         numbered = lib.tp_number_frames(
             ffi.from_buffer(self.memory) + BATCH_HEADER_BYTES,
@@ -125,7 +135,7 @@ class PrebuiltFrames:
         return Framed(start, bytes(placed))
 
     def add_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
-        """Add a small control frame after the records, which are numbered."""
+        """Add a small control frame after the records, which are already numbered."""
         pointer, room = ffi.from_buffer(self.memory), len(self.memory)
         written = lib.tp_frame_control(pointer, self.used, room, kind, 0, topic_id, seq, ts_ms, payload, len(payload))
         assert written > 0, "the room was counted before"
@@ -141,7 +151,7 @@ class PrebuiltFrames:
 def gather(
     rows: Rows, node: bytes | None, extension_bytes: int, step_bytes: int
 ) -> Generator[None, None, PrebuiltFrames]:
-    """Make frames of rows, some bytes a step."""
+    """Build frames from rows, `step_bytes` a step."""
     frames = PrebuiltFrames(room_for(rows, node), extension_bytes)
     for some in parts_of(rows, step_bytes):
         yield
@@ -150,7 +160,7 @@ def gather(
 
 
 def parts_of(rows: Rows, size: int) -> Iterator[Rows]:
-    """Rows in parts of at least so many bytes, but for the last."""
+    """Yield the rows in parts of at least `size` bytes, except the last."""
     columns = rows.columns()
     ends = columns["data_len"].cumsum(dtype=np.uint64) + columns["meta_len"].cumsum(dtype=np.uint64)
     ends += np.arange(1, rows.count + 1, dtype=np.uint64) * np.uint64(FRAME_MIN_BYTES)
