@@ -35,6 +35,7 @@ ROOMS = (
     "store/disk",
     "store/format",
     "store/in_memory",
+    "store/segments",
     "uring",
     "ws",
 )

@@ -1,1 +1,1 @@
-"""Segments and packs, the manifest that lists them, and the snapshots it is a part of."""
+"""Segments and packs, the manifest that lists them, and the snapshots that it is a part of."""

@@ -1,7 +1,7 @@
-"""Which segments and packs make up the store, and which part of the log is not in them: the store's part of a snapshot.
+"""The manifest: the segments and packs of the store, and the part of the log that is not in them.
 
-In memory it is the checkpoint's book-keeping; as JSON it is what recovery begins with. A file that no snapshot lists is
-what a crash left behind.
+In memory it is the checkpoint's book-keeping; as JSON it is the store's part of a snapshot, with
+which recovery begins. A file that no snapshot lists is left over from a crash.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ __all__ = [
 
 
 class Segment(msgspec.Struct, omit_defaults=True):
-    """One segment file. JSON names are short: a snapshot may list thousands."""
+    """One segment file. JSON names are short because a snapshot may list thousands."""
 
     topic_id: int = msgspec.field(name="topic")
     first_seq: int = msgspec.field(name="first")
-    """Of the name: the first record when the file was made."""
+    """The seq in the file's name: the first record when the file was created."""
     last_seq: int = msgspec.field(name="last")
     records: int
     frames_end: int = msgspec.field(name="end")
-    """Bytes of the file that count; what lies behind, up to a footer, is zeros or what a crash left."""
+    """Bytes of the file that count.
+
+    Bytes after them, up to a footer, are zeros or left over from a crash.
+    """
     size: int
     """Accounted bytes of its frames."""
     epoch: int
@@ -49,7 +52,7 @@ class Segment(msgspec.Struct, omit_defaults=True):
     tier: int = HOT
     """HOT or COLD: see tiers.py."""
     file_id: int = msgspec.field(name="_", default=0)
-    """In this process's FileTable; not stored."""
+    """Number in this process's FileTable; not stored."""
 
     @property
     def path(self) -> str:
@@ -57,7 +60,7 @@ class Segment(msgspec.Struct, omit_defaults=True):
 
 
 class Totals(NamedTuple):
-    """Of some segments of a topic."""
+    """Sums over some segments of a topic."""
 
     records: int = 0
     size: int = 0
@@ -77,14 +80,14 @@ class PackRun(msgspec.Struct, array_like=True):
 
 
 class Pack(msgspec.Struct, omit_defaults=True):
-    """One pack file and those of its runs that are in use."""
+    """One pack file, and the runs of it that are in use."""
 
     number: int
     epoch: int
     size: int
     """Bytes of the file."""
     runs: dict[int, PackRun]
-    """By row of the run table."""
+    """Runs by their row in the run table."""
     file_id: int = msgspec.field(name="_", default=0)
 
     @property
@@ -93,38 +96,49 @@ class Pack(msgspec.Struct, omit_defaults=True):
 
 
 class ReplayStart(msgspec.Struct, array_like=True):
-    """Where replay of one shard begins."""
+    """The point where replay of one shard begins."""
 
     file_no: int
-    """Lower ones are copied."""
+    """Number of the first file to replay; lower ones are copied."""
     marked: bool = True
-    """The file was begun, by a mark, before the snapshot: it must be there."""
+    """The file was begun, by a mark, before the snapshot, so it must exist."""
 
 
 class StorePart(msgspec.Struct, omit_defaults=True):
     """The store's part of a snapshot."""
 
     replay: dict[int, ReplayStart]
-    """By shard. A shard that is not named is replayed whole."""
+    """Start by shard. A shard that is not named is replayed whole."""
     segments: list[Segment]
     packs: list[Pack]
     boot: str
-    """Boot id of the time it was taken."""
+    """Boot id when the snapshot was taken."""
     shards: int
-    """How many the log had: with another count everything is checkpointed before anything is served."""
+    """Number of shards of the log.
+
+    With another count everything is checkpointed before any request is served.
+    """
     clean: bool = False
-    """Taken when the log was closed: everything is in segments."""
+    """The snapshot was taken when the log was closed, so everything is in segments."""
     rebuilt: bool = False
-    """Made by `topics fsck --rebuild` without a sound one: topics come from the descriptions in segments
-    (Catalog.adopt)."""
+    """The snapshot was made by `topics fsck --rebuild` without a sound one.
+
+    Topics come from the descriptions in segments (Catalog.adopt).
+    """
     log_cut: bool = False
-    """Made by `topics fsck --rebuild`, which gave up part of the log: what was given out there is not known."""
+    """The snapshot was made by `topics fsck --rebuild`, which gave up part of the log.
+
+    What was given out there is unknown.
+    """
     flagging: list[str] = []
-    """Paths (below their directory) of segments and packs in which deletes were about to be flagged: after a kill the
-    page cache may show flags that no sync has made durable."""
+    """Paths (relative to their directory) of segments and packs in which deletes were about to be
+    flagged. After a kill the page cache may show flags that no sync has made durable.
+    """
     extensions: list[tuple[int, int, bytes]] = []
-    """Parts of producers in segments and packs of a directory rebuilt without a sound snapshot: topic id, seq and
-    extension area of their frames, because descriptions may be too old to have them."""
+    """Parts of producers in segments and packs of a directory rebuilt without a sound snapshot.
+
+    Each is topic id, seq and extension area of a frame; descriptions may be too old to have them.
+    """
     format: int = 1
 
 
@@ -133,10 +147,10 @@ class Manifest:
 
     def __init__(self) -> None:
         self.segments: dict[int, list[Segment]] = {}
-        """By topic, in seq order; the last one may be unsealed."""
+        """Segments by topic, in seq order; the last one may be unsealed."""
         self.packs: dict[int, Pack] = {}
         self.runs: dict[int, list[tuple[Pack, PackRun]]] = {}
-        """By topic, in seq order. All of them lie below the topic's segments."""
+        """Runs by topic, in seq order, all of them below the topic's segments."""
         self.next_pack = 1
 
     def add_segment(self, segment: Segment) -> None:
@@ -156,7 +170,7 @@ class Manifest:
             del self.segments[segment.topic_id]
 
     def drop_runs(self, topic_id: int, numbers: set[tuple[int, int]] | None = None) -> None:
-        """Forgets runs of a topic: those named by (pack number, run number), or all."""
+        """Remove runs of a topic: those named by (pack number, run number), or all."""
         kept = []
         for pack, run in self.runs.pop(topic_id, []):
             if numbers is None or (pack.number, run.number) in numbers:
@@ -167,24 +181,27 @@ class Manifest:
             self.runs[topic_id] = kept
 
     def tail(self, topic_id: int) -> Segment | None:
-        """The segment that may still grow."""
+        """Return the topic's segment that may still grow."""
         segments = self.segments.get(topic_id)
         return segments[-1] if segments and not segments[-1].sealed else None
 
     def sealed_totals(self, topic_id: int) -> Totals:
-        """Of all segments but the tail."""
+        """Return the sums over all segments except the tail."""
         sealed = [segment for segment in self.segments.get(topic_id, ()) if segment.sealed]
         return Totals(sum(segment.records for segment in sealed), sum(segment.size for segment in sealed))
 
     def replace_tail(self, segment: Segment) -> None:
-        """The tail has grown, or was sealed: this is what it is now."""
+        """Replace the tail, which has grown or was sealed."""
         segments = self.segments[segment.topic_id]
         assert not segments[-1].sealed, "a sealed segment stays as it is"
         assert segments[-1].first_seq == segment.first_seq, "only the last segment grows"
         segments[-1] = segment
 
     def copied_upto(self, topic_id: int) -> int:
-        """The highest seq in segments and packs: the log's records up to here are already there, or were dead."""
+        """Return the highest seq in segments and packs.
+
+        The log's records up to it were copied, or were dead.
+        """
         segments, runs = self.segments.get(topic_id), self.runs.get(topic_id)
         return max(segments[-1].last_seq if segments else 0, runs[-1][1].last_seq if runs else 0)
 
@@ -196,12 +213,12 @@ class Manifest:
         return self.segments.keys() | self.runs.keys()
 
     def paths(self, tier: int) -> set[str]:
-        """Of every data file in use in a tier, below its directory."""
+        """Return the paths of all data files in use in a tier, relative to its directory."""
         packs = {pack.path for pack in self.packs.values()} if tier == HOT else set()
         return {segment.path for segment in self.all_segments() if segment.tier == tier} | packs
 
     def paths_of(self, file_ids: set[int]) -> list[str]:
-        """Of those of these files that are in use."""
+        """Return the paths of those of these files that are in use."""
         files: list[Segment | Pack] = [*self.all_segments(), *self.packs.values()]
         return [file.path for file in files if file.file_id in file_ids]
 
@@ -218,12 +235,15 @@ class Manifest:
 
 
 def pack_store_part(part: StorePart) -> bytes:
-    """As JSON, without what means nothing in another process."""
+    """Return the part as JSON, without fields that only mean something in this process."""
     return msgspec.json.encode(part)
 
 
 def unpack_store_part(data: bytes) -> StorePart:
-    """Raises msgspec.ValidationError: JSON whose checksum was right but whose shape is not known."""
+    """Parse the JSON.
+
+    Raises msgspec.ValidationError: the checksum was right, but the shape is unknown.
+    """
     part = msgspec.json.decode(data, type=StorePart)
     for segment in part.segments:
         segment.file_id = 0

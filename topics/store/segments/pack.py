@@ -1,6 +1,7 @@
-"""Packs: one file for the few records of many topics. Written once as a stream, never extended.
+"""Packs: one file for the few records of many topics, written once as a stream and never extended.
 
-A topic has one run in a pack; a run tells of itself what a segment would. The index of all runs lies at the end.
+A topic has one run in a pack, which describes itself as a segment does. The index of all runs is at
+the end.
 """
 
 from __future__ import annotations
@@ -33,26 +34,33 @@ from topics.store.segments.manifest import Pack, PackRun
 
 
 class PackWriter:
-    """Collects runs and gives back the bytes to write: the shell writes them in order, then syncs."""
+    """A collector of runs that returns the bytes to write.
+
+    The caller writes them in order, then syncs.
+    """
 
     def __init__(self, number: int, epoch: int, now_ms: int) -> None:
         self.number = number
         self.epoch = epoch
         self._parts: list[bytes | bytearray | memoryview] = [PackHeader(epoch, now_ms).pack()]
         self.position = BLOCK_BYTES
-        """Bytes so far, those already taken included."""
+        """Bytes so far, including those already taken."""
         self.pending_bytes = BLOCK_BYTES
         self._runs: list[tuple[int, int, int, int, int]] = []
         self._columns: list[IndexColumns] = []
 
     @property
     def frames_offset(self) -> int:
-        """Where a run added now would begin; its frames follow its header and description."""
+        """Return where the frames of a run added now would begin, after its header and
+        description.
+        """
         return align_up(self.position, BATCH_ALIGN)
 
     def add_run(self, scan: codec.FrameScan, data: bytes | memoryview, description: bytes) -> tuple[PackRun, int]:
-        """One topic's verified frames (`scan` with base 0 over `data`). Returns the run and where its frames
-        begin in the file."""
+        """Add one topic's verified frames (`scan` with base 0 over `data`).
+
+        Return the run and the offset of its frames in the file.
+        """
         frames = scan.frames
         topic_id, first_seq, last_seq = (int(frames[at][name]) for at, name in _RUN_ENDS)
         start = self.frames_offset
@@ -74,14 +82,14 @@ class PackWriter:
         self.pending_bytes += len(data)
 
     def take(self) -> bytes:
-        """What was added since the last call, in file order."""
+        """Return the bytes added since the last call, in file order."""
         data = b"".join(self._parts)
         self._parts.clear()
         self.pending_bytes = 0
         return data
 
     def finish(self) -> bytes:
-        """The index and the footer: the rest of the file."""
+        """Return the index and the footer, the rest of the file."""
         self._put(bytes(self.frames_offset - self.position))
         table = np.array(self._runs, dtype=RUN_DTYPE).tobytes()
         columns = _joined(self._columns)
@@ -94,7 +102,10 @@ class PackWriter:
 
 
 def _columns_of(frames: codec.Frames, data: bytes | memoryview, first_seq: int) -> IndexColumns:
-    """Of a run's frames, which lie in `data` at their offsets; what is deleted, or no record, is marked."""
+    """Return the columns of a run's frames, at their offsets in `data`.
+
+    Frames that are deleted, or are no records, are marked deleted.
+    """
     tags, table = tags_of(frames, data, 0)
     rows = rows_of(frames, tags, table, 0)
     dead = codec.deleted(frames) | (frames["type"] != FrameType.RECORD)
@@ -114,7 +125,7 @@ _RUN_ENDS = ((0, "topic_id"), (0, "seq"), (-1, "seq"))
 
 
 def _joined(parts: list[IndexColumns]) -> IndexColumns:
-    """One set of columns with one tag table."""
+    """Return one set of columns with one tag table."""
     table: dict[bytes, int] = {}
     tags = []
     for part in parts:
@@ -139,12 +150,14 @@ class PackIndex(NamedTuple):
     """The run table and all rows of a pack."""
 
     table: np.ndarray
-    """RUN_DTYPE, shape (runs,)."""
+    """Run table, dtype RUN_DTYPE, shape (runs,)."""
     columns: IndexColumns
     derived: bool
 
     def live(self, runs: Collection[int], file_id: int) -> PackRows:
-        """The live rows of these runs, by their rows of the run table; runs without one are left out."""
+        """Return the live rows of these runs, given by their rows in the run table, without runs
+        that have none.
+        """
         records = self.table["records"]
         rows = index_rows(self.columns, np.repeat(self.table["first_seq"], records), file_id)
         wanted = np.zeros(len(self.table), np.bool_)
@@ -157,10 +170,10 @@ class PackIndex(NamedTuple):
 
 
 async def read_pack(files: ReadCalls, directory: str, pack: Pack) -> PackIndex:
-    """The index at the end of a pack, or, when that is damaged, what its runs say.
+    """Return the index at the end of a pack, or one derived from its runs if that is damaged.
 
-    Raises CorruptError, also for another pack that once had this number (a disk may have lost the writes of the one
-    that is listed), FormatError or OSError.
+    Raises: CorruptError, also for another pack that once had this number (a disk may have lost the
+        writes of the listed one); FormatError; OSError.
     """
     path = f"{directory}/{pack.path}"
     try:
@@ -174,7 +187,7 @@ async def read_pack(files: ReadCalls, directory: str, pack: Pack) -> PackIndex:
 
 
 def _holds(table: np.ndarray, pack: Pack) -> bool:
-    """Whether each run that is listed is in its row of the run table."""
+    """Return whether each listed run is in its row of the run table."""
     rows = table[["topic_id", "first_seq", "last_seq"]].tolist()
     return all(
         number < len(rows) and rows[number] == (run.topic_id, run.first_seq, run.last_seq)
@@ -209,16 +222,19 @@ async def _read_index(files: ReadCalls, path: str, pack: Pack) -> PackIndex:
 
 
 class ScannedRun(NamedTuple):
-    """A run as its own header tells it."""
+    """A run as its own header describes it."""
 
     position: int
     header: RunHeader
     frames: codec.Frames
-    """Offsets count from the start of the file."""
+    """Frames whose offsets count from the start of the file."""
 
 
 def scan_runs(data: bytes, path: str) -> list[ScannedRun]:
-    """Every run of a pack's bytes, verified. Raises CorruptError naming the place and the topic, or FormatError."""
+    """Verify and return every run of a pack.
+
+    Raises CorruptError naming the place and the topic, or FormatError.
+    """
     epoch = PackHeader.unpack(data, path).epoch
     view = memoryview(data)
     runs = []
@@ -244,7 +260,7 @@ def scan_runs(data: bytes, path: str) -> list[ScannedRun]:
 
 
 def scan_pack(data: bytes, path: str) -> PackIndex:
-    """The index derived from the runs themselves. Raises CorruptError."""
+    """Return the index derived from the runs themselves. Raises CorruptError."""
     runs = scan_runs(data, path)
     rows = []
     parts = []

@@ -1,7 +1,8 @@
-"""Segment files: made, extended, sealed, read back. What the bytes mean is segment_format.py's.
+"""Segment files: created, extended, sealed, read back. segment_format.py defines their bytes.
 
-An unsealed segment grows by one append per checkpoint; its length is what the last snapshot says. What a crash left
-behind that is zeroed before the file is used again, so frames are always followed by zeros, a footer or the end.
+An unsealed segment grows by one append per checkpoint; the last snapshot states its length. Bytes
+that a crash left after that are zeroed before the file is used again, so frames are always followed
+by zeros, a footer or the end.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from topics.store.segments.manifest import Segment, Totals
 
 
 def new_segment(topic_id: int, first_seq: int, *, epoch: int, now_ms: int, description: bytes) -> tuple[Segment, bytes]:
-    """An empty segment, and the header that its file begins with."""
+    """Return an empty segment, and the header that its file begins with."""
     header = SegmentHeader(topic_id, epoch, first_seq, now_ms, description)
     segment = Segment(topic_id, first_seq, first_seq - 1, 0, header.header_bytes, 0, epoch, now_ms)
     return segment, header.pack()
@@ -40,9 +41,9 @@ def new_segment(topic_id: int, first_seq: int, *, epoch: int, now_ms: int, descr
 def check_copied(
     data: bytes | memoryview, segment_sum: int, topic_id: int, seqs: np.ndarray, base: int
 ) -> codec.FrameScan:
-    """Verifies frames on their way into a segment or pack: each checksum, the topic, the seqs asked for.
+    """Verify frames that are copied into a segment or pack: each checksum, the topic, the seqs.
 
-    Raises CorruptError naming topic and seq.
+    Raises: CorruptError naming topic and seq.
     """
     scan = codec.scan_frames(data, base=base, sum=segment_sum)
     frames = scan.frames
@@ -57,7 +58,7 @@ def check_copied(
 
 
 class Extension(NamedTuple):
-    """What frames written behind a segment's add to it; the sum is of all its frames."""
+    """The numbers that frames appended to a segment add to it; the sum is of all its frames."""
 
     records: int
     last_seq: int
@@ -68,14 +69,14 @@ class Extension(NamedTuple):
 
 
 def extension_of(scan: codec.FrameScan) -> Extension:
-    """Of frames that were scanned, one at least."""
+    """Return the numbers of at least one scanned frame."""
     frames = scan.frames
     size = int(frames["size"].sum(dtype=np.uint64))
     return Extension(len(frames), int(frames["seq"][-1]), int(frames["ts_ms"][-1]), size, scan.position, scan.sum)
 
 
 def extend(segment: Segment, added: Extension) -> None:
-    """The segment's numbers after frames were written behind `frames_end`."""
+    """Update the segment's numbers after frames were written at `frames_end`."""
     segment.last_seq = added.last_seq
     segment.last_ts = added.last_ts
     segment.records += added.records
@@ -92,7 +93,7 @@ def packed_index(segment: Segment, columns: IndexColumns) -> bytearray:
 
 
 def packed_footer(segment: Segment, before: Totals, now_ms: int, description: bytes) -> bytes:
-    """What ends a segment's file; before: the topic's earlier segments."""
+    """Return the bytes that end a segment's file. before: the topic's earlier segments."""
     total = before.plus(segment.records, segment.size)
     return SegmentFooter(
         segment.topic_id,
@@ -112,24 +113,29 @@ def packed_footer(segment: Segment, before: Totals, now_ms: int, description: by
 
 
 async def cut_back(files: FileCalls, directory: str, segment: Segment, *, lost_writes: bool = False) -> None:
-    """Zeroes what a crash left behind an unsealed segment's frames; durable on return. lost_writes: of `zero_range`."""
+    """Zero durably the bytes that a crash left after an unsealed segment's frames.
+
+    lost_writes: see `zero_range`.
+    """
     path = f"{directory}/{segment.path}"
     await zero_range(files, path, segment.frames_end, files.file_size(path), lost_writes=lost_writes)
 
 
 class SegmentRows(NamedTuple):
-    """The live rows of a segment and where they came from."""
+    """The live rows of a segment and their source."""
 
     rows: RowColumns
     derived: bool
-    """True when the index was missing or damaged and the data was scanned instead."""
+    """True if the index was missing or damaged, and the data was scanned instead."""
 
 
 async def read_rows(files: ReadCalls, path: str, segment: Segment) -> SegmentRows:
-    """The live rows of the segment at `path`: from the index of a sealed one, else from the frames.
+    """Return the live rows of the segment at `path`, from a sealed one's index or else from its
+    frames.
 
-    A missing or damaged index is derived again from the data, never evidence against it. Raises CorruptError when the
-    frames themselves are not what the segment was when it was written.
+    A missing or damaged index is derived again from the data and is never evidence against it.
+
+    Raises: CorruptError, the frames are not those of the segment when it was written.
     """
     if segment.sealed:
         try:
@@ -143,7 +149,7 @@ async def read_rows(files: ReadCalls, path: str, segment: Segment) -> SegmentRow
 
 
 async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns:
-    """The live rows, from the frames. Raises CorruptError."""
+    """Return the live rows, derived from the frames. Raises CorruptError."""
     data = await read_file(files, path, segment.frames_end)
     header = SegmentHeader.unpack(data, path)
     scan = codec.scan_frames(memoryview(data)[header.header_bytes :], base=header.header_bytes)
@@ -162,7 +168,7 @@ async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns
 
 
 async def rewrite_index(files: FileCalls, path: str, segment: Segment, rows: RowColumns) -> None:
-    """Puts a derived index back beside its segment, which lies at `path`."""
+    """Write a derived index beside its segment at `path`."""
     await write_new_file(files, index_path(path), packed_index(segment, index_of([rows], segment.first_seq)))
 
 
@@ -171,12 +177,15 @@ class Described(NamedTuple):
 
     segment: Segment
     description: bytes
-    """The latest: the footer's, else the header's."""
+    """The latest description: the footer's, else the header's."""
     total_records: int
 
 
 def describe_file(data: bytes, path: str) -> Described:
-    """What a segment's bytes say of it, verified. Raises FormatError or CorruptError (also for a damaged frame)."""
+    """Verify a segment's bytes and return what they describe.
+
+    Raises FormatError or CorruptError (also for a damaged frame).
+    """
     header = SegmentHeader.unpack(data, path)
     footer = read_footer(data, path)
     stop = footer.frames_end if footer is not None else len(data)
@@ -199,9 +208,11 @@ def describe_file(data: bytes, path: str) -> Described:
 
 
 def read_footer(data: bytes, path: str) -> SegmentFooter | None:
-    """The footer of a whole file; None when it has none. Raises CorruptError.
+    """Return the footer of a whole file; None if it has none.
 
-    Its mark is looked up, but not relied on: where the other bytes are a footer by their checksum, it is one.
+    Its magic may be damaged: the other bytes are a footer if their checksum matches.
+
+    Raises: CorruptError.
     """
     fixed = data[-FOOTER_BYTES:]
     if len(fixed) < FOOTER_BYTES:

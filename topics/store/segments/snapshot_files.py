@@ -1,7 +1,8 @@
-"""Snapshots: written twice, found again, the newest sound one first.
+"""Snapshot files: written in two copies, and found again, the newest sound one first.
 
-A checkpoint writes two files of the same content under two numbers, so that one that decays costs nothing: the log
-before it was recycled. An older pair goes when both are durable, or on a full disk one.
+A checkpoint writes two files of the same content under two numbers, so that one may decay without
+loss: the log before it was recycled. An older pair is removed when both are durable, or, on a full
+disk, when one is.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ class Loaded(NamedTuple):
     store: StorePart
     catalog: bytes
     skipped: list[str]
-    """Paths of newer ones that are damaged."""
+    """Paths of newer snapshots that are damaged."""
 
 
 def snapshot_numbers(files: FileCalls, directory: str) -> list[int]:
-    """Of the snapshot files there are, newest first."""
+    """Return the numbers of all snapshot files, newest first."""
     names = list_if_there(files, f"{directory}/{SNAPSHOT_DIRECTORY}")
     return sorted((n for name in names if (n := numbered(name, "snapshot-")) is not None), reverse=True)
 
 
 async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
-    """The newest sound snapshot; None when there is no file of that name at all.
+    """Return the newest sound snapshot; None if there is no file of that name at all.
 
-    Raises CorruptError when there are some and none is sound; FormatError for one of a newer build.
+    Raises: CorruptError, there are some and none is sound; FormatError, one is of a newer build.
     """
     found, skipped = await _newest(files, directory, (CorruptError,))
     if found is None and skipped:
@@ -62,13 +63,15 @@ async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
 
 
 async def sound_snapshot(files: FileCalls, directory: str) -> Loaded | None:
-    """The newest one that can be read, whatever the others are; None when there is none."""
+    """Return the newest snapshot that can be read, whatever the others are; None if there is
+    none.
+    """
     found, _skipped = await _newest(files, directory, (StorageError, msgspec.DecodeError))
     return found
 
 
 async def read_snapshot(files: FileCalls, path: str) -> SnapshotFile:
-    """A whole snapshot. Raises FormatError, CorruptError or OSError."""
+    """Return a whole snapshot. Raises FormatError, CorruptError or OSError."""
     size = files.file_size(path)
     if size > SNAPSHOT_LARGE_BYTES:
         SnapshotFile.check_size(await read_file(files, path, SNAPSHOT_HEADER_BYTES), size, path)
@@ -78,7 +81,7 @@ async def read_snapshot(files: FileCalls, path: str) -> SnapshotFile:
 async def _newest(
     files: FileCalls, directory: str, passes_over: tuple[type[Exception], ...]
 ) -> tuple[Loaded | None, list[str]]:
-    """The newest one that raises none of these, and the paths of those that did."""
+    """Return the newest snapshot that raises none of these, and the paths of those that did."""
     skipped: list[str] = []
     for number in snapshot_numbers(files, directory):
         path = f"{directory}/{snapshot_path(number)}"
@@ -93,13 +96,15 @@ async def _newest(
 async def write_snapshot(
     files: FileCalls, directory: str, *, after: int, now_ms: int, store: bytes, catalog: Sequence[bytes | memoryview]
 ) -> int:
-    """Writes both copies durably, then removes older ones. Returns the number of the newest. Raises OSError.
+    """Write both copies durably, then remove older ones. Return the number of the newest.
 
-    Where there is space for one only, that has to do: what it allows to be freed is more than another copy takes, and
-    the next checkpoint writes two again. Where there is none for the first, the second copy of the snapshot before
-    gives its own.
+    With space for only one copy, one has to suffice: it allows more space to be freed than another
+    copy takes, and the next checkpoint writes two again. Without space for the first, the second
+    copy of the previous snapshot is removed to make some.
 
-    store: `pack_store_part`; catalog: `Catalog.snapshot`, of the same instant.
+    store: from `pack_store_part`.
+    catalog: from `Catalog.snapshot`, of the same instant.
+    Raises: OSError.
     """
     newest = after
     for number in range(after + 1, after + 1 + COPIES):
@@ -124,9 +129,12 @@ async def write_snapshot(
 
 
 async def _give_up_copies(files: FileCalls, directory: str) -> bool:
-    """Removes all but the newest sound snapshot; whether one went. Raises OSError.
+    """Remove all snapshots except the newest sound one; return whether one was removed.
 
-    Its name may be that of a checkpoint that failed before the directory was synced; a power cut could take it.
+    The directory is synced first, because its name may be that of a checkpoint that failed before
+    syncing it, and a power cut could remove it.
+
+    Raises: OSError.
     """
     numbers = snapshot_numbers(files, directory)
     found = await sound_snapshot(files, directory) if len(numbers) > 1 else None
@@ -140,7 +148,10 @@ async def _give_up_copies(files: FileCalls, directory: str) -> bool:
 
 
 async def _remove(files: FileCalls, path: str) -> None:
-    """An older one. Where a full disk has no space for that, it is there for the next checkpoint to remove."""
+    """Remove an older snapshot.
+
+    If a full disk has no space for that, the next checkpoint removes it.
+    """
     try:
         await unlink_if_there(files, path)
     except OSError as error:

@@ -1,10 +1,11 @@
-"""The two directories segments lie in: the data directory and, for older sealed ones, perhaps a cold directory.
+"""The directories of segments: the data directory and, for older sealed ones, an optional cold one.
 
-Both have the same layout (`topics/<id>/seg-<first>.data`). Which one a segment lies in is what the snapshot says
-(`Segment.tier`); a copy in the other one is what a move that was cut short left behind.
+Both have the same layout (`topics/<id>/seg-<first>.data`). The snapshot states which one a segment
+is in (`Segment.tier`); a copy in the other one is left over from an interrupted move.
 
-    <data>/cold-directory     the id of the cold directory that goes with this one
-    <cold>/cold-directory     the same id: a directory that is not mounted, or somebody else's, is refused
+    <data>/cold-directory     the id of the cold directory that belongs to this one
+    <cold>/cold-directory     the same id: a directory that is not mounted, or is another data
+                              directory's, is refused
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from topics.store.segments.snapshot_files import sound_snapshot
 
 
 class Tiers(NamedTuple):
-    """Where segments lie. cold: "" when there is no cold directory."""
+    """The directories of segments. cold: "" if there is no cold directory."""
 
     hot: str
     cold: str = ""
@@ -37,11 +38,11 @@ class Tiers(NamedTuple):
         return cls(config.data_dir, config.cold_dir)
 
     def path(self, segment: Segment) -> str:
-        """Of the segment's data."""
+        """Return the path of the segment's data file."""
         return f"{self.cold if segment.tier == COLD else self.hot}/{segment.path}"
 
     def roots(self) -> Iterator[tuple[int, str]]:
-        """(tier, directory), the data directory first."""
+        """Yield (tier, directory), the data directory first."""
         yield HOT, self.hot
         if self.cold:
             yield COLD, self.cold
@@ -50,13 +51,16 @@ class Tiers(NamedTuple):
 class _Mark(msgspec.Struct, omit_defaults=True):
     id: str
     both: bool = False
-    """In the data directory: the cold one has been marked, too, so one without a mark is not it."""
+    """Only in the data directory: the cold one has been marked, so a directory without a mark is
+    not it.
+    """
 
 
 async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
-    """Makes sure that the cold directory is the one that goes with the data directory; a new one is made and marked.
+    """Check that the cold directory is the data directory's own; create and mark a new one.
 
-    listed: the snapshot knows of segments there. Raises StorageError with the sentence to print, or OSError.
+    listed: the snapshot lists segments there.
+    Raises: StorageError with the sentence to print; OSError.
     """
     if not tiers.cold:
         if listed:
@@ -86,14 +90,15 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
         await sync_parents(loop, tiers.cold, make_with_parents(loop.ring, tiers.cold))
         await replace_file(files, f"{tiers.cold}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id)))
     if not ours.both:
-        with contextlib.suppress(OSError):  # the next start does it
+        with contextlib.suppress(OSError):  # the next start writes it
             await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id, both=True)))
 
 
 async def require_cold(loop: Loop, tiers: Tiers) -> None:
-    """For who reads or mends all there is: a data directory that has a cold one is looked at with that one, or not.
+    """Check that a tool that reads or repairs everything was given the cold directory, if there is
+    one.
 
-    Raises StorageError with the sentence to print, or OSError.
+    Raises: StorageError with the sentence to print; OSError.
     """
     ours, theirs = await _mark_of(loop.files, tiers.hot), None
     if tiers.cold:
@@ -102,7 +107,7 @@ async def require_cold(loop: Loop, tiers: Tiers) -> None:
     if (ours and ours.id) == (theirs and theirs.id):
         return
     if theirs is None and await _lists_none(loop, tiers):
-        return  # nothing went there yet; a start that marks both was killed in between, perhaps
+        return  # nothing was moved there yet; perhaps a start that marks both was killed in between
     if not tiers.cold:
         raise StorageError(f"{tiers.hot} has a cold directory, too: set TOPICS_COLD_DIR to where it is")
     raise StorageError(
@@ -111,20 +116,22 @@ async def require_cold(loop: Loop, tiers: Tiers) -> None:
 
 
 async def _lists_none(loop: Loop, tiers: Tiers) -> bool:
-    """The newest snapshot is sound, and knows of no segment in the cold directory."""
+    """Return whether the newest snapshot is sound and lists no segment in the cold directory."""
     found = await sound_snapshot(loop.files, tiers.hot)
     return found is not None and not found.skipped and all(segment.tier == HOT for segment in found.store.segments)
 
 
 def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
-    """A move between two names of one directory would end by removing the only copy."""
+    """Refuse an unsafe cold directory, and the data directory itself: a move within it would remove
+    the only copy.
+    """
     refuse_unsafe(loop.ring, tiers.cold)
     if _are_same(loop.ring, tiers.hot, tiers.cold):
         raise StorageError(f"cold directory {tiers.cold} is the data directory: name another one, or none")
 
 
 def _are_same(ring: Ring, first: str, second: str) -> bool:
-    """One directory under two names."""
+    """Return whether two names are of one directory."""
     try:
         one, other = ring.look(first), ring.look(second)
     except FileNotFoundError:
