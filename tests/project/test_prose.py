@@ -27,6 +27,8 @@ ROOMS = (
     "engine/values",
     "files",
     "http/access",
+    "http/handlers",
+    "http/plan",
     "http/wire",
     "loop",
     "pipelines",

@@ -1,1 +1,1 @@
-"""One plain function an endpoint: `handler(call)` answers through the call, at once or from a callback."""
+"""The endpoints, one plain function each: `handler(call)` answers the call, at once or later."""

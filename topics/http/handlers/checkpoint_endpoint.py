@@ -1,4 +1,4 @@
-"""Have a checkpoint made. Source: wire contract, section 7.9."""
+"""The endpoint that requests a checkpoint. Source: wire contract, section 7.9."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WAIT_MS = 30_000
 
 
 def checkpoint(call: Call) -> None:
-    """The newest snapshot's number, once a checkpoint that begins from now on has ended (7.9)."""
+    """Answer the newest snapshot's number, after a checkpoint that begins from now on (7.9)."""
     fields = call.fields()
     wait_ms = min(fields.u32("wait_ms", _WAIT_MS), call.service.config.max_wait_ms)
     number = fields.u64("checkpoint", 0)

@@ -1,4 +1,4 @@
-"""The server's description of itself. Read scope, like metrics: it tells nothing of anyone's data."""
+"""The description of the server itself. Read scope, like metrics: it contains no client's data."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _HTML = b"text/html; charset=utf-8"
 
 
 def openapi(call: Call) -> None:
-    """OpenAPI 3.1."""
+    """Answer the description as OpenAPI 3.1."""
     call.reply(call.service.description.json)
 
 
 def docs(call: Call) -> None:
-    """The same for people."""
+    """Answer the description as a page for people."""
     call.respond(200, call.service.description.page, _HTML, HEADERS)

@@ -1,4 +1,7 @@
-"""Health, readiness and metrics: answered in every state of the server. Source: wire contract, section 12."""
+"""Health, readiness and metrics, answered in every state of the server.
+
+Source: wire contract, section 12.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ _METRICS_TEXT = b"text/plain; version=0.0.4"
 
 
 def health(call: Call) -> None:
-    """The process answers."""
+    """Answer that the process runs."""
     body = b'{"status":"ok","version":"%b","uptime_ms":%d}'
     call.reply(body % (__version__.encode(), call.service.probes.uptime_ms()))
 
 
 def ready(call: Call) -> None:
-    """Whether traffic should come here."""
+    """Answer whether the server should get traffic."""
     probes = call.service.probes
     refusal = probes.not_ready()
     if refusal is not None:
@@ -25,7 +28,10 @@ def ready(call: Call) -> None:
 
 
 def metrics(call: Call) -> None:
-    """JSON when `Accept` names it, else the Prometheus text format, with the topics of the key."""
+    """Answer the metrics, with the topics of the key.
+
+    The format is JSON if `Accept` names it, else the Prometheus text format.
+    """
     scrapes = call.service.probes.scrapes
     if b"application/json" in call.plan.request.headers.get(b"accept", b""):
         scrapes.json(lambda page: call.fail(page) if isinstance(page, Exception) else call.reply(page))

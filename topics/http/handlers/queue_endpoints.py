@@ -1,4 +1,7 @@
-"""Queues: claim jobs, complete them, hand them back, keep them longer. Source: wire contract, sections 8.1 to 8.5."""
+"""Endpoints of queues: claim, complete, return and extend jobs.
+
+Source: wire contract, sections 8.1 to 8.5.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _LEASE_ID = re.compile(r"lease_0*([0-9A-Fa-f]{1,16})", re.ASCII)
 
 
 def claim(call: Call) -> None:
-    """Lease jobs to a node; with a coalescing window the answer waits for its end (8.2)."""
+    """Lease jobs to a node. With a coalescing window the answer waits for its end (8.2)."""
     if not call.body:
         raise RequestError("invalid_request", 'the body is empty: send at least {"node": "<who claims>"}')
     fields = call.fields()
@@ -40,7 +43,7 @@ def ack(call: Call) -> None:
 
 
 def nack(call: Call) -> None:
-    """Hand jobs back, now or after a delay (8.4)."""
+    """Return jobs to the queue, now or after a delay (8.4)."""
     fields = call.fields()
     delay_ms = fields.u64("delay_ms", 0)
     request = _held_jobs(call, fields)
@@ -48,7 +51,7 @@ def nack(call: Call) -> None:
 
 
 def extend(call: Call) -> None:
-    """Give jobs another deadline (8.5)."""
+    """Set a new deadline for jobs (8.5)."""
     fields = call.fields()
     fields.require("lease_ms")
     lease_ms = fields.u64("lease_ms", 0)
@@ -65,7 +68,10 @@ def extend(call: Call) -> None:
 
 
 def _held_jobs(call: Call, fields: Fields) -> HeldJobs:
-    """The fields all three share; checks 1 to 5 of 8.1 in their order."""
+    """Return the shared fields of ack, nack and extend, after checks 1 to 5 of 8.1 in their order.
+
+    Raises: RequestError, a field breaks one of them.
+    """
     most = call.service.config.max_claim
     node = fields.string("node")
     seqs, count = fields.u64s("seqs", most)
@@ -84,7 +90,12 @@ def _held_jobs(call: Call, fields: Fields) -> HeldJobs:
 
 
 def _lease_id(text: str, index: int) -> int | None:
-    """A token as its number, None for the empty one; any case, leading zeros allowed (R-Q-8)."""
+    """Return the number of a lease id; None for an empty text.
+
+    Hex digits of any case and leading zeros are accepted (R-Q-8).
+
+    Raises: RequestError invalid_request.
+    """
     if not text:
         return None
     found = _LEASE_ID.fullmatch(text)
@@ -95,7 +106,7 @@ def _lease_id(text: str, index: int) -> int | None:
 
 
 def _answer(call: Call, verb: bytes, result: AckResult) -> None:
-    """Of ack and nack."""
+    """Answer an ack or a nack."""
     count, skipped, ready, in_flight, sync_ns = result
     sync = b',"fsync_ms":' + milliseconds(sync_ns) if sync_ns > 0 else b""
     call.reply(

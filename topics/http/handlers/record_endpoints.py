@@ -1,4 +1,7 @@
-"""Records: write, read from a cursor, delete. Source: wire contract, sections 7.5 to 7.7."""
+"""Endpoints of records: write, read from a cursor, delete.
+
+Source: wire contract, sections 7.5 to 7.7.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _VISIBLE_ASCII = re.compile(rb"[\t\x20-\x7e]*")
 
 
 def write(call: Call) -> None:
-    """Append; answered at the class's commit point (7.5)."""
+    """Append records; the answer follows at the commit point of the class (7.5)."""
     service = call.service
     if call.unpacking is not None or len(call.body) > service.step_bytes:
         call.held_bytes = call.held_bytes or len(call.body)
@@ -38,7 +41,7 @@ def write(call: Call) -> None:
 
 
 def _write_long(call: Call) -> Work:
-    """The same for a long body, in turns with everybody else. One whose client has left before has none."""
+    """Write a long body, in turns with other work; do nothing if the client has left before."""
     try:
         if not call.answered:
             call.is_only = False
@@ -52,13 +55,13 @@ def _write_long(call: Call) -> Work:
                 frames = yield from long_bodies.frames(body.rows, body.node, identity)
             _append(call, body, found, frames)
             yield
-            call.body, call.held_bytes = b"", 0  # giving memory back takes as long as using it does
+            call.body, call.held_bytes = b"", 0  # freeing memory takes as long as using it does
     except Exception as error:
         call.fail(error)
 
 
 def _identity(call: Call, body: WriteBody) -> _Found:
-    """Return by what the write is known when it is sent again, and the limit that it breaks."""
+    """Return the identity by which a repeat of the write is recognized, and the limit it breaks."""
     key, producer, violation = body.key, body.producer, body.violation
     if key is None:
         key = call.plan.request.headers.get(b"idempotency-key")
@@ -70,7 +73,7 @@ def _identity(call: Call, body: WriteBody) -> _Found:
 
 
 def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = None) -> None:
-    """The hot one: the answer is one format of bytes."""
+    """Append a scanned body. This is a hot path: the answer is one format of bytes."""
     plan = call.plan
     service = call.service
     engine = service.engine
@@ -82,7 +85,8 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
     topic = plan.name_json
     started_ns = call.started_ns
 
-    def done(result: AppendResult | TopicsError) -> None:  # not by `or_fail`: one call less for each write
+    # Not by `or_fail`, which costs one more call per write.
+    def done(result: AppendResult | TopicsError) -> None:
         if isinstance(result, TopicsError):
             call.fail(result)
             return
@@ -136,7 +140,10 @@ def write_json(
     created: bool = False,
     deduped: bool = False,
 ) -> bytes:
-    """The answer to a write of `count` records from `first` on. topic: its name as JSON; head: 0, the last of them."""
+    """Return the answer to a write of `count` records from `first` on.
+
+    topic: its name as JSON. head: the topic's head; 0: the last of the records.
+    """
     last = first + count - 1
     seqs = listed(first, last) if with_seqs else b""
     return _ANSWER % (topic, first, last, seqs, head or last, count, json_bool(created), json_bool(deduped), times)
@@ -146,7 +153,7 @@ _ANSWER, _ONE_RECORD, _STAGED = (b"{" + members + b"}" for members in (WRITTEN, 
 
 
 def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[True]:
-    """Whether this key may create the topic with `config`, should the topic be absent (7.5, 2)."""
+    """Return True if the key may create an absent topic with `config`, else the error (7.5, 2)."""
     principal = call.principal
     if not principal.may(Scope.ADMIN):
         return config_needs_admin(call.name)
@@ -158,7 +165,11 @@ def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[
 def _check_header_key(
     call: Call, key: bytes, violation: RequestError | None
 ) -> tuple[bytes | None, RequestError | None]:
-    """`Idempotency-Key`: ignored unless visible ASCII, empty is a key (R-IDEM-1); too long a one is a violation."""
+    """Check an `Idempotency-Key` field. Return the key, and the violation.
+
+    A key that is not visible ASCII is ignored, an empty one is a key (R-IDEM-1), and one above the
+    limit is a violation.
+    """
     limit = call.service.config.max_idempotency_key_bytes
     if not _VISIBLE_ASCII.fullmatch(key):
         return None, violation
@@ -170,7 +181,7 @@ def _check_header_key(
 
 
 def diff(call: Call) -> None:
-    """Records above a cursor; waits for some when asked to and there are none (7.6)."""
+    """Answer records above a cursor; wait for some if there are none and `wait_ms` is set (7.6)."""
     fields = call.fields()
     query = DiffQuery(
         from_seq=fields.u64("from_seq", 0),
@@ -193,7 +204,10 @@ def diff(call: Call) -> None:
 
 
 def _from_ms(fields: Fields) -> int:
-    """The time (ms since 1970) at which a read begins that names no seq. Raises: RequestError."""
+    """Return the time (ms since 1970) at which a read begins that names no seq.
+
+    Raises: RequestError, `from` is malformed or `from_seq` is given, too.
+    """
     if "from_seq" in fields:
         raise RequestError("invalid_request", "from and from_seq both say where to begin: send one of them")
     begin = fields.few_members("from", 'an object like {"time": 1795325238494}', 1)
@@ -202,7 +216,7 @@ def _from_ms(fields: Fields) -> int:
 
 
 def _diff_json(call: Call, result: DiffResult) -> tuple[bytes, bytes, bytes]:
-    """The answer in three parts; the one in the middle is the records."""
+    """Return the answer in three parts; the middle one is the records."""
     cold = b',"cold_segments_read":%d' % result.cold_segments if result.cold_segments else b""
     after = (
         b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
@@ -234,7 +248,7 @@ def _tombstone_json(tombstone: Tombstone) -> bytes:
 
 
 def delete_records(call: Call) -> None:
-    """Delete by seq, by tag, or both (7.7)."""
+    """Delete records by seq, by tag, or both (7.7)."""
     fields = call.fields()
     before_seq = fields.nullable_u64("before_seq")
     span = fields.nullable_span("match")

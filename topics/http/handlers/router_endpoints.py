@@ -1,4 +1,4 @@
-"""Routers: create, look, list, delete. Source: wire contract, section 9."""
+"""Endpoints of routers: create, get, list, delete. Source: wire contract, section 9."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topics.http.wire.json_text import json_bool
 
 
 def put_router(call: Call) -> None:
-    """Create or replace the settings (9.2)."""
+    """Create a router or replace its settings (9.2)."""
     fields = call.fields()
     match = fields.nullable_span("filter")
     config = RouterConfig(
@@ -42,7 +42,7 @@ def put_router(call: Call) -> None:
 
 
 def _config_json(config: RouterConfig) -> bytes:
-    """The members of 9.1 that are echoed."""
+    """Return the members of 9.1 that are echoed."""
     return (
         b'"source":%b,"dest":%b,"preserve_node":%b,"preserve_tag":%b,"filter":%b,"allow_cycle":%b,"guarantee":"%b"'
     ) % (
@@ -57,7 +57,7 @@ def _config_json(config: RouterConfig) -> bytes:
 
 
 def get_router(call: Call) -> None:
-    """The router, as far as its source has come (9.3)."""
+    """Answer a router, with the number of records that it has forwarded (9.3)."""
 
     @call.or_fail
     def done(state: RouterState) -> None:
@@ -73,7 +73,7 @@ def get_router(call: Call) -> None:
 
 
 def list_routers(call: Call) -> None:
-    """One page, by name (9.4, 3.4)."""
+    """Answer one page of routers, by name (9.4, 3.4)."""
     query = call.plan.query
     after, page_size = asked_page(query)
     page = call.service.engine.list_routers(
@@ -93,7 +93,7 @@ def _row_json(row: RouterState) -> bytes:
 
 
 def delete_router(call: Call) -> None:
-    """End a router; copies stay, and an absent one is no error (9.5)."""
+    """Delete a router. Its copies stay, and an absent router is not an error (9.5)."""
 
     @call.or_fail
     def done(result: RouterDeleted) -> None:

@@ -1,4 +1,4 @@
-"""Topics as resources: create, state, list, delete. Source: wire contract, sections 7.1 to 7.4."""
+"""Endpoints of topics: create, state, list, delete. Source: wire contract, sections 7.1 to 7.4."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topics.http.wire.query import boolean
 
 
 def put_topic(call: Call) -> None:
-    """Create or replace the configuration (7.1)."""
+    """Create a topic or replace its configuration (7.1)."""
     config = TopicConfig.parse(bytes(call.body))
     check_topic_name(call.name)
     check_dead_letter_of(config, call.name)
@@ -35,7 +35,7 @@ def put_topic(call: Call) -> None:
 
 
 def get_topic(call: Call) -> None:
-    """State; `touch` counts as consumption (7.2)."""
+    """Answer the state of a topic; `touch` counts as consumption (7.2)."""
     query = call.plan.query
     shown = boolean(query, "incarnation", False)
 
@@ -47,7 +47,10 @@ def get_topic(call: Call) -> None:
 
 
 def _state_json(call: Call, state: TopicState, incarnation: bytes) -> bytes:
-    """incarnation: the member, with a comma behind it; b"" leaves it out."""
+    """Return the answer of `get_topic`.
+
+    incarnation: the member with a comma after it; b"" leaves it out.
+    """
     queue = b""
     if state.queue is not None:
         queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d},' % (
@@ -77,7 +80,7 @@ def _state_json(call: Call, state: TopicState, incarnation: bytes) -> bytes:
 
 
 def list_topics(call: Call) -> None:
-    """One page, by name (7.3, 3.4)."""
+    """Answer one page of topics, by name (7.3, 3.4)."""
     query = call.plan.query
     after, page_size = asked_page(query)
     shown = boolean(query, "incarnation", False)
@@ -106,7 +109,7 @@ def _row_json(row: TopicState, with_incarnation: bool) -> bytes:
 
 
 def delete_topic(call: Call) -> None:
-    """Remove a topic with all that hangs on it; an absent one is no error (7.4)."""
+    """Delete a topic, its records and its routers. An absent topic is not an error (7.4)."""
 
     @call.or_fail
     def done(result: DeleteTopicResult) -> None:

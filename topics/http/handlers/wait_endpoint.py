@@ -1,4 +1,7 @@
-"""Wait for news of several topics at once. Source: wire contract, section 7.8."""
+"""The endpoint that waits for changes of several topics at once.
+
+Source: wire contract, section 7.8.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,17 @@ _MUST_BE = "a seq, null, or an object with seq and incarnation"
 
 
 def wait(call: Call) -> None:
-    """Heads of the topics as soon as one has news, at the latest after `wait_ms` (7.8)."""
+    """Answer the heads of topics once one has changed, at the latest after `wait_ms` (7.8)."""
     most = call.service.config.max_wait_topics
-    if len(call.body) > most * _BODY_BYTES_A_NAME:  # checked first: reading it takes as long as it is large
+    # Checked first, because reading a body takes as long as it is large.
+    if len(call.body) > most * _BODY_BYTES_A_NAME:
         message = f"the body is over {most * _BODY_BYTES_A_NAME} bytes, which {most} topics never need: name fewer"
         raise RequestError("payload_too_large", message)
     fields = call.fields()
     known = _known(fields.few_members("topics", "an object from names to seqs", most))
     wait_ms = fields.u32("wait_ms", 0)
     call.principal.check_names(*known)
-    call.body = b""  # the request may wait long, and need not keep its body
+    call.body = b""  # the request may wait long, and does not need its body
 
     @call.or_fail
     def done(heads: Heads) -> None:
@@ -40,10 +44,13 @@ def wait(call: Call) -> None:
 
 
 def _known(topics: Fields) -> dict[str, KnownTopic]:
-    """The topics as the client knows them, in its order. Raises: RequestError, naming the topic."""
+    """Return the topics as the client knows them, in its order.
+
+    Raises: RequestError, naming the topic.
+    """
     known: dict[str, KnownTopic] = {}
     for name in topics.names():
-        if len(name) > NAME_MAX:  # no topic has so long a name, which the wait would keep
+        if len(name) > NAME_MAX:  # no topic has so long a name, which the wait would hold in memory
             message = f"topics has a name of {len(name)} characters: that of a topic has at most {NAME_MAX}"
             raise RequestError("invalid_request", message)
         span = topics.require(name)

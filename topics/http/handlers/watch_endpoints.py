@@ -1,4 +1,7 @@
-"""Watch: create a session, open a stream on it. Source: wire contract, sections 10.2 and 10.3."""
+"""Endpoints of watch: create a session, open its stream.
+
+Source: wire contract, sections 10.2 and 10.3.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _HEARTBEAT_MS_MIN, _HEARTBEAT_MS_MAX = 1000, 60_000
 
 
 def create_session(call: Call) -> None:
-    """The start cursors of every topic, and a wid to stream them by (10.2)."""
+    """Create a watch session. Answer its start cursor of every topic, and its wid (10.2)."""
     fields = call.fields()
     starts = _starts(fields, call.service.config.max_watch_topics)
     query = DiffQuery(
@@ -61,7 +64,10 @@ def create_session(call: Call) -> None:
 
 
 def _starts(fields: Fields, most: int) -> dict[str, int | None]:
-    """Topic to its start cursor, None for its tail. Raises: RequestError, also for more than `most` topics."""
+    """Return the start cursor by topic; None for the topic's tail.
+
+    Raises: RequestError, also for more than `most` topics.
+    """
     span = fields.require("topics")
     if span.kind != JsonKind.OBJECT:
         raise refuse("topics", "an object from names to cursors", span)
@@ -83,7 +89,10 @@ def _heartbeat_ms(fields: Fields, test_floor_ms: int) -> int:
 
 
 def _look_up(call: Call, names: list[str], lenient: bool, found: Callable[[dict[str, TopicState]], None]) -> None:
-    """The states of all, at one time as far as they are to be had; absent ones fail the call, or are left out."""
+    """Pass the states of all topics to `found`, once each is known.
+
+    An absent topic fails the call, or is left out if `lenient`.
+    """
     states: dict[str, TopicState | TopicsError] = {}
 
     def take(name: str, state: TopicState | TopicsError) -> None:
@@ -107,7 +116,7 @@ def _look_up(call: Call, names: list[str], lenient: bool, found: Callable[[dict[
 
 
 def open_stream(call: Call) -> None:
-    """The session's topics from its cursors on, until somebody leaves (10.3)."""
+    """Stream the session's topics from its cursors on, until client or server ends it (10.3)."""
     event_streams.check_accept(call.plan)
     service = call.service
     session = service.sessions.find(call.name)

@@ -1,4 +1,4 @@
-"""The upgrade to WebSocket: what is HTTP about it. Source: wire contract 11.1."""
+"""The HTTP part of an upgrade to WebSocket. Source: wire contract 11.1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from topics.http.wire.error_answers import MethodNotAllowedError
 
 
 def open_websocket(call: Call) -> None:
-    """Over HTTP/2 there is no such path for any method (extended CONNECT is not offered)."""
+    """Pass an upgrade request to the WebSocket handler.
+
+    Over HTTP/2 the path exists for no method (extended CONNECT is not offered).
+    """
     request = call.plan.request
     if not call.upgrades:
         raise MethodNotAllowedError(request.method, request.path, "")

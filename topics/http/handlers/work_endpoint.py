@@ -1,4 +1,4 @@
-"""Jobs pushed as they come. Source: wire contract, section 8.6."""
+"""The endpoint that pushes jobs. Source: wire contract, section 8.6."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_NUMBER = -1
 
 
 def open_stream(call: Call) -> None:
-    """Leased jobs, at most `max` at a time, until somebody leaves."""
+    """Stream leased jobs, at most `max` at a time, until client or server ends it."""
     event_streams.check_accept(call.plan)
     service, query = call.service, call.plan.query
     lease_ms = unsigned(query, "lease_ms", _NO_NUMBER)

@@ -1,1 +1,1 @@
-"""What a request asks for, worked out once, and the call that a handler answers."""
+"""Plans of requests, worked out once for each head, and the call that a handler answers."""

@@ -1,4 +1,7 @@
-"""Steps 1 and 2 of a body that has come whole: decompression within the limit. Source: wire contract, section 2.3."""
+"""Decompression of a whole request body within its limit: steps 1 and 2.
+
+Source: wire contract, section 2.3.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,39 @@ from topics.http.plan.plan import too_large
 
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _SLICE_BYTES = 65_536
-"""zlib copies what lies behind a member: of small slices, so that many members do not cost their number squared."""
+"""Bytes of input in one call of zlib.
+
+zlib copies the bytes after the end of a member. Small slices prevent that many members cost the
+square of their number.
+"""
 _INPUT_WEIGHT = 16
-"""A byte of input counts as so many of output: a block of deflate takes a microsecond, and may be empty."""
+"""Bytes of output that one byte of input counts as: an empty deflate block takes a microsecond."""
 _MEMBERS_MAX = 1000
-"""An empty member takes 20 bytes and a decompressor of 40 KiB; one stream has one, a concatenation a few."""
+"""Most members of a body: each needs a decompressor of 40 KiB, and an empty one takes 20 bytes.
+
+A stream has one member, a concatenation a few.
+"""
 
 Steps = Generator[None, None, bytes | memoryview]
-"""Of the unpacking of a body."""
+"""The unpacking of a body: each step yields, and the last returns the body."""
 
 
 class Unpacking(NamedTuple):
     """A body that is being unpacked."""
 
     steps: Steps
-    """Those to come."""
+    """The remaining steps."""
     size: int
-    """Of the body as it came."""
+    """Bytes of the compressed body."""
 
 
 def unpack(data: bytes | bytearray | memoryview, max_bytes: int, step_bytes: int) -> Steps:
-    """The decompressed body, members joined, about `step_bytes` of it a step; max_bytes 0 is no limit.
+    """Decompress a body in steps of about `step_bytes` of output, and return it, members joined.
 
-    Raises: RequestError payload_too_large as soon as the output crosses the limit, invalid_request for corrupt input.
+    max_bytes: limit of the output; 0 for none.
+
+    Raises: RequestError payload_too_large as soon as the output exceeds the limit, invalid_request
+    for corrupt input.
     """
     out = GrowingBytes()
     at = members = step = 0
@@ -67,7 +80,10 @@ def unpack(data: bytes | bytearray | memoryview, max_bytes: int, step_bytes: int
 
 
 def begun(steps: Steps) -> bytes | None:
-    """The body, if a step is all it takes; else the rest is to be done. Raises like `unpack`."""
+    """Run the first step. Return the body if that completes it, else None.
+
+    Raises: RequestError as `unpack` does.
+    """
     try:
         next(steps)
     except StopIteration as end:

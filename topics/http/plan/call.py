@@ -1,4 +1,4 @@
-"""One request on its way: what a handler gets and answers, now or later."""
+"""One request in progress: the interface that a handler reads, and answers at once or later."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ from topics.http.wire.upgrade import OpenUpgraded
 T = TypeVar("T")
 
 SHARED_BYTES_MIN = 65_536
-"""Below this an answer of several parts is joined: that is faster than to send them one by one."""
+"""Fewer bytes in several parts are joined, which is faster than to send the parts one by one."""
 
 
 class Exchange(Protocol):
-    """Where the answer goes: an HTTP/1 connection, or a stream of HTTP/2."""
+    """The destination of an answer: an HTTP/1 connection, or a stream of HTTP/2."""
 
     @property
     def upgrades(self) -> bool:
-        """`upgrade` is possible: HTTP/1 alone."""
+        """Whether `upgrade` is possible. Only HTTP/1 has upgrades."""
 
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
-        """The whole response, once. headers: whole lines."""
+        """Send the whole response, once. headers: whole lines."""
 
     def respond_in_parts(self, parts: Sequence[bytes]) -> None:
-        """Instead of `respond`: 200 and JSON. Large parts are not copied: others may send the same."""
+        """Send a JSON response with status 200, instead of `respond`.
+
+        Large parts are not copied, because other answers may send the same.
+        """
 
     def open_stream(
         self,
@@ -48,18 +51,20 @@ class Exchange(Protocol):
         on_drained: Callable[[], None],
         on_disconnect: Callable[[], None],
     ) -> Stream:
-        """Instead of `respond`: the head now, the body as it comes."""
+        """Send the head now, instead of `respond`, and the body piece by piece."""
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
-        """Instead of `respond`, where `upgrades`: the 101, then the connection is what is opened."""
+        """Send the 101, instead of `respond`, where `upgrades`; the opened protocol takes over."""
 
 
 class Call:
-    """One request. Exactly one of `reply`, `fail`, `respond`, `open_stream` and `upgrade` is called, once; after the
-    client left the first three do nothing.
+    """One request and its answer.
 
-    body: decompressed, b"" where there is none; a view where a write is long. on_disconnect: set it while waiting
-    for something that may take long; called when the client is gone, and nothing is to be answered then.
+    Exactly one of `reply`, `fail`, `respond`, `open_stream` and `upgrade` is called, once. After
+    the client has left, the first three do nothing.
+
+    body: decompressed; b"" without one; a view for a long write. on_disconnect: a handler that
+    waits for long sets it; it is called when the client has left, and no answer is due then.
     """
 
     __slots__ = (
@@ -85,48 +90,51 @@ class Call:
         self.service = service
         self.plan = plan
         self.unpacking: Unpacking | None = None
-        """What unpacks the rest of the body, which is empty until then."""
+        """The unpacking of the rest of the body; `body` is empty until it ends."""
         self.held_bytes = 0
-        """Of a long body that waits for its turns."""
+        """Bytes of a long body that waits for its turns."""
         if not isinstance(body, Unpacking):
             self.body = body
         else:
             self.unpacking, self.body, self.held_bytes = body, b"", body.size
         self.started_ns = started_ns
         self.is_only = False
-        """What its connection received held this request and nothing else."""
+        """Whether the connection's last received bytes held this request and no other."""
         self.on_disconnect: Callable[[], None] | None = None
         self._exchange: Exchange | None = exchange
 
     @property
     def name(self) -> str:
-        """The topic of the path."""
+        """The topic in the path."""
         return self.plan.name
 
     @property
     def principal(self) -> Principal:
-        """Who asks: what its key may do, and names from the body are checked with it; everything without keys."""
+        """The sender of the request and its rights, with which names in the body are checked."""
         return self.plan.principal
 
     @property
     def answered(self) -> bool:
-        """Answered, or abandoned by its client."""
+        """Whether the call was answered, or abandoned by its client."""
         return self._exchange is None
 
     def fields(self) -> Fields:
-        """The body as a JSON object; an empty one is `{}` where the route takes it. Raises RequestError."""
+        """Return the body as a JSON object; an empty one is `{}` where the route accepts it.
+
+        Raises: RequestError, the body is not a JSON object.
+        """
         route = self.plan.route
         if not self.body and route is not None and route.body is Body.JSON_OR_EMPTY:
             return read_object(b"{}")
         return read_object(bytes(self.body))
 
     def total_ms(self) -> bytes:
-        """`server_total_ms` so far, as JSON."""
+        """Return `server_total_ms` up to now, as JSON."""
         return milliseconds(self.service.now_ns() - self.started_ns)
 
     # --- the answer --------------------------------------------------------------------------------------------------
     def reply(self, body: bytes, status: int = 200) -> None:
-        """JSON."""
+        """Answer with JSON."""
         exchange = self._exchange
         if exchange is not None:
             headers = self.plan.answer_headers
@@ -137,7 +145,7 @@ class Call:
             exchange.respond(status, body, JSON, headers)
 
     def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
-        """JSON in three parts, of which the middle one may be large, and that of other answers, too."""
+        """Answer with JSON in three parts. shared: may be large, and part of other answers, too."""
         if len(shared) < SHARED_BYTES_MIN or self._exchange is None or self.plan.answer_headers:
             self.reply(before + shared + after)
             return
@@ -151,15 +159,16 @@ class Call:
         exchange.respond_in_parts((before, shared, after))
 
     def fail(self, error: BaseException) -> None:
-        """The error envelope for any exception."""
+        """Answer with the error envelope of any exception."""
         request_error = as_request_error(error)
-        error.__traceback__ = None  # its frames hold the body, which holds a violation that it found
+        # The frames hold the body, which holds the violation found in it.
+        error.__traceback__ = None
         self.service.refused_total += 1
         headers = extra_headers(request_error) + self.plan.answer_headers
         self.respond(status_of(request_error), envelope(request_error), JSON, headers)
 
     def or_fail(self, answer: Callable[[T], None]) -> Done[T]:
-        """What the engine takes as `done`: results go to `answer`, an error is answered by `fail`."""
+        """Return a `done` for the engine that passes results to `answer`, and errors to `fail`."""
 
         def done(result: T | TopicsError) -> None:
             if isinstance(result, TopicsError):
@@ -184,12 +193,12 @@ class Call:
         on_disconnect: Callable[[], None],
         status: int = 200,
     ) -> Stream:
-        """An answer that goes on. Not for a client that left: ask `answered` if anything was waited for.
+        """Answer with a stream. The client must be there: check `answered` after a wait.
 
-        headers: whole lines. on_drained(): the client has read on, see `Stream`. on_disconnect(): it is gone; not
-        called after `Stream.end`. Both are called from the loop, never from inside `open_stream` or `write`.
-        The request counts as answered: a stream does not hold up a shutdown, whoever opened it ends it then
-        (`Service.at_drain`).
+        headers: whole lines. on_drained(): the client has read on, see `Stream`. on_disconnect():
+        the client has left; not called after `Stream.end`. Both are called from the loop, never
+        inside `open_stream` or `write`. The request counts as answered: a stream does not delay a
+        shutdown, because its opener ends it then (`Service.at_drain`).
         """
         exchange = self._exchange
         assert exchange is not None, "a stream for a client that left"
@@ -198,21 +207,21 @@ class Call:
 
     @property
     def upgrades(self) -> bool:
-        """`upgrade` is possible: the request came over HTTP/1, and its client is there."""
+        """Whether `upgrade` is possible: the request came over HTTP/1, and its client is there."""
         return self._exchange is not None and self._exchange.upgrades
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
-        """Switches protocols; asked for while the request is handled, where `upgrades`. head: the whole 101."""
+        """Switch protocols, while the request is handled, where `upgrades`. head: the whole 101."""
         exchange = self._exchange
         assert exchange is not None, "an upgrade for a client that left"
         self._head_ready()
         exchange.upgrade(head, open_upgraded)
 
     def abandon(self) -> None:
-        """The client is gone: stops what waits for it; a later answer goes nowhere.
+        """Stop the work for a client that has left; a later answer is dropped.
 
-        A long body is let go, since a client that holds too much is dropped for the sake of its memory. One whose turns
-        have begun is held by them.
+        A long body is freed, because a client that holds too much memory is dropped in order to
+        free it. A body whose turns have begun is held by them.
         """
         if self._exchange is None:
             return
@@ -224,19 +233,20 @@ class Call:
             on_disconnect()
 
     def _head_ready(self) -> None:
-        """The answer begins, or will never: the request is no longer in flight."""
+        """Leave the requests in flight: the answer begins, or there will be none."""
         self._exchange = self.on_disconnect = None
         self.service.in_flight.leave(self.plan.counted)
 
 
 def run(call: Call) -> None:
-    """Hands the call to its route's handler; whatever that raises becomes the answer."""
+    """Pass a call to the handler of its route; an exception becomes the answer."""
     route = call.plan.route
     assert route is not None, "a call without a route"
     service = call.service
     service.in_flight.enter(call.plan.counted)
     try:
-        if call.unpacking is None or route.large:  # the handler of a large body takes these turns with its own
+        # The handler of a large body takes these turns together with its own.
+        if call.unpacking is None or route.large:
             route.handler(call)
         else:
             service.long_bodies.run(_run_unpacked(call, route.handler))
@@ -245,14 +255,17 @@ def run(call: Call) -> None:
 
 
 def unpacked(call: Call, unpacking: Unpacking) -> Work:
-    """Do the rest of the unpacking of the call's body, in turns. Raises RequestError."""
+    """Unpack the rest of the call's body, in turns.
+
+    Raises: RequestError, the body is corrupt, too large or not JSON.
+    """
     call.body = yield from unpacking.steps
     call.unpacking, call.held_bytes = None, len(call.body)
     check_type(call.plan, is_empty=not call.body)
 
 
 def _run_unpacked(call: Call, handler: Handler) -> Work:
-    """Hand a call to its handler once its body is unpacked, unless the client leaves before."""
+    """Pass a call to its handler once its body is unpacked, unless the client leaves before."""
     try:
         if call.unpacking is not None:
             yield from unpacked(call, call.unpacking)

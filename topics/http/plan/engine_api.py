@@ -1,4 +1,4 @@
-"""What the handlers ask of the engine, as a Protocol: `topics.engine.engine.Engine` has it, and fakes in tests do."""
+"""The engine as the handlers see it: a Protocol of `topics.engine.engine.Engine` and of fakes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ from topics.errors import RequestError
 
 
 class EngineApi(Protocol):
-    """Answers through `done`, once, possibly before the call returns; see `topics.engine.values.results`."""
+    """Operations that answer through `done`, once, possibly before the call returns.
+
+    Source: `topics.engine.values.results`.
+    """
 
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None: ...
 
@@ -58,10 +61,13 @@ class EngineApi(Protocol):
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
 
     def takes_plain(self, name: str) -> bool:
-        """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
+        """Return whether several writes to this topic may be passed to `append` as one.
+
+        A plain write needs nothing but its seqs.
+        """
 
     def not_plain(self, names: Sequence[str]) -> list[int]:
-        """The places of the names that `takes_plain` says no to."""
+        """Return the positions of the names for which `takes_plain` is False."""
 
     def append_plain(
         self,
@@ -71,7 +77,7 @@ class EngineApi(Protocol):
         spans: bytes,
         done: PlainDone,
     ) -> list[int]:
-        """Writes to many topics at once, those that need nothing else: see `Engine.append_plain`."""
+        """Append plain writes to many topics at once: see `Engine.append_plain`."""
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
@@ -80,19 +86,19 @@ class EngineApi(Protocol):
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel: ...
 
     def append_alone(self, request: AppendRequest) -> AppendResult | None:
-        """The same in this call, or None and nothing was done: see `Engine.append_alone`."""
+        """Append within this call. None: nothing was done. See `Engine.append_alone`."""
 
     def will_take_plain(self, name: str) -> bool:
-        """As `takes_plain`, also while the topic is being created or deleted."""
+        """Return `takes_plain`, as it will be once the topic's creation or deletion has ended."""
 
     def key_in_flight(self, name: str, key: bytes) -> bool:
-        """A write to the topic with this idempotency key is not decided yet: another one waits for it."""
+        """Return whether a write with this idempotency key is undecided, so that repeats wait."""
 
     def reads_plain(self, name: str) -> bool:
-        """Reads of this topic may be plain: see `read_plain`."""
+        """Return whether reads of this topic may be plain: see `read_plain`."""
 
     def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
-        """Many reads of a pass at once, those that need no more than what is in memory: see `Engine.read_plain`."""
+        """Answer many reads of a pass at once from memory: see `Engine.read_plain`."""
 
     @property
     def refuses_writes(self) -> bool: ...

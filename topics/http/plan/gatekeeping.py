@@ -1,4 +1,7 @@
-"""What keeps a request out, in the order of the wire contract's 2.3, 2.4 and 4.3; the same for every protocol."""
+"""Refusals of requests, shared by all protocols.
+
+Their order is that of the wire contract's 2.3, 2.4 and 4.3.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,15 @@ if TYPE_CHECKING:
     from topics.http.plan.service import Service
 
 UNREAD_BODY_BYTES_MAX = 65_536
-"""More of a body that nobody reads is not passed over: the connection or the stream ends."""
+"""Most bytes of an unused body that are skipped; for more, the connection or stream ends."""
 
 
 def refusal_of(service: Service, plan: Plan) -> RequestError | None:
-    """Host and Origin, the key, its cap, its rights, the server's state, then path and method; None lets it in."""
+    """Return the error that refuses a request; None admits it.
+
+    The order: Host and Origin, the key, its cap, its rights, the server's state, then path and
+    method.
+    """
     if plan.foreign is not None or plan.unauthorized is not None:
         return plan.foreign or plan.unauthorized
     counted = plan.counted
@@ -31,13 +38,16 @@ def refusal_of(service: Service, plan: Plan) -> RequestError | None:
 
 
 def judged_again(service: Service, plan: Plan) -> tuple[Plan, RequestError | None]:
-    """Return the plan and the refusal of a request that was let in, whose key has changed since (R-AUTH-10)."""
+    """Return the new plan and refusal of an admitted request whose key has changed (R-AUTH-10)."""
     plan = service.planner.again(plan)
     return plan, plan.unauthorized or plan.forbidden
 
 
 def refusal_before_body(service: Service, plan: Plan) -> RequestError | None:
-    """The same, and what the head says of a body the route would read: its size, and with Expect its encoding."""
+    """Return `refusal_of`, or the error of the body as the head describes it.
+
+    Its size is checked, and with Expect its encoding, too.
+    """
     refusal = refusal_of(service, plan)
     if refusal is not None or ignores_body(plan):
         return refusal
@@ -48,15 +58,19 @@ def refusal_before_body(service: Service, plan: Plan) -> RequestError | None:
 
 
 def ignores_body(plan: Plan) -> bool:
-    """There is no route, or it takes no body: one that comes is passed over."""
+    """Return whether a body is skipped: there is no route, or the route takes no body."""
     return plan.route is None or plan.route.body is Body.IGNORED
 
 
 def usable_body(
     plan: Plan, body: bytes | bytearray | memoryview, step_bytes: int
 ) -> bytes | bytearray | memoryview | Unpacking:
-    """Return a whole body of a JSON route as the handler gets it, decompressed; of one that takes more than a step,
-    what unpacks the rest. Raises RequestError."""
+    """Return a whole body of a JSON route, decompressed, as the handler gets it.
+
+    A body that needs more than a step is returned as `Unpacking`.
+
+    Raises: RequestError, the body is corrupt, too large or not JSON.
+    """
     if plan.gzip:
         steps = unpack(body, plan.max_body_bytes, step_bytes)
         unpacked = begun(steps)
@@ -68,10 +82,13 @@ def usable_body(
 
 
 def check_type(plan: Plan, *, is_empty: bool) -> None:
-    """Raises RequestError: the head says that the body, decompressed, is no JSON."""
+    """Check that the head declares the decompressed body as JSON.
+
+    Raises: RequestError, it does not.
+    """
     refusal = plan.body_refusal(is_empty)
     if refusal is not None:
         try:
             raise refusal
         finally:
-            del refusal  # its traceback knows this frame
+            del refusal  # its traceback refers to this frame

@@ -1,4 +1,4 @@
-"""Requests in flight: how many there are, of the server and of each key, on every protocol and on the lane."""
+"""Counts of the requests in flight, by server and by key, over all protocols and the lane."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from topics.http.access.principal import Principal
 
 
 class InFlight:
-    """One server's. A request enters when a handler gets it, and leaves when its answer begins, or never will.
+    """The requests in flight of one server.
 
-    principal: whose requests are counted, because the key has a cap; None for all others.
+    A request enters when a handler gets it, and leaves when its answer begins, or when there will
+    be none. principal: the key that counts the request, because it has a cap; None for other
+    requests.
     """
 
     __slots__ = ("requests", "total")
 
     def __init__(self) -> None:
         self.requests = 0
-        """Given to a handler or taken by the lane, and not answered: a stop waits for them."""
+        """Requests that a handler or the lane has taken, and not answered.
+
+        A stop waits for them.
+        """
         self.total = 0
-        """That ever entered."""
+        """Requests that ever entered."""
 
     def enter(self, principal: Principal | None, count: int = 1) -> None:
         self.requests += count
@@ -36,7 +41,10 @@ class InFlight:
 
     @staticmethod
     def occupy(principal: Principal | None) -> None:
-        """Count a request against its key before it enters: its body arrives, or it waits for its turn."""
+        """Count a request against its key before it enters.
+
+        Until then its body arrives, or it waits for its turn.
+        """
         if principal is not None:
             principal.in_flight += 1
 
@@ -48,7 +56,10 @@ class InFlight:
 
 
 class Coming:
-    """Requests of a pass that are about to enter: whether their keys may have so many is asked before any does."""
+    """Requests of a pass that are about to enter.
+
+    The caps of their keys are checked before any of them enters.
+    """
 
     __slots__ = ("_counts",)
 
@@ -56,14 +67,14 @@ class Coming:
         self._counts: dict[Principal, int] = {}
 
     def admits(self, principal: Principal, count: int) -> bool:
-        """Add these requests; return whether the key may have them and those added before."""
+        """Add requests; return whether the cap of the key allows them beside those added before."""
         coming = self._counts[principal] = self._counts.get(principal, principal.in_flight) + count
         return coming <= principal.in_flight_max
 
     def is_full(self, principal: Principal) -> bool:
-        """Return whether the key may have no request more."""
+        """Return whether the cap of the key allows no further request."""
         return self._counts.get(principal, principal.in_flight) >= principal.in_flight_max
 
 
 NOTHING_COMES = Coming()
-"""For a single request, which is refused or enters at once. Nothing is added to it."""
+"""The counts for a single request, which is refused or enters at once. It stays empty."""

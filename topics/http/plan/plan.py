@@ -1,8 +1,9 @@
-"""What a request head asks for, worked out once: route, parameters, framing, and the refusal if there is one.
+"""The meaning of a request head, worked out once: route, parameters, framing, refusal.
 
-A plan is a pure function of the head's bytes and the server's settings, and a client's heads repeat (same topic, same
-length), so plans are kept by head: the second request with a head costs one dictionary lookup. A head with a secret in
-it is not kept: its plan, with the secret taken out, is kept by the head's digest, which costs hashing it.
+A plan is a pure function of the head's bytes and the server's settings. The heads of a client
+repeat (same topic, same length), so plans are cached by head, and the second request with a head
+costs one dictionary lookup. The plan of a head with a secret is cached without the secret, by the
+head's digest, which costs the hashing.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ _KEPT_PLANS = 1024
 _KEPT_AIMS = 4096
 _SEEN_ONCE = 256
 _SECRETS = (b"authorization", b"cookie")
-"""Fields whose values are not to stay in memory; nobody reads them behind the guard."""
+"""Fields whose values must not stay in memory. Only the guard reads them."""
 _UNKEPT = b"idempotency-key"
-"""A key that is new in every request would push out what repeats."""
+"""A field that is new in every request; caching its heads would evict those that repeat."""
 _OF_BROWSERS = (b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user")
-"""Fields that nothing but a browser sends; the lane leaves requests with one of them to the general path."""
+"""Fields that only browsers send. The lane leaves requests with them to the general path."""
 _NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
 _JSON = b"application/json"
 
 
 class Aim:
-    """What a method and a target mean: route, parameters, query. Shared by all heads with them.
+    """The meaning of a method and a target: route, parameters, query. Shared by all their heads.
 
-    query: decoded when it is first asked for, and nobody asks before the key was.
+    query: decoded on first use, which is after the key was checked.
     """
 
     __slots__ = ("_query", "_text", "match", "missing", "name", "name_json", "route")
@@ -60,19 +61,19 @@ class Aim:
         """The path parameter, decoded."""
         self.match: Match | None = routes.match(request.path)
         self.missing = self._resolve(request, self.match)
-        """Why there is nothing to run: path, method or name. Steps 4 to 6 of 2.4."""
+        """The error if path, method or name lead to no handler: steps 4 to 6 of 2.4."""
         self.name_json = msgspec.json.encode(self.name)
 
     @property
     def query(self) -> Query:
-        # No __getattr__: with one, Python looks every other attribute up the slow way, too.
+        # Not by __getattr__, which would slow down Python's lookup of every other attribute.
         query = self._query
         if query is None:
             query = self._query = parse_query(self._text) if self._text else {}
         return query
 
     def with_query(self, query: Query) -> Aim:
-        """Forgets the text, which has a secret in it."""
+        """Set the decoded query, and forget the text, which contains a secret."""
         self._text, self._query = "", query
         return self
 
@@ -92,14 +93,15 @@ class Aim:
 
 
 class Plan:
-    """One head's meaning; shared by all requests with that head, never changed.
+    """The meaning of one head: immutable, and shared by all requests with that head.
 
-    The refusals are in the order of the contract's 2.4: `foreign` (Host, Origin), `unauthorized` and `forbidden` (the
-    key) come before the not-ready gate, `missing` (path, method, undecodable name) after it
-    (`topics.http.plan.gatekeeping`);
-    `too_large` and those of `body_refusal` are steps of the body.
-    query: as the aim's. principal: who asks. counted: the same where the request is one of its key's requests in
-    flight, else None.
+    The refusals follow the order of the contract's 2.4: `foreign` (Host, Origin), `unauthorized`
+    and `forbidden` (the key) precede the not-ready gate, `missing` (path, method, undecodable name)
+    follows it (`topics.http.plan.gatekeeping`); `too_large` and those of `body_refusal` are steps
+    of the body.
+
+    query: that of the aim. principal: the sender. counted: the principal whose in-flight cap this
+    request uses; None where no cap applies.
     """
 
     __slots__ = (
@@ -151,11 +153,11 @@ class Plan:
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
         self.answer_headers = _NOSNIFF if any(name in headers for name in _OF_BROWSERS) else b""
-        """Whole lines that JSON answers have besides (R-NET-13)."""
+        """Further whole header lines of JSON answers (R-NET-13)."""
         encoding = headers.get(b"content-encoding")
         self.gzip = encoding is not None and encoding.lower() == b"gzip"
         self.usual_body = encoding is None and headers.get(b"content-type", b"").startswith(_JSON)
-        """JSON, not compressed: `body_refusal` need not be asked."""
+        """Whether the body is uncompressed JSON, so that `body_refusal` need not be called."""
         self.plain = (
             self.is_let_in
             and self.counted is None
@@ -163,7 +165,7 @@ class Plan:
             and not framing.chunked
             and not self.expects_continue
         )
-        """Nothing about the head needs a second look: the body is `content_length` bytes and then the handler runs."""
+        """Whether the handler runs after `content_length` bytes of body, with no more checks."""
 
     @property
     def query(self) -> Query:
@@ -171,11 +173,14 @@ class Plan:
 
     @property
     def is_let_in(self) -> bool:
-        """The head has nothing that refuses its request: Host and Origin, the key and its rights, path and method."""
+        """Whether the head passes all checks: Host, Origin, key, rights, path and method."""
         return self.foreign is None and self.unauthorized is None and self.forbidden is None and self.missing is None
 
     def body_refusal(self, body_is_empty: bool) -> RequestError | None:
-        """Steps 2 and 3 of 2.3 for a JSON route; whether the body, decompressed, is empty may matter."""
+        """Return the error of steps 2 and 3 of 2.3, for a JSON route; None if they pass.
+
+        body_is_empty: of the decompressed body.
+        """
         assert self.route is not None, "a body of a request without a route"
         encoding = self.request.headers.get(b"content-encoding", b"").lower()
         if not self.gzip and encoding not in (b"", b"identity"):
@@ -193,7 +198,7 @@ def too_large(max_body_bytes: int) -> RequestError:
 
 
 class Keep(enum.Enum):
-    """Where a plan may be kept: nowhere, under what asks for it, or under a digest of that."""
+    """The cache of a plan: none, by the head itself, or by the head's digest."""
 
     NOT = enum.auto()
     OPEN = enum.auto()
@@ -201,7 +206,7 @@ class Keep(enum.Enum):
 
 
 class Planner:
-    """Heads to plans, with the last thousand or so kept."""
+    """A maker of plans from heads, with a cache of about a thousand."""
 
     def __init__(
         self,
@@ -215,16 +220,22 @@ class Planner:
         max_body_bytes: int = 64 << 20,
         max_command_bytes: int = 0,
     ) -> None:
-        """max_body_bytes, max_command_bytes: 0 for no limit; the latter for bodies of routes that are not `large`."""
+        """Set the limits; max_body_bytes and max_command_bytes may be 0 for no limit.
+
+        max_command_bytes applies to the bodies of routes that are not `large`.
+        """
         self.kept: dict[bytes, Plan] = {}
-        """Plans by whole head. Read by connections; filled here."""
+        """Plans by whole head. Connections read it; this class fills it."""
         self._kept_secret: dict[bytes, Plan] = {}
         """Plans by the SHA-256 of a head with a secret in it."""
         self.seen_once: dict[bytes, Plan] = {}
-        """A few of those not kept for their idempotency key, by the head's digest; whoever looks empties it."""
+        """A few plans that are not cached, because of their idempotency key, by the head's digest.
+
+        Its reader empties it.
+        """
         self._kept_lists: dict[tuple[HeaderList, bool], Plan] = {}
         self._kept_secret_lists: dict[bytes, Plan] = {}
-        """By the SHA-256 of the list."""
+        """Plans by the SHA-256 of a header list with a secret in it."""
         self.max_head_bytes = max_head_bytes
         self._max_body_bytes = max_body_bytes
         self._max_command_bytes = max_command_bytes
@@ -236,7 +247,7 @@ class Planner:
         self._aims: dict[tuple[bytes, bytes], Aim] = {}
 
     def known(self, head: bytes) -> Plan | None:
-        """The plan of a head, if it was kept."""
+        """Return the cached plan of a head; None without one."""
         plan = self.kept.get(head)
         if plan is None and (self._kept_secret or self.seen_once):
             digest = sha256(head).digest()
@@ -244,7 +255,7 @@ class Planner:
         return plan
 
     def forget(self) -> None:
-        """What was decided with keys that are not valid any more is decided anew."""
+        """Forget all plans, because their keys may no longer be valid."""
         self.kept.clear()
         self._kept_secret.clear()
         self.seen_once.clear()
@@ -252,7 +263,10 @@ class Planner:
         self._kept_secret_lists.clear()
 
     def plan(self, head: bytes) -> Plan:
-        """The plan of a head that is not in `kept`. Raises: BadRequestError, the head is no request."""
+        """Return the plan of a head that is not in `kept`.
+
+        Raises: BadRequestError, the head is not a request.
+        """
         digest = b""
         if self._kept_secret:
             digest = sha256(head).digest()
@@ -270,7 +284,10 @@ class Planner:
         return plan
 
     def again(self, plan: Plan) -> Plan:
-        """The plan of a request whose key changed while its body came, or while it waited for its turn (R-AUTH-10)."""
+        """Return a new plan for an admitted request whose key has changed since (R-AUTH-10).
+
+        The key may change while the body arrives, or while the request waits for its turn.
+        """
         request = plan.request
         method = "GET" if request.method == "HEAD" else request.method
         verdict = self._guard.judge_again(plan.principal, request, method, plan.route)
@@ -279,7 +296,10 @@ class Planner:
         return new
 
     def plan_list(self, fields: HeaderList, whole: bool) -> Plan:
-        """The same for the header list of an HTTP/2 request. whole: no body follows."""
+        """Return the plan of an HTTP/2 header list. whole: no body follows.
+
+        Raises: BadRequestError, the list is not a request.
+        """
         plan = self._kept_lists.get((fields, whole))
         if plan is None and self._kept_secret_lists:
             plan = self._kept_secret_lists.get(_digest_of(fields, whole))
@@ -327,13 +347,16 @@ class Planner:
 
 
 def _digest_of(fields: HeaderList, whole: bool) -> bytes:
-    """Each piece with its length before it, so that no other list has the same text."""
+    """Return the SHA-256 of a list. Lengths before all pieces make the hashed text unambiguous."""
     pieces = [b"%d:%b%d:%b" % (len(name), name, len(value), value) for name, value in fields]
     return sha256((b"1" if whole else b"0") + b"".join(pieces)).digest()
 
 
 def _keep(kept: dict[K, V], key: K, value: V, most: int) -> None:
-    """Clearing all at once is as good as any order when heads never repeat."""
+    """Add to a cache.
+
+    A full one is cleared: if heads never repeat, no order of eviction is better.
+    """
     if len(kept) >= most:
         kept.clear()
     kept[key] = value

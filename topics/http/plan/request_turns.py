@@ -1,4 +1,7 @@
-"""Requests of a pass, within a budget of time: however many clients ask for much at once, others are served between."""
+"""Turns of the requests of a pass, within a budget of time.
+
+However many clients send expensive requests at once, others are served between them.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,34 @@ from topics.engine.values.ports import TimersPort
 from topics.engine.values.turns import Turns
 
 _LEAST_NS = 10_000
-"""What a request counts for at least: a run of the simulator, where time stands still in a pass, takes turns, too."""
+"""Least time of a request: the simulator takes turns, too, although its time stands still."""
 _SHARE = 8
-"""A client takes so small a part of the budget while others wait."""
+"""A client gets at most the budget divided by this while others wait."""
 
 
 class RequestTurns(Turns):
-    """All requests of a server that are no columns (lane.py) share the budget of a pass, in nanoseconds.
+    """The time budget of a pass, in nanoseconds, shared by all requests outside the lane.
 
-    Time is charged by `look`, between two requests: one alone in its pass is not looked at. The first request of a pass
-    may cross the budget, so a pass lasts as long as the budget and one request.
+    `look` charges time between two requests; a single request in its pass is not measured. The
+    first request of a pass may exceed the budget, so a pass lasts at most the budget and one
+    request.
     """
 
     __slots__ = ("_now_ns", "seen_ns")
 
     def __init__(self, timers: TimersPort, now_ns: Callable[[], int], budget_us: int) -> None:
-        """budget_us: of a pass, 0 for no limit."""
+        """Set the budget of a pass. budget_us: 0 for no limit."""
         super().__init__(timers, budget_us * 1000, budget_us * 1000 // _SHARE)
         self._now_ns = now_ns
         self.seen_ns = 0
-        """Up to when the pass was charged; 0: its requests have not begun."""
+        """Time up to which the pass was charged; 0: its requests have not begun."""
 
     def begin(self) -> None:
         super().begin()
         self.seen_ns = self.seen_ns or self._now_ns()
 
     def look(self) -> None:
-        """Charges what was done since the last look, or since the requests of the pass began."""
+        """Charge the time since the last look, or since the requests of the pass began."""
         now_ns = self._now_ns()
         self.left -= max(now_ns - self.seen_ns, _LEAST_NS) if self.seen_ns else _LEAST_NS
         self.seen_ns = now_ns

@@ -1,4 +1,4 @@
-"""What all connections of a server share."""
+"""The state that all connections of a server share."""
 
 from __future__ import annotations
 
@@ -35,21 +35,27 @@ Gate = Callable[[Plan], RequestError | None]
 
 
 class MetricsPages(Protocol):
-    """The metrics page, made in turns with everybody else: `done` gets it, or why there is none."""
+    """The metrics page, rendered in turns with other work. `done` gets the page or the error."""
 
     def text(self, within: Prefixes, done: Callable[[bytes | Exception], None]) -> None:
-        """Prometheus text format 0.0.4. within: the topics that are shown one by one."""
+        """Render the Prometheus text format 0.0.4.
+
+        within: prefixes of the topics shown one by one.
+        """
 
     def json(self, done: Callable[[bytes | Exception], None]) -> None: ...
 
 
 class Probes(Protocol):
-    """What the probes and the metrics page ask of the server; implemented in `server/`."""
+    """The server as the probes and the metrics page see it; implemented in `server/`."""
 
     def uptime_ms(self) -> int: ...
 
     def not_ready(self) -> RequestError | None:
-        """Why the server should get no traffic (recovering, draining, read-only); None when it serves."""
+        """Return why the server should get no traffic, or None.
+
+        The reasons are recovery, draining and read-only.
+        """
 
     def topic_count(self) -> int: ...
 
@@ -58,9 +64,10 @@ class Probes(Protocol):
 
 
 class Service:
-    """The shared state of a server's HTTP side. One thread; `server/` builds it and flips its switches.
+    """The shared state of a server's HTTP side, on one thread; `server/` builds and switches it.
 
-    heartbeats, sessions (of watch), turns (of requests), long_bodies, memory_returns: there from `use_loop` on.
+    heartbeats, sessions (of watch), turns (of requests), long_bodies, memory_returns: set by
+    `use_loop`.
     """
 
     heartbeats: Heartbeats
@@ -97,40 +104,43 @@ class Service:
         self.compressor = Compressor(config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes)
         self.scanner = WriteScanner(config)
         self.step_bytes = config.pass_body_bytes or 1 << 62
-        """A body that is longer is taken in turns, as it is, not copied."""
+        """Longer bodies are processed in turns, and not copied."""
         self.description = Description(routes.routes, config)
         self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
-        """Of SSE streams and WebSockets together; whoever opens one takes a slot first."""
+        """Slots of SSE streams and WebSockets together; an opener takes one first."""
         self.gate: Gate | None = None
-        """Asked for every request with its plan, between the keys and the routing errors; None lets all pass."""
+        """A check of every plan, between the keys and the routing errors; None lets all pass."""
         self.closing = False
-        """Every answer closes its connection (shutdown)."""
+        """Whether every answer closes its connection (shutdown)."""
         self.at_drain: list[Callable[[], None]] = []
-        """Called when a shutdown begins: whoever keeps streams open ends them (R-LIFE-7)."""
+        """Callbacks of the begin of a shutdown: owners of open streams end them (R-LIFE-7)."""
         self.open_websocket: Handler = _no_websocket
-        """Takes an upgrade request whose path and method are in order; `server/` sets it."""
+        """The handler of an upgrade request whose path and method are valid; `server/` sets it."""
         self.tick = 0
-        """Seconds, roughly; what connections note as the time they began to wait."""
+        """Seconds, roughly. Connections note it as the time at which they began to wait."""
         self.in_flight = InFlight()
         self.refused_total = 0
         """Requests answered 4xx or 5xx, malformed ones included."""
         self.sampling = False
-        """The next write of this pass is timed: one a pass, since timing all costs as much as what is timed."""
+        """Whether the next write of this pass is timed.
+
+        One write per pass is, because timing all of them would cost as much as the timed work.
+        """
         self.parse = Histogram()
-        """Of the write sampled: from its whole head and body to the rows."""
+        """Times of sampled writes: from the whole head and body to the rows."""
         self.append = Histogram()
-        """Of the write sampled: admission, seqs, frames in the log's batch."""
+        """Times of sampled writes: admission, seqs, frames in the log's batch."""
         self.watch_streams: dict[WatchStream, None] = {}
-        """Open ones."""
+        """The open watch streams."""
         self.at_drain.append(self._end_watch_streams)
         self.is_alone: Callable[[], bool] = lambda: False
-        """One connection has the server to itself: see `Loop.is_alone`."""
+        """Whether a single connection has work: see `Loop.is_alone`."""
         self.again: Callable[[], None] = lambda: None
-        """For hooks at the end of a pass that run requests: see `Loop.again`."""
+        """Ask for another pass, for hooks at a pass's end that run requests: see `Loop.again`."""
         self._engine: EngineApi | None = None
 
     def use_loop(self, timers: TimersPort, random_bytes: Callable[[int], bytes]) -> None:
-        """Before the first request: what only a loop has."""
+        """Set the parts that need a loop, before the first request."""
         self.heartbeats = Heartbeats(timers)
         config = self.config
         self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
@@ -141,7 +151,7 @@ class Service:
 
     @property
     def engine(self) -> EngineApi:
-        """The engine; routes that need it are behind the not-ready gate until it is there."""
+        """The engine. Routes that need it are refused as not ready until it is set."""
         assert self._engine is not None, "a request passed the gate before recovery was over"
         return self._engine
 
@@ -150,14 +160,17 @@ class Service:
             stream.shut_down()
 
     def on_keys_changed(self, key_ids: frozenset[int]) -> int:
-        """These are the keys from now on: what others left open ends. Says how many streams that were."""
+        """Replace the valid keys; end streams and drop sessions of others.
+
+        Return the streams ended.
+        """
         self.planner.forget()
         ended = self.stream_slots.end_others(key_ids)
         self.sessions.drop_others(key_ids)
         return ended
 
     def serve(self, engine: EngineApi) -> None:
-        """From now on requests are answered from `engine`."""
+        """Answer requests from `engine` from now on."""
         self._engine = engine
 
 
