@@ -23,6 +23,7 @@ PAGES = sorted(page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.m
 ROOMS = (
     "cli",
     "common",
+    "embedded",
     "engine/index",
     "engine/values",
     "files",

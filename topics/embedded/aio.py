@@ -1,4 +1,4 @@
-"""The library from asyncio: the same calls as awaitables, answered by the maintenance thread."""
+"""The library for asyncio: the same calls as awaitables, answered by the maintenance thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ R = TypeVar("R")
 
 
 class AsyncLog:
-    """`log.aio`. A cancelled await does not undo its call: an append may still happen."""
+    """The methods of a log as awaitables (`log.aio`).
+
+    A cancelled await does not undo its call: an append may still happen.
+    """
 
     def __init__(self, log: Log, starts: Starts) -> None:
         self._log = log
@@ -115,7 +118,10 @@ class AsyncLog:
         node: str = "",
         from_time: int | None = None,
     ) -> AsyncIterator[Record]:
-        """As `Log.read`: up to the head there is now, at most `limit`; raises GapError where records were lost."""
+        """Read as `Log.read`: up to the head there is now, at most `limit` records.
+
+        Raises: GapError if records were lost.
+        """
         config = self._log.config
         return self._records(
             read_steps(self._starts, config, topic, from_seq, limit=limit, node=node, from_time=from_time)
@@ -124,7 +130,10 @@ class AsyncLog:
     def tail(
         self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
     ) -> AsyncIterator[Record]:
-        """As `Log.tail`: above `from_seq` (None: the head there is now), as they come; ends when the log is closed."""
+        """Read as `Log.tail`: above `from_seq` (None: the head there is now), as records come.
+
+        The iterator ends when the log is closed.
+        """
         log = self._log
         return self._records(
             tail_steps(self._starts, log.config, lambda: log.closed, topic, from_seq, node=node, from_time=from_time)
@@ -157,7 +166,8 @@ class AsyncLog:
                 future.set_result(outcome)
 
         def on_answer(outcome: R | BaseException) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed, so no caller waits any more
+            # the event loop is closed, so no caller waits any more
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, outcome)
 
         self._log.driver.submit(start, on_answer)

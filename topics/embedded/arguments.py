@@ -1,6 +1,6 @@
-"""What callers hand in, checked on their own thread: nothing of a wrong type reaches the loop that all share.
+"""Checks of callers' arguments on their own thread, so that no wrong type reaches the shared loop.
 
-Everything here raises UsageError naming the argument, what was given and what it takes.
+Every check raises UsageError naming the argument, the value given and the values it takes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def text(name: str, value: object) -> None:
 
 
 def encoded(name: str, value: object) -> bytes:
-    """A string as UTF-8."""
+    """Return a string as UTF-8."""
     text(name, value)
     try:
         return value.encode()  # type: ignore[attr-defined,no-any-return]  # a string by now
@@ -39,7 +39,11 @@ def optional_encoded(name: str, value: object) -> bytes | None:
 
 
 def path(given: object) -> str:
-    """Of a directory: a string or what os.fspath takes. Absolute, whatever becomes of the working directory."""
+    """Return the absolute path of a directory, which stays the same if the working directory
+    changes.
+
+    given: a string or an object that os.fspath takes.
+    """
     if not isinstance(given, str | bytes | os.PathLike):
         raise UsageError(f"path is {shown(given)}: use the path of a directory, as a string or a Path")
     found = os.fsdecode(given)
@@ -84,7 +88,10 @@ def optional_incarnation(value: object) -> None:
 
 
 def values(given: Any) -> Sequence[Any]:
-    """The records of an append: one at least. What would be taken apart into records nobody meant is refused."""
+    """Return the records of an append: one at least.
+
+    A value that would be split into records, which its caller cannot have meant, is refused.
+    """
     if type(given) is list and given:  # nearly always
         return given
     if isinstance(given, str | bytes | bytearray | memoryview | Mapping | NewRecord):
@@ -95,7 +102,7 @@ def values(given: Any) -> Sequence[Any]:
         found = given if isinstance(given, list | tuple) else list(iter(given))
     except TypeError:
         if hasattr(given, "__iter__"):
-            raise  # its own
+            raise  # raised by its own __iter__
         raise UsageError(f"records is {shown(given)}: use a list of values, each becomes a record") from None
     if not found:
         raise UsageError("records is empty: use one record at least")
@@ -108,7 +115,7 @@ def plain_value(given: object) -> None:
 
 
 def texts(given: object) -> None:
-    """The records of append_many: ready-made JSON texts, one at least."""
+    """Check the records of append_many: ready-made JSON texts, one at least."""
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray | memoryview):
         raise UsageError(
             f"texts is {shown(given)}: append_many takes a list of JSON texts as bytes; append takes values"
@@ -118,13 +125,13 @@ def texts(given: object) -> None:
 
 
 def not_bytes(given: Sequence[Any]) -> UsageError:
-    """For texts of which not all are bytes."""
+    """Return the error for texts of which not all are bytes."""
     wrong = next((at for at, each in enumerate(given) if not isinstance(each, bytes | bytearray | memoryview)), 0)
     return UsageError(f"texts[{wrong}] is {shown(given[wrong])}: use JSON as bytes; append takes values")
 
 
 def predicate(match: object) -> Predicate | None:
-    """Of delete: a tag, a prefix with `*`, or what `Predicate` makes of them."""
+    """Return the predicate of a delete: of a tag, a prefix with `*`, or one made by `Predicate`."""
     if match is None or isinstance(match, Predicate):
         return match
     if not isinstance(match, str):
@@ -134,7 +141,7 @@ def predicate(match: object) -> Predicate | None:
 
 
 def shown(value: object) -> str:
-    """As it is written in Python, cut to what keeps a message readable."""
+    """Return a value as it is written in Python, cut to keep a message readable."""
     try:
         whole = repr(value)
     except Exception:

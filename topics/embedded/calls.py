@@ -1,4 +1,4 @@
-"""Calls of the library on their way to the loop and back."""
+"""Calls of the library from the caller's thread to the loop, and their answers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from topics.errors import TopicsError
 
 R = TypeVar("R")
 Start = Callable[[Callable[["R | TopicsError"], None]], object]
-"""Begins a call on the engine; its argument takes the result or the error, once."""
+"""Function that begins a call on the engine. Its argument takes the result or the error, once."""
 
 
 class PendingCall(Generic[R]):
-    """One call: made by any thread, started and answered by whichever drives.
+    """One call, made by any thread, started and answered by the driving thread.
 
-    Its thread sleeps at most while it is neither answered nor told to drive (`give_turn`). One that a signal
-    interrupted has `left`, perhaps for good: its call goes on without it.
+    Its thread sleeps only while the call has no answer and the thread was not asked to drive
+    (`give_turn`). A call that a signal interrupted has `left`, perhaps for good: it continues
+    without its thread.
     """
 
     __slots__ = ("_turn", "answered", "left", "on_answer", "outcome", "start")
@@ -39,13 +40,16 @@ class PendingCall(Generic[R]):
         self.give_turn()
 
     def begin(self) -> None:
-        """What it raises is its caller's error, and nobody else's."""
+        """Begin the call.
+
+        An exception that it raises is its caller's error, and no other call's.
+        """
         try:
             self.start(self.answer)
         except TopicsError as error:
             self.answer(error)
         except RuntimeError:
-            raise  # of the ring: nobody knows what it left undone
+            raise  # of the ring: what it left undone is unknown
         except Exception as error:
             if self.answered:
                 raise
@@ -56,13 +60,13 @@ class PendingCall(Generic[R]):
         self._turn.acquire()
 
     def sleep(self) -> None:
-        """Until answered or told to drive."""
+        """Sleep until answered, or asked to drive."""
         assert self._turn is not None
         self._turn.acquire()
 
     def give_turn(self) -> None:
         if self._turn is not None:
-            with contextlib.suppress(RuntimeError):  # had its turn already
+            with contextlib.suppress(RuntimeError):  # it had its turn already
                 self._turn.release()
 
     def result(self) -> R:

@@ -6,7 +6,7 @@ from topics.engine.values.results import CheckpointResult
 
 
 def snapshot_of(result: CheckpointResult) -> int:
-    """Return the number of the snapshot. Raises TimeoutError: the checkpoint is not over."""
+    """Return the number of the snapshot. Raises TimeoutError if the checkpoint has not ended."""
     if not result.done:
         raise TimeoutError("the checkpoint is not over; it goes on: wait with a longer timeout")
     return result.snapshot

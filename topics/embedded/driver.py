@@ -1,13 +1,15 @@
-"""Whose thread runs the loop: the caller's own, while it waits.
+"""The driver of a log's loop: the thread of a caller, while it waits.
 
-A hop to another thread costs more than a commit, so a caller that finds nobody driving drives the loop itself until
-its call is answered. Calls that arrive meanwhile go through the inbox; their threads sleep, the driver starts them at
-its next pass, and so they become the next group commit. Who leaves hands the wheel to one that is still waiting.
+A switch to another thread costs more than a commit, so a caller drives the loop itself until its
+call is answered, if no other thread is driving. Calls that arrive meanwhile are put into the inbox;
+their threads sleep, the driver starts the calls at its next pass, and so they become the next group
+commit. A driver that leaves wakes one waiting caller to drive.
 
-io_uring ends what a thread submitted when that thread ends. So a driver leaves only when the kernel is done with every
-file operation in flight, unless its thread outlives the log: the main thread, and the maintenance thread, which drives
-while nobody calls (timers, background syncs, checkpoints, what others left in flight) and for callers that cannot wait,
-such as asyncio's.
+io_uring ends the operations that a thread submitted when that thread ends. So a driver leaves only
+when the kernel has completed every file operation in flight, unless its thread outlives the log.
+This holds for the main thread, and for the maintenance thread, which drives while there are no
+calls (timers, background syncs, checkpoints, operations that others left in flight) and for callers
+that cannot wait, such as asyncio's.
 """
 
 from __future__ import annotations
@@ -31,39 +33,39 @@ R = TypeVar("R")
 _log = logging.getLogger("topics.embedded")
 
 _LOOK_NS = 1_000_000
-"""How long callers leave what is in flight alone, before one of them looks for its end."""
+"""Time for which callers ignore operations in flight, before one of them checks for completions."""
 _POLL_NS = 2_000_000
-"""How often the maintenance thread looks for the end of what a caller left in flight."""
+"""Interval in which the maintenance thread checks for completions that a caller left in flight."""
 
 
 class Driver:
     """One loop shared by many threads, one at a time.
 
-    alone: there is no maintenance thread; the one thread there is calls `drive_due` between its calls.
+    `alone`: there is no maintenance thread; the only thread calls `drive_due` between its calls.
 
-    state    `_refusal`   `_over`  drives                  a call, and who sleeps
-    open     None         False    whoever calls           is begun
-    ended    UsageError   False    who called `end`        gets it; those begun before may still be answered
-    over     UsageError   True     nobody                  gets it
-    failed   LogFailed..  False    nobody                  gets it: an exception nobody expected came out of a pass
-    forked   UsageError   False    nobody, in the child    gets it: the parent's loop goes on
+        state    `_refusal`   `_over`  driver              a new call, and a sleeping caller
+        open     None         False    any caller          is begun
+        ended    UsageError   False    caller of `end`     gets it; earlier calls may be answered
+        over     UsageError   True     none                gets it
+        failed   LogFailed..  False    none                gets it: an exception ended a pass
+        forked   UsageError   False    none, in the child  gets it: the parent's loop continues
     """
 
     def __init__(self, loop: Loop, *, alone: bool = False) -> None:
         self._loop = loop
         self._wheel = threading.Lock()
         self._inbox: deque[PendingCall[Any]] = deque()
-        """Calls to be begun by whoever drives."""
+        """Calls to be begun by the driving thread."""
         self._asleep: deque[PendingCall[Any]] = deque()
-        """Calls whose threads sleep, to be told to drive."""
+        """Calls whose threads sleep, to be woken to drive."""
         self._submitting = threading.Lock()
         self._submitted = 0
-        """Calls nobody waits for so far, and how many of them were answered (by whoever drives)."""
+        """Calls without a waiting caller, and how many of them were answered (by the driver)."""
         self._answered = 0
         self._due_ns = NEVER
         self._drove_ns = 0
         self._driving: int | None = None
-        """The thread that has the wheel."""
+        """Id of the thread that drives."""
         self._refusal: Callable[[], TopicsError] | None = None
         self._over = False
         self.maintenance = Maintenance(
@@ -72,13 +74,14 @@ class Driver:
         if not alone:
             self.maintenance.start()
         self._lasting = (threading.main_thread().ident, self.maintenance.ident)
-        """Threads that do not end before the log does."""
+        """Ids of threads that do not end before the log does."""
 
     # --- calls -------------------------------------------------------------------------------------------------------
     def call(self, start: Start[R]) -> R:
-        """Runs `start` on the loop and waits for its answer. Raises what it answered with, or what `_refusal` makes.
+        """Run `start` on the loop and return its answer. Raises the error it answered, or that of
+        `_refusal`.
 
-        What a signal's handler raises leaves the call to the others; it is done all the same, perhaps.
+        If a signal's handler raises, the call is left to the other threads, and may still be done.
         """
         call: PendingCall[R] = PendingCall(start)
         signals.hold(self._loop.ring.wake)
@@ -100,7 +103,7 @@ class Driver:
         return call.result()
 
     def submit(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
-        """Leaves a call to whoever drives, or to the maintenance thread; `on_answer` runs on that thread."""
+        """Leave a call to the driving thread, or the maintenance thread; `on_answer` runs there."""
         signals.hold(self._loop.ring.wake)
         try:
             self._check()
@@ -109,7 +112,10 @@ class Driver:
             signals.release()
 
     def hand_over(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
-        """`submit`, but begun on this thread if nobody drives; what can be answered at once is. Waits for nothing."""
+        """Submit a call, and begin it on this thread if none drives. Waits for no operation.
+
+        A call that can be answered at once is answered when this returns.
+        """
         signals.hold(self._loop.ring.wake)
         try:
             self._check()
@@ -126,10 +132,11 @@ class Driver:
             signals.release()
 
     def run_alone(self, do: Callable[[A], R | None], argument: A) -> R | None:
-        """`do(argument)` in one go if nobody has the wheel and nothing is to be done: no calls, no timers, and no look
-        for completions. None: something is, or that is what `do` returned.
+        """Call `do(argument)` in one step if no thread drives and no work is due; else return None.
 
-        `do` waits for nothing. Raises as `call` does; what `do` raises and is no TopicsError ends the log.
+        Skips the pass: no calls, no timers, and no check for completions. None may also be the
+        result of `do`, which waits for no operation.
+        Raises: as `call`; an exception of `do` that is no TopicsError ends the log.
         """
         loop = self._loop
         signals.hold(loop.ring.wake)
@@ -159,9 +166,11 @@ class Driver:
             signals.release()
 
     def drive_due(self) -> int | None:
-        """Runs what is due by now; ns until there is more, None: nothing is planned. Waits for nothing.
+        """Run the work that is due by now, without waiting. Return ns until the next; None: nothing
+        is planned.
 
-        What is in flight counts as planned, for a timer's operation is submitted by the next pass.
+        Operations in flight count as planned, because a timer's operation is submitted by the next
+        pass.
         """
         with self._wheel:
             self._driving = threading.get_ident()
@@ -174,14 +183,15 @@ class Driver:
 
     @property
     def drives_here(self) -> bool:
-        """This thread is in the midst of a pass: whoever calls was called from within, and can wait for nothing."""
+        """Whether this thread is in the midst of a pass; code called from there cannot wait."""
         return self._driving == threading.get_ident()
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def end(self, first: Callable[[], None]) -> None:
-        """Runs `first` on the loop (it ends the waits of others), then stops the maintenance thread.
+        """Run `first` on the loop (it ends waits of other calls), then stop the maintenance thread.
 
-        When this returns or raises nobody drives: the loop is the caller's again. Calls made later are refused.
+        When this returns or raises, no thread drives: the loop is the caller's again. Later calls
+        are refused.
         """
 
         def start(done: Callable[[None], None]) -> None:
@@ -195,16 +205,17 @@ class Driver:
                 self._refusal = _closed
             self.maintenance.join()
             self._wheel.acquire()
-            self._refuse(self._inbox)  # not begun: those that are will be answered by what the caller still drives
+            # not begun; calls that are begun get their answers while the caller still drives
+            self._refuse(self._inbox)
 
     def tell_the_rest(self) -> None:
-        """After `end`, when the loop is closed as well: whoever was not answered by then will not be."""
+        """Refuse all calls without an answer, after `end` and once the loop is closed."""
         self._over = True
         self._refuse(self._inbox)
         self._refuse(self._asleep)
 
     def disown(self) -> None:
-        """In a forked child, which has none of the threads: all calls are refused from now on."""
+        """Refuse all calls from now on, in a forked child, which has none of the threads."""
         self._refusal = _forked
         self._wheel = threading.Lock()
         self._driving = None
@@ -212,7 +223,10 @@ class Driver:
         self._asleep.clear()
 
     def _fail(self, error: BaseException) -> None:
-        """An exception nobody expected left a pass half done; nobody may be left sleeping on it."""
+        """Refuse all calls after an unexpected exception, which left a pass half done.
+
+        No thread may stay asleep waiting for it.
+        """
         self._refusal = lambda: _failed(error)
         self.maintenance.stir()
         self._refuse(self._inbox)
@@ -232,10 +246,10 @@ class Driver:
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _wait(self, call: PendingCall[Any]) -> None:
-        """Drives, and sleeps while others do, until the call is answered or a signal came.
+        """Drive, and sleep while another thread does, until the call is answered or a signal came.
 
-        A signal's handler may raise, and so end the wait. It is called once nothing is owed to others any more: this
-        thread may have been told to drive, and others sleep until one of them is.
+        A signal's handler may raise, and so end the wait. It is called once this thread has passed
+        on its turn: it may have been woken to drive, and others sleep until one thread is.
         """
         signals.hold(lambda: self._wake(call))
         try:
@@ -252,13 +266,13 @@ class Driver:
                 signals.release()
 
     def _wake(self, call: PendingCall[Any]) -> None:
-        """Ends the pass that this thread waits in, or its sleep."""
+        """End the pass that this thread waits in, or its sleep."""
         call.give_turn()
         with contextlib.suppress(OSError):  # the ring is closed
             self._loop.ring.wake()
 
     def _drive_for(self, call: PendingCall[Any]) -> bool:
-        """False: somebody else drives, and `call` may sleep."""
+        """Drive for a call. Return False if another thread drives, and `call` may sleep."""
         if self._take_wheel():
             try:
                 self._check()
@@ -271,8 +285,9 @@ class Driver:
             return True
         self._asleep.append(call)
         with contextlib.suppress(OSError):  # the ring is closed: see below
-            self._loop.ring.wake()  # the driver may wait for something that is far away, such as a tail
-        # Whoever drove may have left between the failed try and the entry above: then nobody would call us.
+            self._loop.ring.wake()  # the driver may wait for a remote event, such as a tail
+        # The driver may have left between the failed attempt and the entry above; then no thread
+        # would wake this one.
         if self._wheel.acquire(blocking=False):
             self._wheel.release()
             call.give_turn()
@@ -281,20 +296,23 @@ class Driver:
         return False
 
     def _post(self, call: PendingCall[Any]) -> None:
-        """Into the inbox, which whoever drives looks at. Raises as `call` does."""
+        """Put a call into the inbox, which the driver reads. Raises as `call` does."""
         self._check()
         self._inbox.append(call)
-        if self._refusal is not None:  # since then
+        if self._refusal is not None:  # refused since the check
             self._refuse(self._inbox)
 
     def _post_owed(self, call: PendingCall[Any]) -> None:
-        """The same for a call nobody waits for: the maintenance thread drives if nobody does."""
+        """Post a call without a waiting caller.
+
+        The maintenance thread drives it if no thread does.
+        """
         self._post(call)
         self.maintenance.stir()
         self._loop.ring.wake()
 
     def _owed(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> PendingCall[R]:
-        """A call nobody waits for, counted until it is answered."""
+        """Return a call without a waiting caller, counted until it is answered."""
 
         def on_answered(call: PendingCall[R]) -> None:
             self._answered += 1
@@ -305,9 +323,11 @@ class Driver:
         return PendingCall(start, on_answered)
 
     def _drive(self, done: Callable[[], bool], call: PendingCall[Any] | None = None) -> None:
-        """Begins `call`; passes until `done`, then until no operation is in flight that ends with the thread.
+        """Begin `call`; make passes until `done`, then until no operation is left that ends with
+        the thread.
 
-        Holds the wheel. Ends early when a signal came to the main thread, which lets it through and calls again.
+        The caller holds `_wheel`. Ends early if a signal came to the main thread, which handles it
+        and calls again.
         """
         loop = self._loop
         try:
@@ -359,7 +379,9 @@ class Driver:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """The wheel is free: wakes one caller that still waits, or the maintenance thread for calls without one."""
+        """Wake one waiting caller to drive, or the maintenance thread for calls without a
+        caller.
+        """
         while self._asleep:
             call = self._asleep.popleft()
             if not (call.answered or call.left):
@@ -372,7 +394,7 @@ class Driver:
 
     # --- maintenance -------------------------------------------------------------------------------------------------
     def _maintain(self) -> bool:
-        """The maintenance thread's turn; False when somebody else drives."""
+        """Drive as the maintenance thread. Return False if another thread drives."""
         if not self._take_wheel():
             return False
         try:
@@ -385,7 +407,9 @@ class Driver:
         return True
 
     def _is_idle(self) -> bool:
-        """Nothing is ready, and nobody is owed an answer that no caller drives for."""
+        """Return whether no work is ready, and no call without a driving caller awaits its
+        answer.
+        """
         return not self._inbox and self._submitted == self._answered and self._loop.ns_until_work() != 0
 
 
@@ -394,7 +418,9 @@ def _closed() -> UsageError:
 
 
 def called_within() -> UsageError:
-    """For who is called on the thread that drives, in the midst of a pass, and would have to wait."""
+    """Return the error for a call made on the driving thread within a pass, where it would have
+    to wait.
+    """
     return UsageError("this log was called from within a call of its own (by a finalizer, or a logging handler)")
 
 

@@ -1,14 +1,15 @@
-"""Signals wait while the main thread works on a log.
+"""Signals held while the main thread works on a log.
 
-Python runs a signal's handler between any two steps of the main thread, and what it raises (Ctrl-C: KeyboardInterrupt;
-an alarm that is a timeout) would leave a pass of the loop half done. So where a log must not be left, the handlers are
-held: one that this module puts in their place notes the signal and ends the wait in progress. They have their place
-again, and are called for what came meanwhile, before the caller gets its answer; asyncio, which looks who handles
-Ctrl-C, and everybody else find what they left there.
+Python runs a signal's handler between any two steps of the main thread, and an exception of it
+(Ctrl-C: KeyboardInterrupt; an alarm that is a timeout) would leave a pass of the loop half done.
+Therefore the handlers are held where a log must not be left: a handler of this module replaces
+each, notes the signal and ends the wait in progress. The handlers are restored, and called for the
+signals that came meanwhile, before the caller gets its answer. asyncio, which checks who handles
+Ctrl-C, and all other code find the handlers they installed.
 
-Only the main thread runs handlers, so only there this does anything. Numbers up to 31; a realtime signal whose handler
-raises in the middle of a call, and an exception that another thread throws in (PyThreadState_SetAsyncExc), end the log
-with LogFailedError.
+Only the main thread runs handlers, so the module has no effect in other threads. It covers numbers
+up to 31. A realtime signal whose handler raises in the middle of a call, and an exception that
+another thread throws in (PyThreadState_SetAsyncExc), end the log with LogFailedError.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 Handler = Any
-"""What signal.getsignal returns: a callable, a number (default, ignored) or None (set by C)."""
+"""A result of signal.getsignal: a callable, a number (default, ignored) or None (set by C)."""
 
 _NUMBERS = tuple(range(1, 32))
 _get_handler, _set_handler = _signal.getsignal, _signal.signal
@@ -30,36 +31,43 @@ _get_ident, _getframe = threading.get_ident, sys._getframe
 
 
 class HeldSignals:
-    """The signals of this process. `hold` and `release` nest, and cost a comparison off the main thread.
+    """The signals of this process. `hold` and `release` nest, and cost a comparison off the main
+    thread.
 
     The function that calls `hold` calls `release` in a `finally`, and holds once.
 
-    Python runs handlers, which may raise, after every call into C, at the start of every function and at every turn of
-    a loop. So any step below may be the last one, and each leaves enough for `_put_back` to find: a handler is written
-    down before its place is taken. `_depth` is assigned once all places are taken, and is 0 again before the first is
-    put back; while it is 0, a signal that reaches `_note` has all handlers put back and its own called.
+    Python runs handlers, which may raise, after every call into C, at the start of every function
+    and at every turn of a loop. So any step below may be the last one, and each leaves enough for
+    `_put_back` to find: a handler is recorded before it is replaced. `_depth` is assigned once all
+    handlers are replaced, and is 0 again before the first is restored. While it is 0, a signal that
+    reaches `_note` restores all handlers and calls its own.
     """
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident
-        self._noting = self._note  # one object, to be known again
+        self._noting = self._note  # one object, so that it can be recognised
         self._depth = 0
-        """How many hold; more than 0 only while all places are taken."""
+        """Number of nested holds; more than 0 only while all handlers are replaced."""
         self._holder: FrameType | None = None
-        """The function that was the first to hold. Once it has ended, so has its hold: an exception may have kept it
-        from its `release`."""
+        """Frame of the outermost function that holds.
+
+        Once it has ended, so has its hold: an exception may have prevented its `release`.
+        """
         self._wake: Callable[[], None] = _nothing
         self._replaced: dict[int, Handler] = {}
-        """By number, the handlers whose place `_note` has, or had a moment ago."""
+        """Handlers, by number, that `_note` replaces, or replaced a moment ago."""
         self._changes = 0
-        """How often places were taken or put back."""
+        """Number of times that handlers were replaced or restored."""
         self._came: list[tuple[int, FrameType | None]] = []
         self._seen: list[Handler] = []
         self._handled: list[int] = []
-        """The numbers with a handler in Python, when all were as in `_seen`; assigned before it."""
+        """Numbers with a handler in Python, when all were as in `_seen`; assigned before it."""
 
     def hold(self, wake: Callable[[], None]) -> None:
-        """Until `release` no handler runs; a signal calls `wake` of the first to hold. Raises what one raises now."""
+        """Hold all handlers until `release`; a signal then calls `wake` of the outermost hold.
+
+        Raises: the exception of a handler that runs now.
+        """
         if _get_ident() != self._main:
             return
         holder = _getframe(1)
@@ -74,13 +82,16 @@ class HeldSignals:
             except BaseException:
                 self._put_back()
                 raise
-            # No handler runs from here to the end: nothing is called.
+            # No handler runs from here to the end, because no function is called.
             if self._changes == change:
                 self._wake, self._holder, self._depth = wake, holder, 1
                 return
 
     def release(self) -> None:
-        """Ends the innermost `hold`; the outermost calls the handlers of what came. Raises what they raise."""
+        """End the innermost `hold`; the outermost calls the handlers of signals that came.
+
+        Raises: the exception of a handler.
+        """
         if _get_ident() != self._main:
             return
         if self._depth > 1 and _getframe(1) is not self._holder:
@@ -95,11 +106,16 @@ class HeldSignals:
 
     @property
     def came(self) -> bool:
-        """A signal waits for the outermost hold, which is the caller's, to end or to let it through."""
+        """Whether a signal waits for the outermost hold, the caller's, to end or to call the
+        handlers.
+        """
         return bool(self._came) and self._depth == 1 and _get_ident() == self._main
 
     def let_through(self) -> None:
-        """Calls the handlers of what came, within a hold: at a place that may be left. Raises what they raise."""
+        """Call the handlers of signals that came, within a hold, where the log may be left.
+
+        Raises: the exception of a handler.
+        """
         if self.came:
             self._call_handlers()
 
@@ -114,7 +130,7 @@ class HeldSignals:
             self._call_handlers()
 
     def _goes_on_in(self, frame: FrameType | None) -> bool:
-        """Whether the function that was the first to hold is among the callers of `frame`, or is it."""
+        """Return whether the outermost function that holds is `frame`, or among its callers."""
         holder = self._holder
         while frame is not None and frame is not holder:
             frame = frame.f_back
@@ -125,7 +141,10 @@ class HeldSignals:
         self._put_back()
 
     def _take_places(self) -> int:
-        """Puts `_note` in the place of every handler; returns `_changes` as it is unless one of them was called."""
+        """Replace every handler by `_note`.
+
+        Return `_changes`, which differs later if a handler ran.
+        """
         change = self._changes = self._changes + 1
         handlers = list(map(_get_handler, _NUMBERS))
         if handlers != self._seen:
@@ -142,9 +161,9 @@ class HeldSignals:
         return change
 
     def _put_back(self) -> None:
-        """Raises what a handler raises that has its place again, once all have theirs.
+        """Restore the handlers. A handler installed meanwhile in the place of `_note` stays.
 
-        Who put another in the place of `_note` meanwhile keeps it.
+        Raises: the exception of a restored handler, once all are restored.
         """
         self._changes += 1
         replaced, noting = self._replaced, self._noting
@@ -167,7 +186,7 @@ class HeldSignals:
                 try:
                     handler = self._replaced.get(number) or _get_handler(number)
                     calls = callable(handler) and handler is not self._noting
-                except BaseException:  # of another's handler
+                except BaseException:  # raised by another signal's handler
                     came.insert(0, signal)
                     raise
                 if calls:
@@ -177,7 +196,9 @@ class HeldSignals:
                 self._call_handlers()
 
     def on_fork(self) -> None:
-        """In the child, whose main thread is the one that forked; the one that held may be gone."""
+        """Reset the state in a forked child: its main thread is the one that forked, and the
+        holder may be gone.
+        """
         self._main = _get_ident()
         self._came.clear()
         self._give_up()

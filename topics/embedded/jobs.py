@@ -1,4 +1,4 @@
-"""Queues of the library: jobs as a worker gets them, and what it says about them afterwards."""
+"""Queues of the library: jobs as a worker gets them, and as it completes or returns them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from topics.errors import TopicsError, UsageError
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A record leased to a node. ts, deadline: milliseconds since the epoch; deliveries: 1 the first time."""
+    """A record leased to a node.
+
+    ts, deadline: milliseconds since the epoch; deliveries: 1 the first time.
+    """
 
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
@@ -26,18 +29,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Jobs = Iterable[Job | int]
-"""Jobs as claimed, fenced by their leases; or bare seqs, which are not."""
+"""Jobs as claimed, fenced by their leases; or bare seqs, which have no fence."""
 
 _decoder = msgspec.json.Decoder(list[Job])
 
 
 def parse_jobs(result: ClaimResult | TopicsError) -> list[Job] | TopicsError:
-    """The engine's answer decoded; an error stays what it is."""
+    """Return the decoded jobs of the engine's answer; an error is returned unchanged."""
     return result if isinstance(result, TopicsError) else _decoder.decode(b"[" + result.records + b"]")
 
 
 def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
-    """What ack, nack and extend ask of the engine."""
+    """Return the engine's request for ack, nack and extend. Raises UsageError."""
     arguments.text("queue", queue)
     arguments.text("node", node)
     if not node:

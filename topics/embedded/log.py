@@ -1,4 +1,4 @@
-"""`topics.open(path)`: a log in this process, without a server. Any thread may call it."""
+"""The log in this process (`topics.open(path)`), without a server. Any thread may call it."""
 
 from __future__ import annotations
 
@@ -50,11 +50,13 @@ R = TypeVar("R")
 
 
 def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
-    """Opens the log in directory `path`, creating it if it is missing, and recovers what is there.
+    """Open the log in directory `path`, creating it if it is missing, and recover its contents.
 
-    settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link", sync_every_ms=100. Nothing is
-    read from the environment, so several logs may be open in one process, each on its own settings.
-    Raises: LockedError, it is open already; StorageError, it cannot be used or trusted; UsageError, a bad setting.
+    settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link",
+    sync_every_ms=100. No setting is read from the environment, so several logs may be open in one
+    process, each with its own settings.
+    Raises: LockedError, it is open already; StorageError, it cannot be used or trusted; UsageError,
+    a bad setting.
     """
     known = {field.name for field in fields(Config)} - {"data_dir"}
     for name in settings:
@@ -69,18 +71,22 @@ def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
 
 
 class Log:
-    """A log in this process. Use as a context manager, or call `close`.
+    """A log in this process. Use it as a context manager, or call `close`.
 
-    Every method that waits returns once its topic's durability class is met. Errors: RequestError (with the wire
-    contract's `code`) for what cannot be done as asked, StorageError when the disk failed or is full.
+    Every method that waits returns once its topic's durability class is met.
+    Raises: RequestError (with the wire contract's `code`) if the request cannot be met;
+    StorageError if the disk failed or is full.
     """
 
     def __init__(self, config: Config, ring: Ring | None = None, clock: Clock | None = None) -> None:
-        """ring, clock: a world of the caller's, who then also drives what is due between calls (`driver.drive_due`)."""
+        """Open a log.
+
+        A caller that passes ring and clock also drives due work (`driver.drive_due`).
+        """
         self.config = config
         self._closed = False
         self._closed_by: int | None = None
-        """The thread that closes it."""
+        """Id of the thread that closes the log."""
         self._ended = threading.Event()
         signals.hold(_nothing)
         try:
@@ -132,11 +138,12 @@ class Log:
         incarnation: str | None = None,
         producer: Producer | None = None,
     ) -> AppendResult:
-        """Appends records, all or none; returns their seqs once the topic's class is met.
+        """Append records, all or none. Return their seqs once the topic's durability class is met.
 
-        key: idempotency key, a repeated one answers with the seqs of the first time. node: origin for records without
-        their own. create False: the topic must exist. incarnation: the topic must have this one, see `state`. producer:
-        the part that these records are, which is appended once however much later it is sent again.
+        key: idempotency key; a repeated one answers with the seqs of the first write. node: origin
+        of records without their own. create False: the topic must exist. incarnation: the topic
+        must have this one, see `state`. producer: the part that these records are, which is
+        appended once even if it is sent again much later.
         """
         request = self._starts.request(
             topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
@@ -152,29 +159,36 @@ class Log:
         incarnation: str | None = None,
         producer: Producer | None = None,
     ) -> AppendResult:
-        """Appends ready-made JSON texts, one record each: nothing is encoded, only validated."""
+        """Append ready-made JSON texts, one record each: they are validated, and not encoded."""
         request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
         return self._write(request)
 
     def _write(self, request: AppendRequest) -> AppendResult:
-        """In one go when nothing else is going on, which is what a lone caller finds; else as a call on the loop."""
+        """Write in one step if the log has no other work, as with one caller; else as a call on
+        the loop.
+        """
         result = self._driver.run_alone(self._engine.append_alone, request)
         if result is not None:
             return result
         return self._driver.call(self._starts.appending(request))
 
     def append_soon(self, topic: str, value: Any) -> Soon:
-        """Appends one JSON-encodable value with others that come soon; returns at once, or when too much is under way.
+        """Append one JSON-encodable value with others that follow soon. Return without waiting for
+        it.
 
-        Its `result()` is the record's seq once the topic's class is met. What was gathered leaves after a millisecond,
-        when it is much, or when a result is asked for; records of one thread keep their order in a topic.
+        Waits only if too many batches are in progress. `result()` of the return value is the
+        record's seq once the topic's durability class is met. The gathered records are written
+        after a millisecond, or if they are many, or when a result is asked for. Records of one
+        thread keep their order in a topic.
         """
         return self._gatherer.append(topic, value)
 
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
     ) -> DeleteResult:
-        """Deletes records for good: below a seq, with a tag ("a", or "a*" for a prefix), or both conditions."""
+        """Delete records permanently: below a seq, with a tag ("a", or "a*" for a prefix), or
+        both.
+        """
         return self._driver.call(self._starts.deleting(topic, before_seq=before_seq, match=match))
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -187,11 +201,13 @@ class Log:
         node: str = "",
         from_time: int | None = None,
     ) -> Iterator[Record]:
-        """Records above `from_seq` up to the head there is now, oldest first; at most `limit`.
+        """Yield records above `from_seq` up to the head there is now, oldest first; at most
+        `limit`.
 
-        node: leaves out records this node wrote. from_time: instead of from_seq, begins with the first record whose
-        `ts` (ms) is at least this. Raises GapError where records were lost (a cap, an expiry, a power cut below fsync):
-        read on from its `resume_from`.
+        node: leaves out records that this node wrote. from_time: instead of from_seq, begins with
+        the first record whose `ts` (ms) is at least this.
+        Raises: GapError if records were lost (a cap, an expiry, a power cut below fsync): continue
+        from its `resume_from`.
         """
         return self._records(
             read_steps(self._starts, self.config, topic, from_seq, limit=limit, node=node, from_time=from_time)
@@ -200,9 +216,11 @@ class Log:
     def tail(
         self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
     ) -> Iterator[Record]:
-        """Records above `from_seq` (None: the head there is now) as they come; ends when the log is closed.
+        """Yield records above `from_seq` (None: the head there is now) as they come, until the log
+        is closed.
 
-        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least this, which may come.
+        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least
+        this, which may be a future one.
         """
         return self._records(
             tail_steps(self._starts, self.config, lambda: self._closed, topic, from_seq, node=node, from_time=from_time)
@@ -231,83 +249,102 @@ class Log:
         wait_ms: int = 0,
         from_time: int | None = None,
     ) -> Page:
-        """A read: records, the next cursor, and a tombstone where something was lost.
+        """Return one read: records, the next cursor, and a tombstone if records were lost.
 
-        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least this; what was lost
-        before is not told.
+        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least
+        this; records lost before it are not reported.
         """
         start = self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
         return self._driver.call(start)
 
     def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
-        """Heads and incarnations of topics as soon as one of them has news, or as they are after `wait_ms`.
+        """Return heads and incarnations of topics once one of them has news, or after `wait_ms`.
 
-        topics: names to what was seen of each: the head, or what this method has returned for it; None: it was absent.
+        topics: names to the last known state of each: the head, or the value this method returned
+        for it; None: it was absent.
         """
         return self._driver.call(self._starts.waiting(topics, wait_ms=wait_ms))
 
     def columns(self, topic: str, from_seq: int = 0, *, limit: int = 100_000, max_bytes: int = 64 << 20) -> ColumnPage:
-        """One read as numpy columns seq, ts, offsets and the payloads' bytes back to back: nothing is decoded.
+        """Return one read as numpy columns seq, ts, offsets and the adjacent bytes of the payloads,
+        undecoded.
 
-        At most `limit` records of `max_bytes` (accounted) in all. Look at `tombstone`, and go on from `next_from_seq`.
+        At most `limit` records of `max_bytes` (accounted) in all. Check `tombstone`, and continue
+        from `next_from_seq`.
         """
         return self._driver.call(self._starts.reading_columns(topic, from_seq, limit, max_bytes))
 
     def state(self, topic: str, *, touch: bool = True) -> TopicState:
-        """Head, floor, counts, config. touch: counts as a consumption for the priority by recency."""
+        """Return head, floor, counts, config.
+
+        touch: counts as a consumption for the priority by recency.
+        """
         return self._driver.call(self._starts.asking_state(topic, touch=touch))
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
-        """Leases up to `limit` jobs to `node`, the oldest first; none is no error. lease_ms None: the queue's own."""
+        """Lease up to `limit` jobs to `node`, oldest first; an empty list is no error.
+
+        lease_ms: None for the queue's own.
+        """
         return self._driver.call(self._starts.claiming(queue, node, limit, lease_ms=lease_ms))
 
     def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
-        """Completes jobs for good, at the queue's class; those no longer held (by these leases) are `skipped`."""
+        """Complete jobs, at the queue's class.
+
+        Jobs no longer held (by these leases) are `skipped`.
+        """
         return self._driver.call(self._starts.acking(queue, node, jobs))
 
     def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
-        """Hands jobs back, to be claimed again at once or after a delay."""
+        """Return jobs to the queue, to be claimed again at once or after a delay."""
         return self._driver.call(self._starts.nacking(queue, node, jobs, delay_ms=delay_ms))
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
-        """New deadlines, `lease_ms` from now."""
+        """Set new deadlines, `lease_ms` from now."""
         return self._driver.call(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Any) -> PutResult:
-        """Creates a topic or replaces its whole config, e.g. durability="fsync", ttl_ms=60_000, cap_records=1000."""
+        """Create a topic or replace its whole config, e.g.
+
+        durability="fsync", ttl_ms=60_000, cap_records=1000.
+        """
         return self._driver.call(self._starts.putting_topic(topic, config))
 
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
-        """Removes a topic with all that hangs on it; an absent one is no error."""
+        """Remove a topic with all state that depends on it; an absent one is no error."""
         return self._driver.call(self._starts.deleting_topic(topic, if_empty=if_empty))
 
     def topics(self, prefix: str = "") -> list[TopicState]:
-        """Every topic whose name begins with `prefix`, by name."""
+        """Return every topic whose name begins with `prefix`, by name."""
         return self._driver.call(self._starts.listing(prefix))
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, *, timeout: float | None = None) -> int:
-        """Brings the files of the directory up to date with all that was acknowledged; returns the snapshot's number.
+        """Write all acknowledged records to the files of the directory. Return the snapshot's
+        number.
 
-        timeout: in seconds. Raises TimeoutError when it is not over by then, and then it goes on.
+        timeout: in seconds.
+        Raises: TimeoutError if it has not ended by then; it continues.
         """
         return snapshot_of(self._driver.call(self._starts.checkpointing(timeout)))
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Writes a checkpoint and gives the directory back, even when it raises. Waiting tails end. Idempotent: beside
-        a close of another thread it waits for that.
+        """Write a checkpoint and release the directory, even when it raises. Idempotent.
 
-        Raises StorageError: the checkpoint failed. What was acknowledged is in the log all the same, and found there.
+        Waiting tails end. If another thread is closing the log, it waits for that.
+        Raises: StorageError if the checkpoint failed. Acknowledged records are in the log all the
+        same, and found there.
         """
         signals.hold(self._loop.ring.wake)
         try:
             within, here = self._driver.drives_here, threading.get_ident()
             if within and not self._closed:
                 raise called_within()
-            first, self._closed = not self._closed, True  # in one step: threads take turns where something is called
+            # in one step: threads are switched only where a function is called
+            first, self._closed = not self._closed, True
             if first:
                 self._closed_by = here
                 self._close()
@@ -317,12 +354,16 @@ class Log:
             self._ended.wait()
 
     def _is_waited_for(self, thread: int, within: bool) -> bool:
-        """The close that goes on cannot end before this thread goes on. within: it is in the midst of a pass."""
+        """Return whether the close in progress waits for this thread.
+
+        within: it is in the midst of a pass.
+        """
         return within or thread == self._closed_by or self._driver.maintenance.runs_here or self._gatherer.gathers_here
 
     def _close(self) -> None:
         try:
-            with contextlib.suppress(TopicsError):  # which those have that ask for its results
+            # callers that ask for the results get the errors
+            with contextlib.suppress(TopicsError):
                 self._gatherer.drain()
             self._driver.end(self._engine.begin_shutdown)
             self._run(self._opened.close(), "close")
@@ -341,7 +382,7 @@ class Log:
             self._ended.set()
 
     def _run(self, coro: Coroutine[Any, Any, R], name: str) -> R:
-        """`Loop.run_task`, which a signal's handler may end by an exception."""
+        """Run a coroutine as `Loop.run_task`, which an exception of a signal's handler may end."""
         loop = self._loop
         task = loop.spawn(coro, name)
         task.when_done(_nothing)  # observed: its exception is raised here, not reported
@@ -354,9 +395,10 @@ class Log:
         return task.result()
 
     def __del__(self) -> None:
-        """As a file does: an interrupt may come when the log is open, and nobody has got it yet.
+        """Close as a file does: an interrupt may come when the log is open, and before its caller
+        has it.
 
-        The collector runs on whatever thread it likes: one that closing waits for leaves it to another.
+        The collector runs on any thread: if closing waits for that thread, another one closes.
         """
         if not getattr(self, "_closed", True) and hasattr(self, "_gatherer") and not sys.is_finalizing():
             warnings.warn("a log was dropped without close()", ResourceWarning, stacklevel=2)
@@ -366,8 +408,11 @@ class Log:
                 self.close()
 
     def disown(self) -> None:
-        """In a forked child: the parent's lock is not kept from it, and nobody waits for threads that are not here."""
-        self._closed, self._ended = True, threading.Event()  # whoever held the lock of the one before is not here
+        """Release the log in a forked child, without the parent's threads, and without holding
+        its lock.
+        """
+        # the thread that held the old lock is not in this process
+        self._closed, self._ended = True, threading.Event()
         self._ended.set()
         self._starts.disown()
         self._gatherer.disown()
@@ -381,17 +426,17 @@ class Log:
         try:
             self.close()
         except LogFailedError:
-            if error is None:  # else that is what its user has to hear
+            if error is None:  # else the caller needs the first error
                 raise
 
     @property
     def closed(self) -> bool:
-        """`close` was called."""
+        """Whether `close` was called."""
         return self._closed
 
     @property
     def aio(self) -> AsyncLog:
-        """The same from asyncio: `await log.aio.append(...)`."""
+        """The log's methods for asyncio: `await log.aio.append(...)`."""
         return AsyncLog(self, self._starts)
 
     @property

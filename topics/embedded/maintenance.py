@@ -1,4 +1,7 @@
-"""The thread that drives a log's loop while nobody calls: timers, syncs, checkpoints, and what others left."""
+"""The thread that drives a log's loop while there are no calls.
+
+It runs timers, syncs, checkpoints, and operations that callers left in flight.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,40 @@ from topics.clock import Clock
 from topics.errors import TopicsError
 
 NEVER = 1 << 63
-"""Later than any reading of the clock."""
+"""A time later than any reading of the clock."""
 _BUSY_S = 0.001
 
 
 class Stirred:
     """A flag that any thread sets and one takes.
 
-    No `threading.Event`: that holds a lock while it makes objects, and the collector may run a finalizer there that
-    sets it, too, by an append.
+    `threading.Event` does not serve: it holds a lock while it makes objects, and the collector may
+    run a finalizer there that sets the flag, too, by an append.
     """
 
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Free while the flag is set."""
+        """Lock that is free while the flag is set."""
         self._lock.acquire()
 
     def set(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it is
+        with contextlib.suppress(RuntimeError):  # it is set
             self._lock.release()
 
     def take(self, timeout_s: float) -> bool:
-        """Waits until it is set, and takes it; False after the time. -1: for ever."""
+        """Wait until the flag is set, and take it. Return False after the time. -1: forever."""
         return self._lock.acquire(timeout=timeout_s)
 
 
 class Maintenance:
-    """Sleeps until something is due, or until stirred because something is due earlier than it knows.
+    """A thread that sleeps until work is due, or until stirred because work is due earlier than
+    planned.
 
-    due_ns: when it should drive next, as far as known. goes_on: False ends the thread. drive: takes its turn at the
-    loop; False when somebody else is at it, who runs the timers too.
+    due_ns: returns when it should drive next, as far as known. goes_on: returns False to end the
+    thread. drive: takes its turn at the loop; returns False if another thread drives, which runs
+    the timers too.
     """
 
     def __init__(
@@ -62,30 +67,33 @@ class Maintenance:
 
     @property
     def ident(self) -> int | None:
-        """Of the thread; None before `start`."""
+        """Id of the thread; None before `start`."""
         return self._thread.ident
 
     @property
     def runs_here(self) -> bool:
-        """Whoever asks is the thread. (Once it has ended, another thread may have its `ident`.)"""
+        """Whether the calling thread is this one.
+
+        (Once it has ended, another may have its `ident`.)
+        """
         return threading.get_ident() == self._thread.ident and self._thread.is_alive()
 
     def stir(self) -> None:
-        """There is something to do, or the thread is to end."""
+        """Wake the thread because there is work, or because it is to end."""
         self._stirred.set()
 
     def stir_if_due(self, due_ns: int) -> None:
-        """The same if it sleeps longer than that."""
+        """Wake the thread if it sleeps longer than `due_ns`."""
         if due_ns < self._sleeping_until_ns:
             self._stirred.set()
 
     def gather_until(self, due_ns: int) -> None:
-        """Has `on_gathered` called at that time or soon after; nobody drives for that."""
+        """Have `on_gathered` called at that time or soon after, without driving the loop."""
         self._gathered_ns = due_ns
         self.stir_if_due(due_ns)
 
     def join(self) -> None:
-        """Waits for the thread, which has nothing more to go on for."""
+        """Wait for the thread, which has no reason to continue."""
         self._stirred.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -93,15 +101,17 @@ class Maintenance:
     def _run(self) -> None:
         now_ns = self._clock.monotonic_ns
         while self._goes_on():
-            self._sleeping_until_ns = NEVER  # before the look at what is due: whoever sets that now will stir us
+            # before `due_ns` is read: a thread that changes it now will stir this one
+            self._sleeping_until_ns = NEVER
             self._sleeping_until_ns = due_ns = min(self._due_ns(), self._gathered_ns)
             self._stirred.take(-1.0 if due_ns == NEVER else max(0.0, (due_ns - now_ns()) / 1e9))
             if self._gathered_ns <= now_ns():
                 self._gathered_ns = NEVER
-                with contextlib.suppress(TopicsError):  # closed, or broken: whoever asks for a result hears of it
+                # closed, or broken: callers that ask for a result get the error
+                with contextlib.suppress(TopicsError):
                     self.on_gathered()
             if not self._drive() and self._stirred.take(_BUSY_S):
-                self._stirred.set()  # that was for later
+                self._stirred.set()  # it was set for later
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""The logs open in this process: what becomes of them in a forked child, and when the interpreter ends."""
+"""The logs open in this process: released in a forked child, closed when the interpreter ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ os.register_at_fork(after_in_child=_disown_all_in_child)
 
 @atexit.register
 def _close_all_at_exit() -> None:
-    """What was only gathered would be lost, although nobody was killed."""
+    """Close all logs, because records only gathered would be lost although no process was
+    killed.
+    """
     for log in list(open_logs):
         with contextlib.suppress(TopicsError):
             log.close()

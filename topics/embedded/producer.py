@@ -12,27 +12,31 @@ from topics.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Names a part of a producer's records; see docs/guides/producers.md.
+    """Name of a part of a producer's records; see docs/guides/producers.md.
 
-    A write with the same name and the same records appends nothing, however much later, and answers as the first one.
+    A write with the same name and the same records appends nothing, even much later, and answers as
+    the first one.
     """
 
     id: str
-    """The producer: a job, a stream."""
+    """Id of the producer: a job, a stream."""
     epoch: int
-    """Grows from run to run, or from batch to batch; 0 to 2^63-1."""
+    """Number that grows from run to run, or from batch to batch; 0 to 2^63-1."""
     part: int = 0
-    """The part's number in its epoch; 0 to 65535."""
+    """Number of the part in its epoch; 0 to 65535."""
     piece: int = 0
-    """The piece's number in its part, where that comes in several calls: 0, 1, 2, ... to 65535."""
+    """Number of the piece in its part, if that comes in several calls: 0, 1, 2, ... to 65535."""
     last: bool = True
-    """False: more pieces follow, and no reader sees this one before the last one is there."""
+    """Whether this is the last piece. Readers see no piece before the last one is there."""
     attempt: str = ""
-    """Names one try at sending the pieces."""
+    """Name of one attempt at sending the pieces."""
 
 
 def part_of(given: object, limits: Config) -> Part | None:
-    """Return the part that a producer names. Raises UsageError, a field is wrong; RequestError, an id is too long."""
+    """Return the part that a producer names, or None.
+
+    Raises: UsageError if a field is wrong; RequestError if an id is too long.
+    """
     if given is None:
         return None
     if not isinstance(given, Producer):

@@ -1,6 +1,7 @@
-"""`read` and `tail` as steps, for callers that wait for a call and for those that await it.
+"""Steps of `read` and `tail`, for callers that wait for a call and for those that await it.
 
-A step is a call to be made, whose answer is sent back (what it raised is thrown in), or records to be handed out.
+A step is a call to be made, whose answer is sent back (its exception is thrown in), or a list of
+records to be handed out.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def tail_steps(
     node: str,
     from_time: int | None,
 ) -> RecordSteps:
-    """Yield the steps of `Log.tail`. is_closed: `close` was called."""
+    """Yield the steps of `Log.tail`. is_closed: returns whether `close` was called."""
     at, has_begun = from_seq or 0, False
     if from_seq is None and from_time is None:
         state = yield starts.asking_state(topic, touch=False)

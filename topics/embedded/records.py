@@ -1,4 +1,4 @@
-"""What a reader of the library gets: records, pages, and gaps that cannot be overlooked."""
+"""Values for readers of the library: records, pages, and gaps that cannot be overlooked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GapError(TopicsError):
-    """Records below the next readable one were lost, not deleted. `tombstone` has range and reason."""
+    """Records below the next readable one were lost, not deleted. `tombstone`: which and why."""
 
     def __init__(self, topic: str, tombstone: Tombstone) -> None:
         lost = f"{tombstone.gap_from}..{tombstone.gap_to}"
@@ -32,7 +32,7 @@ class GapError(TopicsError):
         self.topic = topic
         self.tombstone = tombstone
         self.resume_from = 0 if tombstone.reason == "recreated" else tombstone.gap_to
-        """The cursor that passes the gap."""
+        """Cursor that passes the gap."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -51,11 +51,11 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def has_begun(self) -> bool:
-        """A read from a time has met its first record."""
+        """Whether a read from a time has met its first record."""
         return bool(self.records) or not self.caught_up
 
     def raise_gap(self) -> None:
-        """Raises GapError if this page crossed one."""
+        """Raise GapError if this page crossed a gap."""
         if self.tombstone is not None:
             raise GapError(self.topic, self.tombstone)
 
@@ -64,7 +64,7 @@ _decoder = msgspec.json.Decoder(list[Record])
 
 
 def parse_page(topic: str, result: DiffResult | TopicsError) -> Page | TopicsError:
-    """The engine's answer with its records decoded; an error stays what it is."""
+    """Return the engine's answer with its records decoded; an error is returned unchanged."""
     if isinstance(result, TopicsError):
         return result
     records = _decoder.decode(b"[" + result.records + b"]")

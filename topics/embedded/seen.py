@@ -14,7 +14,7 @@ Seen = int | TopicHead | tuple[int, str | None] | None
 
 
 def known_topics(topics: Mapping[str, Seen], most: int) -> dict[str, KnownTopic]:
-    """Return what is known of each topic. Raises UsageError, naming the topic."""
+    """Return the known state of each topic. Raises UsageError, naming the topic."""
     if not isinstance(topics, Mapping):
         raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to heads")
     if not 1 <= len(topics) <= most:

@@ -1,8 +1,8 @@
-"""Appends that nobody waits for one by one: gathered, and written as one request a topic.
+"""Appends without a wait for each: gathered, and written as one request a topic.
 
-A gathered batch leaves when it is full, when somebody asks for one of its results, or after a moment, whichever comes
-first; then its records are one request, in the order they came. Each has a `Soon` that tells its seq once its
-topic's class is met.
+A gathered batch is written when it is full, when a caller asks for one of its results, or after a
+moment, whichever comes first. Its records are then one request, in the order they came. Each has a
+`Soon` that gives its seq once its topic's durability class is met.
 """
 
 from __future__ import annotations
@@ -28,14 +28,19 @@ _ROWS_MAX = 1000
 _BYTES_MAX = 256 * 1024
 _WAIT_NS = 1_000_000
 _SENT_MAX = 8
-"""Batches that may be under way; who gathers faster than the disk takes them waits for the oldest."""
+"""Cap on batches in progress; a caller that gathers faster than the disk writes waits for the
+oldest.
+"""
 
 
 Outcome = AppendResult | BaseException
 
 
 class PendingRecords:
-    """Records of one topic on their way. outcome: None until answered; a list when each has one of its own."""
+    """Records of one topic being written.
+
+    outcome: None until answered; a list if each record has one of its own.
+    """
 
     __slots__ = ("bytes", "outcome", "sent", "texts", "topic", "waiting")
 
@@ -46,16 +51,16 @@ class PendingRecords:
         self.sent = False
         self.outcome: Outcome | list[Outcome] | None = None
         self.waiting: list[Done[None]] = []
-        """Calls of callers that wait; whoever drives answers them."""
+        """Calls of waiting callers, answered by the driving thread."""
 
     def answer(self, outcome: Outcome | list[Outcome]) -> None:
-        """Called by whoever drives."""
+        """Set the outcome and answer the waiting calls. Runs on the driving thread."""
         self.outcome = outcome
         for done in self.waiting:
             done(None)
 
     def when_answered(self, done: Done[None]) -> None:
-        """Called by whoever drives."""
+        """Call `done` once answered. Runs on the driving thread."""
         if self.outcome is None:
             self.waiting.append(done)
         else:
@@ -63,7 +68,7 @@ class PendingRecords:
 
 
 class Soon:
-    """One append on its way."""
+    """One append in progress."""
 
     __slots__ = ("_batch", "_gatherer", "_index")
 
@@ -73,11 +78,11 @@ class Soon:
         self._index = index
 
     def done(self) -> bool:
-        """Whether `result` would return, or raise, at once."""
+        """Return whether `result` would return, or raise, at once."""
         return self._batch.outcome is not None
 
     def result(self) -> int:
-        """The record's seq, once its topic's class is met. Raises what `append` would have raised."""
+        """Return the record's seq, once its topic's class is met. Raises the errors of `append`."""
         outcome = self._batch.outcome
         if outcome is None:
             outcome = self._gatherer.wait(self._batch)
@@ -92,7 +97,10 @@ class Soon:
 
 
 class Gatherer:
-    """Batches by topic, filled by any thread. appending(topic, texts): the call that writes them."""
+    """Batches by topic, filled by any thread.
+
+    appending(topic, texts): returns the call that writes them.
+    """
 
     def __init__(
         self, driver: Driver, clock: Clock, appending: Callable[[str, list[bytes]], Start[AppendResult]]
@@ -107,14 +115,15 @@ class Gatherer:
 
     @property
     def gathers_here(self) -> bool:
-        """This thread holds the lock: whoever asks was called from within, by a finalizer perhaps."""
+        """Whether this thread holds the lock: the caller runs within it, in a finalizer perhaps."""
         return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]
 
     def append(self, topic: str, value: Any) -> Soon:
         arguments.text("topic", topic)
         arguments.plain_value(value)
         text = encoded(value)
-        if self._lock._is_owned():  # type: ignore[attr-defined]  # a signal's handler, in the midst of the lines below
+        # a signal's handler, in the midst of the lines below
+        if self._lock._is_owned():  # type: ignore[attr-defined]
             return self._append_by_itself(topic, text)
         with self._lock:
             batch = self._filling.get(topic)
@@ -128,7 +137,7 @@ class Gatherer:
         return self._append_last_or_first(topic, text)
 
     def _append_last_or_first(self, topic: str, text: bytes) -> Soon:
-        """One that begins a batch, or fills it."""
+        """Append a record that begins a batch, or fills it."""
         waits_for: PendingRecords | None = None
         signals.hold(_nothing)
         try:
@@ -157,7 +166,7 @@ class Gatherer:
         return Soon(self, batch, 0)
 
     def flush(self) -> None:
-        """Sends all there is."""
+        """Write all gathered records."""
         signals.hold(_nothing)
         try:
             with self._lock:
@@ -168,23 +177,29 @@ class Gatherer:
             signals.release()
 
     def drain(self) -> None:
-        """Sends all there is, and waits until it is answered. Raises as a call of the driver does."""
+        """Write all gathered records, and wait for their answers.
+
+        Raises as a call of the driver does.
+        """
         self.flush()
         while (oldest := self._take_oldest()) is not None:
             self.wait(oldest)
 
     def _take_oldest(self) -> PendingRecords | None:
-        with self._lock:  # others append, and take what is answered
+        with self._lock:  # other threads append, and take answered batches
             return self._sent.popleft() if self._sent else None
 
     def disown(self) -> None:
-        """In a forked child, where nobody will write them."""
+        """Drop all records in a forked child, which does not write them."""
         self._lock = threading.RLock()
         self._filling.clear()
         self._sent.clear()
 
     def wait(self, batch: PendingRecords) -> Outcome | list[Outcome]:
-        """Until it is answered; sends it first if it is being filled."""
+        """Return the outcome of a batch, after waiting for it.
+
+        A batch still being filled is written first.
+        """
         if not batch.sent:
             self._send_now(batch)
         if batch.outcome is None:
@@ -204,7 +219,10 @@ class Gatherer:
             signals.release()
 
     def _send(self, batch: PendingRecords) -> PendingRecords | None:
-        """Hands it over, under the lock so that batches keep their order; returns one to wait for if too many are."""
+        """Hand a batch over, under the lock so that batches keep their order.
+
+        Returns: a batch to wait for if too many are in progress, else None.
+        """
         batch.sent = True
 
         def on_answer(outcome: Outcome) -> None:
@@ -227,9 +245,9 @@ class Gatherer:
         return sent[0] if len(sent) > _SENT_MAX else None
 
     def _send_each(self, batch: PendingRecords) -> None:
-        """The batch was refused as a whole, and nothing of it written: each by itself, in their order.
+        """Write each record by itself, in order, after the whole batch was refused and not written.
 
-        So that none suffers for another; but they come behind what was sent since.
+        A bad record then fails only itself; but the records come after batches sent since.
         """
         outcomes: list[Outcome | None] = [None] * len(batch.texts)
         left = len(outcomes)

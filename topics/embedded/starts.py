@@ -1,4 +1,6 @@
-"""Calls as values: arguments checked on the caller's thread, as a function that the driving thread can begin."""
+"""Calls as values: arguments checked on the caller's thread, in a function that the driver can
+begin.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,16 @@ from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 
 Values = Iterable[Any]
-"""What `append` takes: JSON-encodable values (each becomes a record's data) or NewRecord for tag, node and meta."""
+"""Records for `append`: JSON-encodable values (each a record's data), or NewRecord for tag,
+node, meta.
+"""
 
 
 class Starts:
-    """The calls of the library. Any thread may make one; bad arguments raise UsageError or RequestError."""
+    """The calls of the library. Any thread may make one.
+
+    Raises: UsageError or RequestError for bad arguments.
+    """
 
     def __init__(self, engine: Engine, config: Config) -> None:
         self._engine = engine
@@ -128,7 +135,10 @@ class Starts:
         return AppendRequest(topic, rows, identity=identity, incarnation=incarnation)
 
     def _identity(self, key: str | None, producer: Producer | None) -> tuple[bytes | None, Identity | None]:
-        """Return the key as UTF-8, and the identity by which the write is recognised. Raises UsageError for both."""
+        """Return the key as UTF-8, and the identity by which the write is recognised.
+
+        Raises: UsageError if both are given.
+        """
         if key is None:
             return None, part_of(producer, self._config)
         key_text = arguments.encoded("key", key)
@@ -137,7 +147,9 @@ class Starts:
         return key_text, Key(key_text)
 
     def _usable_scanner(self) -> WriteScanner:
-        """The one there is, but for a signal's handler that came while this very thread scans with it."""
+        """Return the shared scanner, or a new one in a signal's handler that interrupted a scan
+        of this thread.
+        """
         held = self._scanning._is_owned()  # type: ignore[attr-defined]
         return WriteScanner(self._config) if held else self._scanner
 
@@ -239,5 +251,5 @@ class Starts:
         return start
 
     def disown(self) -> None:
-        """In a forked child: another thread may have scanned."""
+        """Replace the lock in a forked child, because another thread may have held it."""
         self._scanning = threading.RLock()
