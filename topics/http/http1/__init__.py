@@ -1,1 +1,1 @@
-"""One HTTP/1 connection without its socket."""
+"""HTTP/1: one connection without its socket."""

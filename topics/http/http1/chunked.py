@@ -1,7 +1,8 @@
-"""A chunked request body, taken strictly: a bad size, a bad chunk end or a bad trailer is an error (R-NET-8).
+"""A parser of chunked request bodies. Source: RFC 9112 section 7.1; wire contract, R-NET-8.
 
-Our own because a pipelined connection needs to know where a body ends, which httptools does not tell, and because what
-one parser forgives here is what the next one is smuggled past. RFC 9112 section 7.1.
+It is strict: a malformed size, chunk end or trailer is an error, because input that one parser
+forgives can smuggle a request past the next one. It is our own because a pipelined connection needs
+the end of a body, which httptools does not report.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n"
 _TRAILER = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n")
 _MAX_LINE_BYTES = 4096
 _MAX_OVERHEAD_BYTES = 1 << 20
-"""Size lines and extensions over the whole body above this plus its size: nobody sends that in good faith."""
+"""Most bytes of size lines and extensions beyond the size of the body: more is abuse."""
 
 SIZE, DATA, END, TRAILER, DONE = range(5)
 
 
 class ChunkedBody:
-    """Collects one body. `size` counts payload bytes as soon as a chunk announces them, so a limit acts at once.
+    """A collector of one body: feed it until `done`.
 
-    Feed it until `done`; what follows the body is what `feed` returns then.
+    `size` counts payload bytes as soon as a chunk announces them, so a limit applies at once. The
+    last `feed` returns the bytes that follow the body.
     """
 
     __slots__ = ("_body", "_left", "_overhead", "_pending", "_state", "size")
@@ -42,16 +44,19 @@ class ChunkedBody:
         return self._state == DONE
 
     def __len__(self) -> int:
-        """Bytes of the body that have come."""
+        """Return the number of body bytes received."""
         return len(self._body)
 
     def take(self) -> bytes | memoryview:
-        """The body, once `done`."""
+        """Return the body, once `done`."""
         assert self._state == DONE, "a chunked body taken before its end"
         return self._body.take()
 
     def feed(self, data: bytes) -> bytes:
-        """Takes more of the stream; returns what lies behind the body's end, b"" before it. Raises BadRequestError."""
+        """Take more of the stream. Return the bytes after the body's end; b"" before it.
+
+        Raises: BadRequestError, the chunks are malformed.
+        """
         if self._pending:
             data = self._pending + data
             self._pending = b""
@@ -102,14 +107,22 @@ _PARTIAL_SIZE: Final = re.compile(rb"[0-9A-Fa-f]{0,16}|[0-9A-Fa-f]{1,16}(?:;[\t\
 
 
 def _partial_line(rest: bytes) -> bytes:
-    """`rest` if it can still become a size line."""
+    """Return `rest` if it can still become a size line.
+
+    Raises: BadRequestError, it cannot.
+    """
     if len(rest) > _MAX_LINE_BYTES or _PARTIAL_SIZE.fullmatch(rest) is None:
         raise BadRequestError("a chunk size is malformed")
     return rest
 
 
 def _trailer_end(data: bytes, at: int) -> int | None:
-    """Where the trailer (fields, which are dropped, and an empty line) ends; None when more must come."""
+    """Return the end of the trailer (fields, which are dropped, and an empty line).
+
+    None: more must arrive.
+
+    Raises: BadRequestError, a field is malformed.
+    """
     if data.startswith(b"\r\n", at):
         return at + 2
     end = data.find(b"\r\n\r\n", at)

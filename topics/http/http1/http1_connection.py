@@ -1,17 +1,17 @@
 """One HTTP/1 connection without its socket: bytes in, requests to handlers, answers out in order.
 
-Phases, and what moves between them:
+Phases and their transitions:
 
-    HEAD     --a whole head, body here-->   ANSWER      the handler has the request
-    HEAD     --a head, body to come-->      BODY
+    HEAD     --a whole request-->           ANSWER      the handler has the request
+    HEAD     --a head without its body-->   BODY
     BODY     --the body is whole-->         ANSWER
-    HEAD     --the lane takes requests-->   ANSWER      several, perhaps, and one `answer` for all
-    ANSWER   --answered-->                  HEAD        or CLOSED when the connection is not kept
-    ANSWER   --open_stream-->               STREAM      the answer goes on until the handler ends it: then as answered
-    ANSWER   --101-->                       CLOSED      for HTTP: another protocol has taken the connection over
+    HEAD     --the lane takes requests-->   ANSWER      one or more, with one `answer` for all
+    ANSWER   --answered-->                  HEAD        or CLOSED if the connection is not kept
+    ANSWER   --open_stream-->               STREAM      until the handler ends it: then as answered
+    ANSWER   --101-->                       CLOSED      for HTTP: another protocol takes over
     any      --refused with its body unread, close, lost, bad syntax-->   CLOSED
 
-The next request of a connection is looked at after the previous one was answered; pipelined bytes wait.
+A connection handles its next request after the previous one was answered; pipelined bytes wait.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Phase(enum.Enum):
 HEAD, BODY, ANSWER, STREAM, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.STREAM, Phase.CLOSED
 
 PIPELINED_BYTES = 65_536
-"""Input kept while a request is being answered; with more, reading pauses."""
+"""Most input that is held while a request is being answered; beyond, reading pauses."""
 
 
 class HttpConnection:
-    """The state of one connection; an idle one holds no buffer and no parser."""
+    """The state of one connection. An idle one holds no buffer and no parser."""
 
     __slots__ = (
         "_bodies",
@@ -88,45 +88,51 @@ class HttpConnection:
     upgrades = True
 
     def __init__(self, service: Service, transport: Transport, since: int | None = None) -> None:
-        """since: the tick of the accept, when that was before now."""
+        """Start in HEAD. since: the tick of the accept, if that was earlier."""
         self.service = service
         self.transport = transport
         self.phase = HEAD
         self.admitted = False
         self.since = service.tick if since is None else since
-        """The tick at which the present wait began: for a head, or for more of a body."""
+        """Tick at which the current wait began: for a head, or for more of a body."""
         self._pending = bytearray()
-        """Bytes not yet handled: a partial head, or what came while a request is being answered."""
+        """Input not yet handled: a partial head, or bytes received during an answer."""
         self._looked = 0
-        """So many of `_pending` are known to begin a head, and to hold no end of one."""
+        """Leading bytes of `_pending` that were checked: the begin of a head, without its end."""
         self._plan: Plan | None = None
         self._body: GrowingBytes | ChunkedBody | None = None
         self._bodies = 0
-        """That did not come with their heads."""
+        """Number of bodies that did not arrive together with their heads."""
         self._refusal: RequestError | None = None
-        """What is answered once the body that comes is passed over."""
+        """The error to answer once the arriving body is skipped."""
         self._is_last = False
-        """The answer in progress: where a next request would begin is unknown, or the client wants none."""
+        """Whether the connection closes after the answer in progress.
+
+        The client wants no further request, or the begin of one is unknown.
+        """
         self._call: Call | None = None
         self._stream: Http1Stream | None = None
         self._counted: Principal | None = None
-        """Whose request is in flight while its body arrives; a call counts itself."""
+        """The principal that counts the request while its body arrives; a call counts itself."""
         self._successor: Upgraded | None = None
         self._ended = False
-        """The peer sends no more: what is here is answered, then the connection closes."""
+        """Whether the peer has finished sending: the requests here are answered, then it closes."""
         self._running = False
         self._paused = False
         self._in_line = False
-        """Waits for its turn (request_turns.py): what came is handled then, and no more is read before."""
+        """Whether the connection waits for its turn (request_turns.py).
+
+        Input is then held until the turn, and reading pauses.
+        """
 
     @property
     def idle(self) -> bool:
-        """Between requests, with nothing of the next one here."""
+        """Whether the connection is between requests, with no byte of the next one."""
         return self.phase is HEAD and not self._pending
 
     @property
     def held_bytes(self) -> int:
-        """Input kept here: of a body that is not whole, or pipelined."""
+        """Bytes of input held here: a partial body, or pipelined requests."""
         held = 0 if self._call is None else self._call.held_bytes
         return len(self._pending) + (0 if self._body is None else len(self._body)) + held
 
@@ -138,24 +144,24 @@ class HttpConnection:
         return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY and not self._in_line else ()
 
     def cut_off(self, body: int) -> None:
-        """Where a next request would begin stays unknown."""
+        """Close, because the begin of a next request stays unknown."""
         self._close()
 
     @property
     def busy(self) -> bool:
-        """A request waits for its turn; those under way are counted by the service."""
+        """Whether a request waits for its turn. The service counts requests in progress."""
         return self._in_line
 
     @property
     def patient(self) -> bool:
-        """A stream waits for its reader (R-SSE-6)."""
+        """Whether unsent output waits for its reader, as that of a stream does (R-SSE-6)."""
         return self.phase is STREAM
 
     def overdue(self, waits: Waits) -> bool:
-        """A head or more of a body did not come in time (R-NET-4). An answer takes what it takes."""
+        """Return whether a head or more of a body is late (R-NET-4). Answers have no time limit."""
         waited = self.service.tick - self.since
         if self._paused and waited > 1 and self._waits:
-            self._leave()  # unread, nobody would notice that it has left (R-NET-11)
+            self._leave()  # without reading, its leaving would go unnoticed (R-NET-11)
             return False
         if self._in_line:
             return False
@@ -164,15 +170,15 @@ class HttpConnection:
         return self.phase is BODY and waited > waits.head
 
     def going_away(self) -> None:
-        """HTTP/1 says it with the last answer."""
+        """Do nothing: HTTP/1 announces the close with the last answer."""
 
     # --- input -------------------------------------------------------------------------------------------------------
     def receive(self, data: bytes | memoryview) -> None:
-        """Bytes from the peer; a view is only read during the call."""
+        """Take bytes from the peer. A view is only read during the call."""
         phase = self.phase
         if phase is HEAD:
             if self._in_line:
-                self._pending += data  # of many receives, and each is copied once
+                self._pending += data  # from many receives, each of which is copied once
             elif self._pending:
                 looked, self._looked = self._looked, 0
                 self._advance(self._take_pending() + data, looked)
@@ -194,7 +200,7 @@ class HttpConnection:
                 self._advance(self._take_body(bytes(data)))
 
     def _is_middle(self, data: bytes | memoryview) -> bool:
-        """More of the body comes behind this, so that no request begins with it."""
+        """Return whether more of the body follows these bytes, so that they begin no request."""
         assert self._plan is not None, "a body of a request"
         return isinstance(self._body, GrowingBytes) and len(self._body) + len(data) < self._plan.content_length
 
@@ -203,7 +209,10 @@ class HttpConnection:
         return pending
 
     def end_of_stream(self) -> None:
-        """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
+        """Note that the peer sends no more.
+
+        Requests that are here get their answers, but a mere wait ends (R-NET-11).
+        """
         self._ended = True
         if self._waits:
             self._leave()
@@ -213,7 +222,7 @@ class HttpConnection:
             self._close()
 
     def lost(self) -> None:
-        """The connection is gone, with whatever it was doing."""
+        """Drop all work, because the connection has ended."""
         self.phase = CLOSED
         self._leave_stream()
         self._uncount()
@@ -224,7 +233,7 @@ class HttpConnection:
             call.abandon()
 
     def drained(self) -> None:
-        """The peer has read enough of what was written: a stream or pipelined requests go on."""
+        """Continue a stream or pipelined requests: the peer has read enough of the output."""
         if self._stream is not None:
             self._stream.on_drained()
         elif self.phase is HEAD and self._pending and not self._running:
@@ -232,7 +241,10 @@ class HttpConnection:
 
     # --- requests ----------------------------------------------------------------------------------------------------
     def _advance(self, data: bytes, looked: int = 0) -> None:
-        """Handles every request that is whole in `data`; keeps the rest. looked: see `_looked`."""
+        """Handle all requests that are whole in `data`, and hold the rest.
+
+        looked: see `_looked`.
+        """
         service = self.service
         kept, turns = service.planner.kept, service.turns
         size = len(data)
@@ -258,7 +270,7 @@ class HttpConnection:
                     self._refuse_syntax(error)
                     break
             if self.transport.over_high_water:
-                break  # answers are not being read: `drained` goes on from here
+                break  # answers are not being read: `drained` continues from here
             stop = end + plan.content_length
             if plan.plain and stop <= size and service.gate is None:
                 only = at == 0 and stop == size
@@ -281,9 +293,10 @@ class HttpConnection:
             self._settle_wait()
 
     def _settle(self) -> None:
-        """While input is wanted: the end of a connection whose peer has finished, and reading no faster than answering.
+        """Close after the peer's end; pause or resume reading, so that unread answers are bounded.
 
-        A body that has begun is read to its end whatever answers wait: nothing would start it again.
+        A body that has begun is read to its end whatever answers wait, because nothing else would
+        resume its reading.
         """
         clogged = self.phase is HEAD and self.transport.over_high_water and bool(self._pending)
         waits = self._in_line or clogged
@@ -297,7 +310,7 @@ class HttpConnection:
                 self.transport.resume_reading()
 
     def _stand_in_line(self) -> None:
-        """The requests of this pass have had their time: the next one here has its turn in another pass."""
+        """Wait for a turn: the requests of this pass have used up its time."""
         if not self._in_line:
             self._in_line = True
             self.service.turns.wait(self._on_turn)
@@ -314,17 +327,17 @@ class HttpConnection:
         except Exception:
             _log.exception("a connection failed by a bug of ours; it is closed")
             self._close()
-        if not self._in_line:  # else all that was done is charged
+        if not self._in_line:  # otherwise all work is charged already
             turns.look()
 
     @property
     def _waits(self) -> bool:
-        """What is under way may take long, and ends with its client (R-NET-11)."""
+        """Whether the work in progress may take long, and ends with its client (R-NET-11)."""
         call = self._call
         return self.phase is STREAM or (call is not None and call.on_disconnect is not None)
 
     def _settle_wait(self) -> None:
-        """A wait, or an answer that goes on, has just begun: it is read from its client, which may leave."""
+        """Read on while a wait or stream, which has just begun, lasts: its client may leave."""
         if self._ended:
             self._leave()
         elif len(self._pending) <= PIPELINED_BYTES:
@@ -332,7 +345,7 @@ class HttpConnection:
             self.transport.resume_reading()
 
     def _leave(self) -> None:
-        """The client of what `_waits` is gone, or as good as that."""
+        """Abandon what `_waits` for a client that has left, or is treated as such."""
         self._leave_stream()
         call, self._call = self._call, None
         if call is not None:
@@ -340,9 +353,9 @@ class HttpConnection:
         self._close()
 
     def _wait_for_head(self, data: bytes, at: int, looked: int) -> int:
-        """Part of a head is here. Returns where it begins; refuses what cannot become one.
+        """Hold part of a head. Return where it begins; refuse one that cannot become a head.
 
-        looked: so many bytes of `data` were here, and looked at, before.
+        looked: leading bytes of `data` that were checked before.
         """
         if at:
             looked = 0
@@ -358,7 +371,10 @@ class HttpConnection:
         return at
 
     def _begin(self, plan: Plan, data: bytes) -> bytes:
-        """A request that is not whole, or not plain. data: what came behind its head; returns what is not its body."""
+        """Begin a request that is not whole, or not plain.
+
+        data: the bytes after its head. Return those that are not part of its body.
+        """
         service = self.service
         refusal = refusal_before_body(service, plan)
         if not plan.has_body:
@@ -375,7 +391,8 @@ class HttpConnection:
         chunked = plan.request.framing.chunked
         unread = plan.expects_continue or (refusal is not None and (chunked or refusal is plan.too_large))
         if skipped and (unread or length > UNREAD_BODY_BYTES_MAX) and not 0 < length <= len(data):
-            # Reading the body would serve nobody, and where the next request begins stays unknown: answer and close.
+            # Reading the body would serve no purpose, and the begin of the next request stays
+            # unknown: answer and close.
             if refusal is not None:
                 self._refuse(plan, refusal, body_unread=True)
             else:
@@ -398,7 +415,10 @@ class HttpConnection:
         return self._take_body(data)
 
     def _take_body(self, data: bytes) -> bytes:
-        """More of a body; once it is whole, the request runs. Returns what lies behind it."""
+        """Take more of a body, and run the request once it is whole.
+
+        Return the bytes after the body.
+        """
         plan, body = self._plan, self._body
         assert plan is not None
         if isinstance(body, ChunkedBody):
@@ -439,9 +459,10 @@ class HttpConnection:
         return rest
 
     def _serve(self, plan: Plan, body: bytes | bytearray | memoryview, *, only: bool = False) -> None:
-        """A whole request whose path, method and size are in order: the rest of the body's steps, then the handler.
+        """Run a whole request whose path, method and size are valid.
 
-        only: nothing else was received with it.
+        The remaining steps of the body come first, then the handler. only: no other bytes were
+        received with it.
         """
         service = self.service
         started_ns = service.now_ns()
@@ -450,7 +471,8 @@ class HttpConnection:
         if plan.principal is not NOBODY:
             self.admitted = True
         if self._ended and plan.route is not None and plan.route.stream:
-            self._close()  # nobody listens, and jobs may be leased as soon as it is open
+            # The client does not listen, and jobs may be leased as soon as the stream is open.
+            self._close()
             return
         usable: bytes | bytearray | memoryview | Unpacking = body
         if ignores_body(plan):
@@ -468,7 +490,7 @@ class HttpConnection:
 
     # --- answers -----------------------------------------------------------------------------------------------------
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
-        """The answer of the request in progress; then the next one, if it is here already."""
+        """Answer the request in progress; then handle the next one, if it is here already."""
         assert self.phase is ANSWER, "an answer without a request"
         service = self.service
         plan = self._plan
@@ -487,7 +509,7 @@ class HttpConnection:
         self._close()
 
     def respond_in_parts(self, parts: Sequence[bytes]) -> None:
-        """`respond` with 200 and JSON."""
+        """Answer with 200 and JSON, as `respond` does."""
         plan = self._plan
         assert plan is not None, "an answer without a request"
         if not self._keeps(plan) or plan.is_head or plan.request.framing.version_minor != 1:
@@ -501,12 +523,12 @@ class HttpConnection:
         self._next()
 
     def answer(self, answers: bytes, *, last: bool = False) -> None:
-        """Whole responses to the requests that the lane took (lane.py); then what came behind them.
+        """Write whole responses to the requests that the lane took (lane.py); then handle the next.
 
-        last: the connection is not kept; only the first such answer counts.
+        last: the connection is not kept. Only the first such answer counts.
         """
         if self.phase is not ANSWER:
-            return  # lost, or closed by an answer before
+            return  # lost, or closed by an earlier answer
         self.transport.write(answers)
         if last:
             self._close()
@@ -521,7 +543,7 @@ class HttpConnection:
         on_drained: Callable[[], None],
         on_disconnect: Callable[[], None],
     ) -> Http1Stream:
-        """The head of an answer that goes on; see `topics.http.wire.stream.Stream`."""
+        """Send the head of a streamed answer; see `topics.http.wire.stream.Stream`."""
         assert self.phase is ANSWER, "an answer without a request"
         plan = self._plan
         assert plan is not None
@@ -531,7 +553,7 @@ class HttpConnection:
             self.service.writer.stream_head(status, content_type, headers, chunks=chunks, close=not kept)
         )
         self.phase = STREAM
-        self._call = self._plan = None  # a stream may stay for days: its head need not
+        self._call = self._plan = None  # a stream may stay for days, and does not need its head
         self._is_last = not kept
         config = self.service.config
         self.transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
@@ -539,7 +561,7 @@ class HttpConnection:
         return self._stream
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
-        """Answers the request in progress with a 101. What came behind it is the other protocol's first input."""
+        """Answer the request in progress with a 101. The other protocol gets all bytes after it."""
         assert self.phase is ANSWER, "an answer without a request"
         transport = self.transport
         transport.write(head)
@@ -557,7 +579,10 @@ class HttpConnection:
             upgraded.end_of_stream()
 
     def on_stream_ended(self, *, kept: bool) -> None:
-        """The handler has ended its stream. kept: the client knows where it ends, so another answer may follow."""
+        """Continue after the handler has ended its stream.
+
+        kept: the client can see the end, so another answer may follow.
+        """
         self._stream = None
         if not kept or self.service.closing or self._is_last:
             self._close()
@@ -572,11 +597,11 @@ class HttpConnection:
             stream.leave()
 
     def _keeps(self, plan: Plan) -> bool:
-        """Whether the connection goes on after this answer."""
+        """Return whether the connection stays open after this answer."""
         return plan.keep_alive and not self.service.closing and not self._is_last
 
     def _next(self) -> None:
-        """Answered: on to the next request, which may be here already."""
+        """Continue with the next request, which may be here already."""
         self.phase = HEAD
         self._plan = None
         self.since = self.service.tick
@@ -584,15 +609,16 @@ class HttpConnection:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Input that waited for the answer."""
+        """Handle input that waited for the answer."""
         data, self._looked = self._take_pending(), 0
         if self.phase is BODY:
-            self._running = True  # an answer at once may not end the connection before what is behind the body
+            # An immediate answer must not end the connection before the bytes after the body.
+            self._running = True
             data = self._take_body(data)
         self._advance(data)
 
     def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
-        """An error the handler never hears of."""
+        """Answer with an error, without a call of the handler."""
         self.service.refused_total += 1
         self.phase = ANSWER
         self._plan = plan
@@ -604,7 +630,7 @@ class HttpConnection:
         self._close()
 
     def _refuse_syntax(self, error: BadRequestError) -> None:
-        """Nobody knows where the next request would begin, so nothing more is read."""
+        """Answer a syntax error and close: the begin of the next request is unknown."""
         self.service.refused_total += 1
         body = envelope(error.as_request_error())
         self.transport.write(self.service.writer.render(error.status, body, connection=b"close"))

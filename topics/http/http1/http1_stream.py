@@ -1,4 +1,4 @@
-"""The body of an HTTP/1 answer that goes on: chunks for HTTP/1.1, bytes until the close for HTTP/1.0."""
+"""The body of a streamed HTTP/1 answer: chunks for HTTP/1.1, bytes until the close for HTTP/1.0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Http1Stream:
-    """Implements `topics.http.wire.stream.Stream`. The connection tells it of the client: `on_drained`, `leave`."""
+    """The `topics.http.wire.stream.Stream` of HTTP/1.
+
+    The connection reports events of the client: `on_drained`, `leave`.
+    """
 
     __slots__ = ("_chunked", "_connection", "_on_disconnect", "_transport", "on_drained")
 
@@ -51,7 +54,7 @@ class Http1Stream:
             connection.on_stream_ended(kept=self._chunked)
 
     def leave(self) -> None:
-        """The client is gone."""
+        """End the stream, because the client has left."""
         if self._connection is not None:
             self._connection = None
             self._on_disconnect()

@@ -1,1 +1,1 @@
-"""One HTTP/2 connection without its socket."""
+"""HTTP/2: one connection without its socket."""

@@ -1,8 +1,9 @@
-"""One HTTP/2 connection without its socket: frames in, requests to handlers, answers out as windows allow.
+"""One HTTP/2 connection without its socket: frames in, requests to handlers, answers out.
 
-Framing, HPACK and the states of streams are the h2 package's. Here: each stream's way through the steps every request
-takes, and a bound for whatever a peer can make us hold or do. Nothing a peer sends is an exception: it is an event, or
-the end of the connection with a GOAWAY. Source: wire contract, R-NET-1, R-NET-2, R-NET-5, R-NET-11; RFC 9113.
+Source: wire contract, R-NET-1, R-NET-2, R-NET-5, R-NET-11; RFC 9113. The h2 package does framing,
+HPACK and the states of streams. This module takes each stream through the steps of every request,
+sends answers as the windows allow, and bounds the memory and work that a peer can cause. No input
+of a peer is an exception: it is an event, or it ends the connection with a GOAWAY.
 """
 
 from __future__ import annotations
@@ -53,22 +54,22 @@ _log = logging.getLogger(__name__)
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 _HEADER_TABLE_BYTES = 4096
-"""Of the compressor of our answers, whatever the peer offers to keep."""
+"""Table of the compressor of our answers, even if the peer offers a larger one."""
 _STREAM_ID_MAX = (1 << 31) - 1
 _GOAWAY_FRAME = struct.Struct(">HBBBIII")
 _PING = b"topics\0\0"
 _PADDING_BYTES_MAX = 4096
-"""Of the frames of a head that is within its limit: padding, lengths, frame heads."""
+"""Most bytes of padding, lengths and frame heads around a head that is within its limit."""
 _STREAMS_A_CONTROL = 32
-"""Each SETTINGS frame may change the windows of all streams: so many take as long as another control frame."""
+"""Streams that count as a control frame in a SETTINGS frame, which may change all their windows."""
 DROPPED_FRAME_BYTES = 1024
-"""A DATA frame that is dropped counts as so many bytes at least: a small one costs as much."""
+"""Least bytes that a dropped DATA frame counts as, because a small one costs as much."""
 _UPDATES_A_FRAME = 2
-"""WINDOW_UPDATEs a peer may answer a DATA frame with: the stream's and the connection's."""
+"""WINDOW_UPDATEs that a DATA frame entitles the peer to: the stream's and the connection's."""
 
 
 class Http2Connection:
-    """The state of one connection, made when the preface has come; that is the first thing it receives."""
+    """The state of one connection, made at the preface, which is its first input."""
 
     __slots__ = (
         "_at_end",
@@ -108,35 +109,38 @@ class Http2Connection:
         self._cutter = FrameCutter(len(PREFACE), self._h2.max_inbound_frame_size, limit + _PADDING_BYTES_MAX)
         self._sender = Sender(self._h2, transport, self._on_sent)
         self._streams: dict[int, Http2Stream] = {}
-        """Requests that are not over: received, handled or answered."""
+        """Requests in progress: received, handled or answered."""
         self._waiting: deque[tuple[Http2Stream, bytes | bytearray | memoryview]] = deque()
-        """Whole requests that are not run while the peer leaves answers unread, and those that wait for their turn."""
+        """Whole requests that wait for the peer to read answers, or for their turn."""
         self._held_bodies = 0
         """Bytes of bodies in `_streams` and `_waiting`."""
         self._dropped_bytes = 0
-        """Sum of `dropped_bytes` of `_streams`: of bodies that go on after their answers. Nothing is held of them."""
+        """Sum of `dropped_bytes` of `_streams`: bytes of bodies received after answers."""
         self._resets = Allowance(config.h2_reset_burst, config.h2_resets_per_s, now_ns)
         self._controls = Allowance(config.h2_control_burst, config.h2_controls_per_s, now_ns)
         self._since = service.tick
-        """When the peer last sent something."""
+        """Tick at which the peer last sent something."""
         self._pinged: int | None = None
-        """When the peer was sent the PING it has not acknowledged."""
+        """Tick of the PING that the peer has not acknowledged; None without one."""
         self._drained: list[Http2Stream] = []
-        """Answers that may go on; told once nothing else is under way."""
+        """Streams with room again, which are notified once no other work is in progress."""
         self._ended = False
-        """The peer begins no more requests: when those here are answered, the connection closes."""
+        """Whether the peer begins no more requests: the connection closes after those here."""
         self._gone = False
-        """It says nothing more at all."""
+        """Whether the peer sends nothing more at all."""
         self._leaving = False
         self._closed = False
         self._running = False
         self._paused = False
         self._in_line = False
-        """Waits for its turn (request_turns.py): what came is handled then, and no more is read before."""
+        """Whether the connection waits for its turn (request_turns.py).
+
+        Input is then held until the turn, and reading pauses.
+        """
         self._unread = bytearray()
-        """What came and was not looked at: whole frames, and a part of one."""
+        """Input not yet handled: whole frames, and a part of one."""
         self._at_end = False
-        """The peer sends nothing behind `_unread`."""
+        """Whether the peer sends nothing after `_unread`."""
 
     @property
     def held_bytes(self) -> int:
@@ -160,18 +164,18 @@ class Http2Connection:
 
     @property
     def busy(self) -> bool:
-        """The end of an answer waits for the peer's windows, or a request for its turn."""
+        """Whether the end of an answer waits for the peer's windows, or a request for its turn."""
         return self._in_line or bool(self._waiting) or any(stream.ending for stream in self._streams.values())
 
     @property
     def patient(self) -> bool:
-        """Every answer under way goes on, and waits for its reader (R-SSE-6)."""
+        """Whether all answers in progress are streams, which wait for their readers (R-SSE-6)."""
         answers = [stream for stream in self._streams.values() if not stream.finished]
         return bool(answers) and all(stream.streaming for stream in answers)
 
     # --- input -------------------------------------------------------------------------------------------------------
     def receive(self, data: bytes | memoryview) -> None:
-        """Bytes from the peer; a view is only read during the call."""
+        """Take bytes from the peer. A view is only read during the call."""
         if self._closed:
             return
         self._since = self.service.tick
@@ -184,7 +188,7 @@ class Http2Connection:
             self._tell_drained()
 
     def _take(self, data: bytes | memoryview) -> None:
-        """Handles the frames in `data`; those beyond the turn of this connection are kept for the next one."""
+        """Handle the frames in `data`, and hold those beyond this turn for the next one."""
         turns = self.service.turns
         events: list[Event] = []
         controls = at = 0
@@ -192,12 +196,13 @@ class Http2Connection:
             for piece, kind in self._cutter.cut(data):
                 at += len(piece)
                 if kind == GOAWAY:
-                    self._sender.flush()  # the package drops what it has for a peer that says GOAWAY
+                    # The package drops its output once the peer has sent GOAWAY.
+                    self._sender.flush()
                 told = self._h2.receive_data(piece)
                 if kind == GOAWAY:
                     self._stay_open(told)
                 if not told and kind >= 0:
-                    controls += 1  # nothing happened: of a stream that is over, perhaps
+                    controls += 1  # without an event; perhaps of a stream that has ended
                 events += told
                 turns.look()
                 if turns.over and at < len(data):
@@ -205,7 +210,8 @@ class Http2Connection:
                     self._stand_in_line()
                     break
         except ProtocolError as error:
-            if self._h2.state_machine.state is not ConnectionState.CLOSED:  # else the package has written its GOAWAY
+            # In a closed state the package has written its GOAWAY already.
+            if self._h2.state_machine.state is not ConnectionState.CLOSED:
                 self._h2.close_connection(error.error_code)
             self._close()
             return
@@ -227,7 +233,7 @@ class Http2Connection:
         self._settle()
 
     def _stand_in_line(self) -> None:
-        """The requests of this pass have had their time: what is here of others has its turn in another pass."""
+        """Wait for a turn: the requests of this pass have used up its time."""
         if not self._in_line and not self._closed:
             self._in_line = True
             self.service.turns.wait(self._on_turn)
@@ -251,11 +257,14 @@ class Http2Connection:
         except Exception:
             _log.exception("a connection failed by a bug of ours; it is closed")
             self._close()
-        if not self._in_line:  # else all that was done is charged
+        if not self._in_line:  # otherwise all work is charged already
             turns.look()
 
     def end_of_stream(self) -> None:
-        """The peer will send no more. Requests that are here get their answers, but a mere wait ends (R-NET-11)."""
+        """Note that the peer sends no more.
+
+        Requests that are here get their answers, but a mere wait ends (R-NET-11).
+        """
         if self._unread:
             self._at_end = True
             return
@@ -263,11 +272,11 @@ class Http2Connection:
         for stream in list(self._streams.values()):
             if stream.waits or stream.finished or stream.body is not None:
                 self._forget(stream)
-            stream.input_ended = True  # what is to come of a body that nobody wants does not come
+            stream.input_ended = True  # the rest of an unwanted body will not arrive
         self._settle()
 
     def lost(self) -> None:
-        """The connection is gone, with whatever it was doing."""
+        """Drop all work, because the connection has ended."""
         self._closed = True
         self._unread = bytearray()
         self._cutter.held_bytes = 0
@@ -278,12 +287,15 @@ class Http2Connection:
         self._h2.let_go()
 
     def drained(self) -> None:
-        """The peer has read enough of what was written."""
+        """Continue to send, because the peer has read enough of the output."""
         self._settle()
         self._tell_drained()
 
     def overdue(self, waits: Waits) -> bool:
-        """R-NET-5: a silent peer gets a PING, and is to go when it does not answer. Requests that stall are reset."""
+        """Return whether a silent peer has left its PING unanswered, and must go (R-NET-5).
+
+        Requests that stall are reset.
+        """
         tick = self.service.tick
         if self._closed or self._in_line:
             return False
@@ -296,7 +308,7 @@ class Http2Connection:
             elif waited > (waits.head if stream.body is not None else waits.stall if stalls else waited):
                 self._reset(stream, ErrorCodes.CANCEL)
         if self._paused:
-            self._since = tick  # what it says is not read: it is not silent
+            self._since = tick  # its input is not read, so it does not count as silent
             self._pinged = None if self._pinged is None else tick
         elif self._pinged is not None:
             if tick - self._pinged > waits.ping_timeout:
@@ -309,7 +321,7 @@ class Http2Connection:
         return False
 
     def going_away(self) -> None:
-        """GOAWAY. For the package that is the end of all sending, so the frame is written here."""
+        """Send a GOAWAY. The frame is written here, because the package would stop all sending."""
         if self._closed:
             return
         last = self._h2.highest_inbound_stream_id if self._leaving else _STREAM_ID_MAX
@@ -341,7 +353,8 @@ class Http2Connection:
             stream.body = GrowingBytes()
             stream.count()
             if plan.expects_continue:
-                with contextlib.suppress(H2Error):  # the connection is over, by an event still to be handled
+                # The connection may have ended by an event that is still to be handled.
+                with contextlib.suppress(H2Error):
                     self._h2.send_headers(number, [(b":status", b"100")])
 
     def _on_data(self, event: DataReceived) -> None:
@@ -381,7 +394,7 @@ class Http2Connection:
             self._forget(stream)
 
     def _on_reset(self, event: StreamReset) -> None:
-        """A client's way to leave one request (R-NET-11)."""
+        """Drop a request that its client has reset (R-NET-11)."""
         stream = self._streams.get(event.stream_id or 0)
         if stream is not None:
             self._forget(stream)
@@ -394,7 +407,8 @@ class Http2Connection:
     def _on_settings(self, event: RemoteSettingsChanged) -> None:
         encoder = self._h2.encoder
         encoder.header_table_size = min(encoder.header_table_size, _HEADER_TABLE_BYTES)
-        changes = encoder.table_size_changes  # told with the next head: the smallest and the last (RFC 7541 4.2)
+        # Sent with the next head: the smallest and the last (RFC 7541 4.2).
+        changes = encoder.table_size_changes
         if len(changes) > 2:
             encoder.table_size_changes = [min(changes), changes[-1]]
         if event.changed_settings and SettingCodes.INITIAL_WINDOW_SIZE in event.changed_settings:
@@ -405,21 +419,24 @@ class Http2Connection:
         self._pinged = None
 
     def _on_goaway(self, event: ConnectionTerminated) -> None:
-        """The peer asks nothing more. What it has asked is answered."""
+        """Note that the peer makes no more requests. Those that it has made are answered."""
         self._ended = True
         if event.error_code != ErrorCodes.NO_ERROR:
             for stream in list(self._streams.values()):
                 self._forget(stream)
 
     def _stay_open(self, events: list[Event]) -> None:
-        """A GOAWAY is the end of everything for the package, of the frames right behind it and of answers too. One
-        without an error is not (RFC 9113 6.8)."""
+        """Reopen the package's state after a GOAWAY without an error.
+
+        For the package every GOAWAY ends all, also answers and the frames right after it. A GOAWAY
+        without an error does not (RFC 9113 6.8).
+        """
         for event in events:
             if isinstance(event, ConnectionTerminated) and event.error_code == ErrorCodes.NO_ERROR:
                 self._h2.state_machine.state = ConnectionState.SERVER_OPEN
 
     def _spend(self, controls: int, resets: int) -> None:
-        """Ends the connection of a peer that makes us work for nothing."""
+        """End the connection of a peer that causes too much work without requests."""
         now_ns = self.service.now_ns()
         if self._sender.frames:
             self._controls.earn(self._sender.frames * _UPDATES_A_FRAME)
@@ -430,7 +447,7 @@ class Http2Connection:
 
     # --- requests ----------------------------------------------------------------------------------------------------
     def _serve(self, stream: Http2Stream, body: bytes | bytearray | memoryview) -> None:
-        """A whole request. It waits while the peer leaves answers unread, and for its turn."""
+        """Run a whole request, or let it wait for the peer to read answers, or for its turn."""
         turns = self.service.turns
         if self._waiting or self._clogged or turns.over:
             stream.count()
@@ -456,7 +473,8 @@ class Http2Connection:
                 self._refuse(stream, refusal)
                 return
         if self._gone and plan.route is not None and plan.route.stream:
-            self._forget(stream)  # nobody listens, and jobs may be leased as soon as it is open
+            # The client does not listen, and jobs may be leased as soon as the stream is open.
+            self._forget(stream)
             return
         usable: bytes | bytearray | memoryview | Unpacking = body
         if not ignores_body(plan) and not plan.usual_body:
@@ -480,7 +498,7 @@ class Http2Connection:
         return body
 
     def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
-        """An error the handler never hears of."""
+        """Answer with an error, without a call of the handler."""
         self.service.refused_total += 1
         headers = extra_headers(error) + (b"" if stream.plan is None else stream.plan.answer_headers)
         self.answer(stream, status_of(error), (envelope(error),), JSON, headers)
@@ -489,7 +507,7 @@ class Http2Connection:
     def answer(
         self, stream: Http2Stream, status: int, body: Sequence[bytes], content_type: bytes, headers: bytes
     ) -> None:
-        """The whole answer of a stream's request. body: its parts."""
+        """Send the whole answer of a stream's request. body: its parts."""
         size = sum(map(len, body))
         fields = answer_fields(status, self.service.writer.date, content_type, headers, size)
         if stream.plan is not None and stream.plan.is_head:
@@ -497,7 +515,7 @@ class Http2Connection:
         try:
             self._h2.send_headers(stream.id, fields, end_stream=not size)
         except H2Error:
-            self._forget(stream)  # reset, by an event still to be handled
+            self._forget(stream)  # reset, by an event that is still to be handled
             return
         if size:
             stream.ending = True
@@ -510,21 +528,22 @@ class Http2Connection:
         self._settle()
 
     def open_stream(self, stream: Http2Stream, status: int, content_type: bytes, headers: bytes) -> None:
-        """The head of a stream's answer that goes on."""
+        """Send the head of a streamed answer."""
         fields = answer_fields(status, self.service.writer.date, content_type, headers, None)
-        with contextlib.suppress(H2Error):  # reset, by an event still to be handled, which ends the stream
+        # It may be reset, by an event that is still to be handled, which ends the stream.
+        with contextlib.suppress(H2Error):
             self._h2.send_headers(stream.id, fields)
         self._settle()
 
     def write(self, stream: Http2Stream, data: bytes) -> None:
-        """More of an answer that goes on."""
+        """Send more of a streamed answer."""
         self._sender.queue(stream, data)
         self._settle()
         if stream.out_bytes > self.service.config.stream_high_water_bytes:
             stream.over_high_water = True
 
     def end(self, stream: Http2Stream) -> None:
-        """What was written is all of it."""
+        """Complete a streamed answer."""
         stream.ending = True
         self._sender.queue(stream, b"")
         self._settle()
@@ -538,17 +557,22 @@ class Http2Connection:
             self._drained.append(stream)
 
     def _tell_drained(self) -> None:
-        """Called from the loop's calls alone, so that nobody hears of room in the middle of a write."""
+        """Notify the streams with room again.
+
+        Only called at the end of the loop's calls, so that no writer is notified inside its own
+        write.
+        """
         while self._drained:
             stream = self._drained.pop()
             if stream.on_drained is not None and stream.on_disconnect is not None:
                 stream.on_drained()
 
     def _await_end(self, stream: Http2Stream) -> None:
-        """After the answer: forgets the stream, unless its body is still to come.
+        """Forget an answered stream, unless its body is still arriving.
 
-        Many clients look at an answer only when they have sent everything, and lose it when the stream is reset before
-        (R-NET-7). So the rest of the body is dropped for a while, in `_drop` and `overdue`.
+        Many clients read an answer only after they have sent everything, and lose it if the stream
+        is reset before that (R-NET-7). So the rest of the body is dropped for a while, in `_drop`
+        and `overdue`.
         """
         stream.plan = None
         stream.since = self.service.tick
@@ -556,7 +580,10 @@ class Http2Connection:
             self._forget(stream)
 
     def _drop(self, stream: Http2Stream, size: int) -> None:
-        """Counts a piece of a body that comes after the answer. Resets the stream when that was too much."""
+        """Count a piece of a body that arrives after the answer.
+
+        Reset the stream after too many bytes.
+        """
         size = max(size, DROPPED_FRAME_BYTES)
         stream.dropped_bytes += size
         self._dropped_bytes += size
@@ -565,7 +592,7 @@ class Http2Connection:
 
     # --- ends --------------------------------------------------------------------------------------------------------
     def _settle(self) -> None:
-        """Sends what may be sent, runs what may be run, and reads no faster than the peer does."""
+        """Send what the windows allow, run waiting requests, and pause or resume reading."""
         if self._running or self._closed:
             return
         self._running = True
@@ -594,12 +621,12 @@ class Http2Connection:
                 self.transport.resume_reading()
 
     def _reset(self, stream: Http2Stream, code: ErrorCodes) -> None:
-        with contextlib.suppress(H2Error):  # over already
+        with contextlib.suppress(H2Error):  # it may have ended already
             self._h2.reset_stream(stream.id, code)
         self._forget(stream)
 
     def _forget(self, stream: Http2Stream) -> None:
-        """The stream is over; whoever waits for it hears so."""
+        """Remove a stream that has ended, and notify those that wait for it."""
         self._streams.pop(stream.id, None)
         self._dropped_bytes -= stream.dropped_bytes
         stream.dropped_bytes = 0
@@ -619,7 +646,7 @@ class Http2Connection:
 
 
 _PAID = RequestReceived | StreamEnded | StreamReset
-"""Events that are not counted as control frames: part of a request, or counted by themselves."""
+"""Events that are not control frames: they are part of a request, or counted separately."""
 
 _ON_EVENT: dict[type, Callable[[Http2Connection, Any], None]] = {
     DataReceived: Http2Connection._on_data,

@@ -1,4 +1,7 @@
-"""Where frames end in what an HTTP/2 peer sends, so that each can be handed over by itself. Source: RFC 9113 4.1."""
+"""A cutter of an HTTP/2 peer's input at the ends of frames. Source: RFC 9113 4.1.
+
+Each frame is then passed to the h2 package by itself.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from h2.exceptions import DenialOfServiceError, FrameTooLargeError
 
 GOAWAY: Final = 7
 PART: Final = -1
-"""In the place of a kind: the frame goes on in the next piece, or the head it is a part of does."""
+"""Stands for a kind: the frame, or the request head that it belongs to, continues."""
 _HEADERS, _CONTINUATION = 1, 9
 _END_HEADERS = 4
 PREFACE_END: Final = -2
@@ -17,29 +20,34 @@ _HEAD_BYTES = 9
 
 
 class FrameCutter:
-    """One connection's input, from the preface on. Nothing is kept but the head of a frame that is not whole.
+    """The input of one connection, from the preface on. It holds only the head of a partial frame.
 
-    The package waits for the whole of a frame before it looks at its length, and for all frames of a request's head
-    before it looks at that; so both have their limits here.
+    The package waits for a whole frame before it checks its length, and for all frames of a
+    request's head before it checks their size, so both limits are enforced here.
     """
 
     __slots__ = ("_frame_bytes_max", "_head", "_head_bytes_max", "_kind", "_left", "held_bytes")
 
     def __init__(self, preface_bytes: int, frame_bytes_max: int, head_bytes_max: int) -> None:
-        """frame_bytes_max: of a frame's payload. head_bytes_max: of the frames of one request's head."""
+        """Set the limits.
+
+        frame_bytes_max: payload of a frame. head_bytes_max: all frames of one request's head.
+        """
         self._frame_bytes_max = frame_bytes_max
         self._head_bytes_max = head_bytes_max
         self.held_bytes = 0
-        """That have come of what is not whole: the package has them."""
+        """Bytes received of partial frames and heads; the package holds them."""
         self._head = b""
         self._kind: int = PREFACE_END
         self._left = preface_bytes
-        """Bytes to come of the frame whose head is here."""
+        """Bytes missing of the frame whose head is here."""
 
     def cut(self, data: bytes | memoryview) -> Iterator[tuple[memoryview, int]]:
-        """`data` in pieces, each with the kind of the frame it ends, or PART; the preface ends with PREFACE_END.
+        """Yield `data` in pieces, each with the kind of the frame that it ends, or PART.
 
-        Raises: ProtocolError, what comes is too long; the package knows nothing of it.
+        The preface ends with PREFACE_END.
+
+        Raises: ProtocolError, a frame or head is too long; the package has not seen it.
         """
         view = memoryview(data)
         start = at = 0

@@ -1,4 +1,4 @@
-"""The h2 package's side of a connection, with the server's settings and bounds the package lacks.
+"""The h2 package's side of a connection, with the server's settings and additional bounds.
 
 Source: wire contract, R-NET-5.
 """
@@ -22,17 +22,24 @@ _KNOWN_SETTINGS: Final = frozenset(map(int, SettingCodes))
 
 
 class ServedH2(H2Connection):
-    """How streams ended is remembered for frames that crossed the end; of 65,536 that would be 8 MiB."""
+    """The package's connection, with fewer ended streams remembered.
+
+    The package remembers how streams ended, for frames sent before the peer knew. For 65,536
+    streams that would take 8 MiB.
+    """
 
     MAX_CLOSED_STREAMS = 4096
 
     def let_go(self) -> None:
-        """The connection is gone. A table of its own methods would keep this for the garbage collector."""
+        """Break the reference cycle: a table of the connection's own methods."""
         self._frame_dispatch_table.clear()
 
 
 class _PeerSettings(Settings):
-    """Settings nobody knows are ignored (RFC 9113 6.5.2). Kept, they would be 50 MiB, looked through at each frame."""
+    """The settings of the peer, without unknown ones, which are ignored (RFC 9113 6.5.2).
+
+    Stored, they could take 50 MiB, and would be searched at each frame.
+    """
 
     def __setitem__(self, key: SettingCodes | int, value: int) -> None:
         if int(key) in _KNOWN_SETTINGS:
@@ -40,7 +47,10 @@ class _PeerSettings(Settings):
 
 
 class _FieldDecoder(Decoder):
-    """Bounds the number of fields, too: each may be one byte, and costs more than that. Of hosts, one is left."""
+    """A decoder that also bounds the number of fields, and leaves one host.
+
+    Each field may be one byte on the wire, and costs more than that.
+    """
 
     def __init__(self, list_bytes_max: int, fields_max: int) -> None:
         super().__init__(list_bytes_max)
@@ -54,7 +64,7 @@ class _FieldDecoder(Decoder):
 
 
 def open_h2(config: Config) -> ServedH2:
-    """The package's side of a connection; the server's preface is its first output."""
+    """Return the package's side of a connection. Its first output is the server's preface."""
     h2 = ServedH2(
         H2Configuration(
             client_side=False,

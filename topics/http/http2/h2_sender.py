@@ -1,7 +1,8 @@
-"""What an HTTP/2 connection sends of its streams: DATA in turns, within both windows and what the socket takes.
+"""The output of an HTTP/2 connection's streams.
 
-A stream whose own window is shut leaves the round until the peer opens it, so a peer with a thousand such streams
-costs no more than one with none.
+DATA is sent in turns, within both windows and the room in the socket. A stream whose own window is
+shut leaves the round until the peer opens it, so a peer with a thousand such streams costs no more
+than a peer with none.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from topics.http.http2.h2_stream import Http2Stream
 from topics.http.wire.transport import Transport
 
 FRAME_BYTES_MAX = 65_536
-"""Of DATA, whatever the peer would take: a larger frame keeps other streams waiting."""
+"""Most bytes of a DATA frame, even if the peer accepts more: larger ones delay other streams."""
 _FLUSH_BYTES = 262_144
-"""Framed before the socket is asked whether it takes more."""
+"""Bytes that are framed before the socket is asked for room."""
 
 
 class Sender:
-    """One connection's output. on_sent(stream): bytes of it left; with `stream.finished` those were its last.
-    on_frame(): DATA was sent, for which the peer may answer with WINDOW_UPDATE."""
+    """The output of one connection.
+
+    on_sent(stream): bytes of it were sent, the last ones if `stream.finished`.
+    """
 
     __slots__ = ("_h2", "_on_sent", "_round", "_transport", "frames", "held_bytes", "held_streaming_bytes")
 
@@ -33,19 +36,19 @@ class Sender:
         self._on_sent = on_sent
         self._round: deque[Http2Stream] = deque()
         self.held_bytes = 0
-        """Queued on all streams."""
+        """Bytes queued on all streams."""
         self.held_streaming_bytes = 0
-        """Of them, in answers that go on."""
+        """Part of `held_bytes`: bytes of streamed answers."""
         self.frames = 0
-        """DATA frames sent."""
+        """DATA frames sent; the peer may answer each with WINDOW_UPDATE."""
 
     def close(self) -> None:
-        """The connection is gone, and is not kept by its sender."""
+        """Drop all output, because the connection has ended, and the reference to it."""
         self._round.clear()
         self._on_sent = _nothing
 
     def queue(self, stream: Http2Stream, data: bytes) -> None:
-        """More of an answer; with `stream.ending` the last of it, which may be empty."""
+        """Queue more of an answer; with `stream.ending` its last part, which may be empty."""
         if data:
             stream.queue(data)
             self._hold(stream, len(data))
@@ -54,19 +57,19 @@ class Sender:
             self._round.append(stream)
 
     def unblock(self, stream: Http2Stream) -> None:
-        """Its window may have opened."""
+        """Put a stream back into the round, because its window may have opened."""
         if stream.blocked:
             stream.blocked = False
             self.queue(stream, b"")
 
     def discard(self, stream: Http2Stream) -> None:
-        """Nothing more of it is sent."""
+        """Drop the rest of a stream's output."""
         self._hold(stream, -stream.out_bytes)
         stream.clear()
         stream.ending = stream.blocked = False
 
     def pump(self) -> None:
-        """Frames what may be sent now. Returns with everything framed handed to the transport."""
+        """Frame what may be sent now, and pass it all to the transport."""
         round_, h2 = self._round, self._h2
         framed = 0
         while round_ and not self._transport.over_high_water:
@@ -80,7 +83,8 @@ class Sender:
                     if h2.outbound_flow_control_window <= 0:
                         stream.ready = True
                         round_.appendleft(stream)
-                        break  # nobody may send: the connection's window wakes the whole round
+                        # No stream may send until the peer opens the connection's window.
+                        break
                     stream.blocked = True
                     continue
                 data = (
@@ -90,7 +94,8 @@ class Sender:
                 last = stream.ending and not stream.out_bytes
                 h2.send_data(stream.id, data, end_stream=last)
             except H2Error:
-                self.discard(stream)  # reset in the meantime, by an event still to be handled
+                # The stream may be reset, by an event that is still to be handled.
+                self.discard(stream)
                 continue
             self.frames += 1
             framed += len(data)

@@ -1,6 +1,6 @@
 """One request of an HTTP/2 connection, from its header list to the end of its answer.
 
-It is the call's `Exchange`, and the `topics.http.wire.stream.Stream` of an answer that goes on.
+It is the call's `Exchange`, and the `topics.http.wire.stream.Stream` of a streamed answer.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Http2Stream:
-    """What is written waits here until the peer's windows and the socket have room; `Sender` takes it frame by frame.
+    """One stream, with the output that waits for the peer's windows and the socket.
 
-    plan: None for a header list that is no request.
+    `Sender` takes that frame by frame. plan: None for a header list that is not a request.
     """
 
     __slots__ = (
@@ -57,47 +57,52 @@ class Http2Stream:
         self.id = number
         self.plan = plan
         self.body: GrowingBytes | None = None
-        """What has come of the request's body, while it is wanted."""
+        """The received part of the request's body, while it is wanted."""
         self.call: Call | None = None
-        """In a handler's hands, not answered."""
+        """The call that a handler has, and has not answered."""
         self.since = connection.service.tick
-        """When the present wait began: for more of the body, for room to send, or after the answer for the body's
-        end."""
+        """Tick at which the current wait began.
+
+        The wait is for more of the body, for room to send, or, after the answer, for the body's
+        end.
+        """
         self._counted: Principal | None = None
-        """Whose request is in flight while its body arrives, or it waits its turn; a call counts itself."""
+        """The principal that counts the request before its call, which counts itself."""
         self.input_ended = input_ended
         self.dropped_bytes = 0
-        """Of the body, dropped after the answer; a frame counts as `h2_connection.DROPPED_FRAME_BYTES` at least."""
+        """Bytes of the body dropped after the answer, at least DROPPED_FRAME_BYTES a frame."""
         self.ending = False
-        """What is queued is the last of the answer."""
+        """Whether the queue ends with the last bytes of the answer."""
         self.finished = False
-        """The last of the answer was sent."""
+        """Whether the last bytes of the answer were sent."""
         self.ready = False
-        """In the sender's round."""
+        """Whether the stream is in the sender's round."""
         self.blocked = False
-        """Waits for the peer to open the stream's window."""
+        """Whether the stream waits for the peer to open its window."""
         self.out_bytes = 0
         self.streaming = False
-        """The answer goes on."""
+        """Whether the answer is a stream."""
         self.over_high_water = False
         self.on_drained: Callable[[], None] | None = None
         self.on_disconnect: Callable[[], None] | None = None
-        """None once whoever writes has ended the stream, or was told that it is over."""
+        """Notifies the writer that the client has left; None once either side has ended
+        the stream.
+        """
         self._connection = connection
         self._out: deque[bytes] = deque()
         self._first = 0
-        """Bytes of the first of `_out` that were taken already."""
+        """Bytes taken already of the first item of `_out`."""
 
     upgrades = False
 
     # --- the Exchange ------------------------------------------------------------------------------------------------
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
-        """The whole answer, once."""
+        """Send the whole answer, once."""
         self.call = None
         self._connection.answer(self, status, (body,), content_type, headers)
 
     def respond_in_parts(self, parts: Sequence[bytes]) -> None:
-        """The whole answer, 200 and JSON."""
+        """Send the whole answer, with 200 and JSON."""
         self.call = None
         self._connection.answer(self, 200, parts, JSON, b"")
 
@@ -109,7 +114,7 @@ class Http2Stream:
         on_drained: Callable[[], None],
         on_disconnect: Callable[[], None],
     ) -> Http2Stream:
-        """The head of an answer that goes on."""
+        """Send the head of a streamed answer."""
         self.call = None
         self.streaming = True
         self.on_drained, self.on_disconnect = on_drained, on_disconnect
@@ -121,24 +126,24 @@ class Http2Stream:
 
     @property
     def waits(self) -> bool:
-        """What is under way may take long, and ends with its client (R-NET-11)."""
+        """Whether the work in progress may take long, and ends with its client (R-NET-11)."""
         return self.streaming or (self.call is not None and self.call.on_disconnect is not None)
 
     def shortage(self, size: int) -> RequestError | None:
-        """What a body that ends after so many bytes lacks."""
+        """Return the error of a body that ends after `size` bytes; None if it is complete."""
         short = self.plan is not None and size < self.plan.content_length
         return BadRequestError(SHORT_BODY).as_request_error() if short else None
 
     # --- what its key may have in flight -----------------------------------------------------------------------------
     def count(self) -> None:
-        """Without a call the request is in flight."""
+        """Count the request for its key while it has no call."""
         assert self.plan is not None, "counted for nobody"
         assert self._counted is None, "counted twice"
         self._counted = self.plan.counted
         self._connection.service.in_flight.occupy(self._counted)
 
     def uncount(self) -> None:
-        """Harmless again."""
+        """Undo `count`. Later calls do nothing."""
         counted, self._counted = self._counted, None
         self._connection.service.in_flight.vacate(counted)
 
@@ -161,7 +166,7 @@ class Http2Stream:
         self.out_bytes += len(data)
 
     def take(self, most: int) -> bytes:
-        """Up to `most` of the bytes queued; small writes are joined."""
+        """Return up to `most` of the queued bytes; small writes are joined."""
         out = self._out
         parts: list[bytes] = []
         room = most
@@ -179,7 +184,7 @@ class Http2Stream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def large_writes(self) -> list[bytes]:
-        """Of what is queued, that which other answers may be sending, too."""
+        """Return those queued bytes that other answers may be sending, too."""
         return [part for part in self._out if len(part) >= SHARED_BYTES_MIN]
 
     def clear(self) -> None:

@@ -1,1 +1,1 @@
-"""Answers that stay open: server-sent events, watch sessions, streams of jobs."""
+"""Streamed answers: server-sent events, watch sessions, streams of jobs."""

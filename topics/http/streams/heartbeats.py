@@ -1,8 +1,9 @@
 """Heartbeats of all streams. Source: wire contract, R-SSE-4.
 
-Streams whose next heartbeat falls into the same moment lie in one bucket with one timer. A frame only moves a stream's
-`last_ns`; its bucket finds out when it is due and puts it into a later one. So a frame costs a store, an idle stream a
-dictionary entry, and ten thousand streams a few timers a second, whose heartbeats leave in one call each.
+Streams whose next heartbeat is due at the same time share a bucket with one timer. A frame only
+sets a stream's `last_ns`; the bucket notices that when it is due, and moves the stream to a later
+one. So a frame costs a store, an idle stream a dictionary entry, and ten thousand streams a few
+timers a second, whose heartbeats leave in one call each.
 """
 
 from __future__ import annotations
@@ -15,26 +16,29 @@ from topics.engine.values.ports import TimersPort
 _FINEST_NS = 1_000_000
 _COARSEST_NS = 100_000_000
 _SHARE = 128
-"""Heartbeats are late by this share of their interval at most."""
+"""A heartbeat is late by at most its interval divided by this."""
 
 
 class Beating(Protocol):
-    """A stream. interval_ns: between heartbeats. last_ns: when it last sent anything, monotonic."""
+    """A stream with heartbeats.
+
+    interval_ns: time between heartbeats. last_ns: time of the last bytes sent, monotonic.
+    """
 
     interval_ns: int
     last_ns: int
 
     def beat(self) -> None:
-        """Sends the heartbeat; nothing was sent for the interval."""
+        """Send the heartbeat, because the interval has passed without other bytes."""
 
 
 class Heartbeats:
-    """Streams enter with `add` and leave with `remove`."""
+    """The heartbeats of open streams, which enter with `add` and leave with `remove`."""
 
     def __init__(self, timers: TimersPort) -> None:
         self._timers = timers
         self._buckets: dict[int, dict[Beating, None]] = {}
-        """By the time they are due, ns."""
+        """Streams by the time at which they are due, ns."""
         self._place: dict[Beating, int] = {}
 
     def __len__(self) -> int:
@@ -44,7 +48,7 @@ class Heartbeats:
         self._put(stream, self._timers.clock.monotonic_ns())
 
     def remove(self, stream: Beating) -> None:
-        """Harmless for one that is not here."""
+        """Remove a stream. A stream that is not here is ignored."""
         place = self._place.pop(stream, None)
         if place is not None:
             self._buckets[place].pop(stream, None)

@@ -1,4 +1,4 @@
-"""Server-sent events: the bytes of every stream of the server. Source: wire contract 10.1 (R-SSE-1 to R-SSE-4)."""
+"""The bytes of server-sent events. Source: wire contract 10.1 (R-SSE-1 to R-SSE-4)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ HEADERS = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
 RETRY = Block(b"retry: 2000\n\n")
 """The first bytes of a stream."""
 HEARTBEAT = Block(b": hb\n\n")
-"""A comment, when no frame went out for the heartbeat interval; it carries no id."""
+"""A comment without an id, sent if no frame was sent for the heartbeat interval."""
 
 
 def frame(event: bytes, data: bytes, frame_id: bytes) -> bytes:
-    """data: one line of compact JSON."""
+    """Return an event. data: one line of compact JSON."""
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (frame_id, event, data)
 
 

@@ -1,7 +1,4 @@
-"""The streams that are open, SSE and WebSocket together: how many there may be, and whose key they rest on.
-
-Source: wire contract, R-SSE-5.
-"""
+"""Limits on the open streams, SSE and WebSocket together, in all and by key."""
 
 from __future__ import annotations
 
@@ -11,28 +8,34 @@ from topics.errors import RequestError
 
 
 class Slot:
-    """Of one open stream. key_id: of the key it counts for, None without keys."""
+    """The slot of one open stream. key_id: the key that it counts for; None without keys."""
 
     __slots__ = ("_give_back", "key_id", "on_key_gone")
 
     on_key_gone: Callable[[], None]
-    """Ends the stream, and so releases the slot: its key is not valid any more. Set by whoever takes the slot."""
+    """Ends the stream, and so releases the slot, when its key is not valid any more.
+
+    The code that takes the slot sets it.
+    """
 
     def __init__(self, give_back: Callable[[Slot], None], key_id: int | None) -> None:
         self._give_back = give_back
         self.key_id = key_id
 
     def release(self) -> None:
-        """The stream has ended; harmless again."""
+        """Free the slot of a stream that has ended. Later calls do nothing."""
         self._give_back(self)
 
 
 def _nobody() -> None:
-    """The stream has ended. It and its slot know each other no more, so neither waits for the garbage collector."""
+    """Stand in for `on_key_gone` after the end of a stream.
+
+    It breaks the cycle of stream and slot, so that neither waits for the garbage collector.
+    """
 
 
 class StreamSlots:
-    """Counts open streams, in all and per key. most, most_per_key: 0 is no limit."""
+    """Counts of open streams, in all and per key. most, most_per_key: 0 for no limit."""
 
     def __init__(self, most: int, most_per_key: int) -> None:
         self._most = most
@@ -45,7 +48,10 @@ class StreamSlots:
         return len(self._taken)
 
     def take(self, key_id: int | None) -> Slot:
-        """For a stream about to open. Raises: RequestError throttled; nothing is held."""
+        """Take a slot for a stream that is about to open.
+
+        Raises: RequestError throttled; nothing is taken.
+        """
         held = self._by_key.get(key_id, 0) if key_id is not None else 0
         if self._most and self.open >= self._most:
             raise RequestError("throttled", f"{self._most} streams are open (TOPICS_MAX_SSE_CONNECTIONS)")
@@ -71,7 +77,10 @@ class StreamSlots:
                 del self._by_key[slot.key_id]
 
     def end_others(self, key_ids: Container[int]) -> int:
-        """Ends the streams of keys that are not among these; says how many. Those without a key stay."""
+        """End the streams of keys other than these.
+
+        Return their number. Streams without a key stay.
+        """
         gone = [slot for slot in self._taken if slot.key_id is not None and slot.key_id not in key_ids]
         for slot in gone:
             slot.on_key_gone()

@@ -1,4 +1,7 @@
-"""Watch sessions: what a client follows and how far it has come, between its streams. Source: 10.2, R-WATCH-1."""
+"""Watch sessions: topics and cursors of a client between its streams.
+
+Source: wire contract, 10.2, R-WATCH-1.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,34 @@ SESSION_TTL_MS = 300_000
 
 
 class WatchSession:
-    """key_id: of the key that made it, None without keys. cursors: after the last frame sent on any of its streams."""
+    """One session.
+
+    key_id: the key that created it; None without keys. cursors: after the last frame sent on any of
+    its streams.
+    """
 
     __slots__ = ("cursors", "interval_ns", "key_id", "query", "size", "streams", "used_ns", "wid")
 
     def __init__(self, key_id: int | None, query: DiffQuery, interval_ns: int, cursors: Cursors) -> None:
         self.wid = ""
-        """Given by `Sessions.add`."""
+        """The id, set by `Sessions.add`."""
         self.key_id = key_id
         self.query = query
         self.interval_ns = interval_ns
-        """Between heartbeats."""
+        """Time between heartbeats."""
         self.cursors = cursors
         self.size = len(query.nodes) + sum(map(len, cursors))
-        """Bytes of the names it keeps."""
+        """Bytes of the names it holds."""
         self.streams = 0
-        """Open now."""
+        """Streams open now."""
         self.used_ns = 0
 
 
 class Sessions:
-    """most: of them at a time; most_of_key: of one key; most_bytes: of the names they keep. 0 is no limit."""
+    """All sessions of a server. A limit of 0 is none.
+
+    most: sessions in all; most_of_key: sessions of one key; most_bytes: bytes of their names.
+    """
 
     def __init__(
         self, clock: Clock, random_bytes: Callable[[int], bytes], most: int, most_of_key: int, most_bytes: int
@@ -46,17 +56,20 @@ class Sessions:
         self._most_of_key = most_of_key
         self._most_bytes = most_bytes
         self._of_key: Counter[int | None] = Counter()
-        """How many there are, by `key_id`."""
+        """Sessions by `key_id`."""
         self._bytes = 0
         self._by_wid: dict[str, WatchSession] = {}
         self._idle: dict[WatchSession, None] = {}
-        """Those without a stream, least recently used first."""
+        """Sessions without a stream, least recently used first."""
 
     def __len__(self) -> int:
         return len(self._by_wid)
 
     def add(self, session: WatchSession) -> None:
-        """Raises: RequestError throttled at a limit, after idle ones were collected."""
+        """Add a session and set its wid, after idle ones were collected.
+
+        Raises: RequestError throttled, a limit is reached.
+        """
         self.collect()
         key_id, most_of_key = session.key_id, self._most_of_key
         if self._most and len(self._by_wid) >= self._most:
@@ -81,7 +94,7 @@ class Sessions:
                 del self._of_key[session.key_id]
 
     def find(self, wid: str) -> WatchSession | None:
-        """None for one that never was, or was idle for too long."""
+        """Return a session; None for one that never existed, or was idle for too long."""
         self.collect()
         return self._by_wid.get(wid)
 
@@ -96,12 +109,15 @@ class Sessions:
             self._idle[session] = None
 
     def drop_others(self, key_ids: Container[int]) -> None:
-        """Forgets those whose keys are not among these; their streams have ended. Those made without keys stay."""
+        """Drop the sessions of keys other than these. Sessions created without keys stay.
+
+        Their streams have ended before.
+        """
         gone = [each for each in self._idle if each.key_id is not None and each.key_id not in key_ids]
         self._forget(gone)
 
     def collect(self) -> None:
-        """Forgets those idle for longer than their time."""
+        """Drop the sessions that have been idle for longer than SESSION_TTL_MS."""
         before_ns = self._clock.monotonic_ns() - SESSION_TTL_MS * 1_000_000
         gone = []
         for session in self._idle:

@@ -1,4 +1,7 @@
-"""One open watch stream: bursts from its feed to frames on its connection. Source: wire contract, 10.3 and 10.4."""
+"""One open watch stream: from the bursts of its feed to frames on its connection.
+
+Source: wire contract, 10.3 and 10.4.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,15 @@ _EVENTS = {
     DeletedFrame: b"topic-deleted",
 }
 _FIRST, _LATER = "sse first", "sse"
-"""Keys of what streams of one topic send."""
+"""Keys of the bytes that streams of one topic send."""
 _GOODBYE = b'{"code":"server_shutting_down","message":"the server is shutting down: connect again in a moment"}'
 
 
 class WatchStream:
-    """A sink of its feed and a stream with heartbeats. Its cursors are its own; the session has those of the stream
-    that sent last."""
+    """A sink of a feed, and a stream with heartbeats.
+
+    It has cursors of its own; the session has those of the stream that sent last.
+    """
 
     __slots__ = (
         "_cursors",
@@ -59,7 +64,7 @@ class WatchStream:
 
     # --- life --------------------------------------------------------------------------------------------------------
     def open(self, feed: Feed, stream: Stream) -> None:
-        """The head is sent: begins to deliver."""
+        """Subscribe to the session's topics and deliver, once the head is sent."""
         self._feed = feed
         self._stream = stream
         self._sessions.on_stream_open(self._session)
@@ -80,13 +85,13 @@ class WatchStream:
         self._leave()
 
     def shut_down(self) -> None:
-        """The server goes away (R-WATCH-15)."""
+        """Send the goodbye and end, because the server stops (R-WATCH-15)."""
         if self._stream is not None:
             self._stream.write(sse.frame(b"error", _GOODBYE, cursor_id(self._cursors)))
         self._end()
 
     def on_key_gone(self) -> None:
-        """No frame tells of it (R-WATCH-15): the client comes back and is told then."""
+        """End without a frame (R-WATCH-15): the client learns the reason when it connects again."""
         self._end()
 
     def _end(self) -> None:
@@ -96,7 +101,7 @@ class WatchStream:
             stream.end()
 
     def _leave(self) -> None:
-        """Gives back what the stream held; harmless again."""
+        """Release the resources of the stream. Later calls do nothing."""
         feed, self._feed = self._feed, None
         self._stream = None
         if feed is not None:
@@ -108,17 +113,21 @@ class WatchStream:
 
     # --- frames ------------------------------------------------------------------------------------------------------
     def beat(self) -> None:
-        """A client that does not read needs no heartbeat."""
+        """Send a heartbeat, except to a client that does not read."""
         if self._stream is not None and not self._stream.over_high_water:
             self._stream.write_block(sse.HEARTBEAT)
 
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
-        """One block for the burst; streams with the same cursors send the same one."""
+        """Write a burst as one block. Return whether the stream takes more.
+
+        Streams with the same cursors send the same block.
+        """
         stream, cursors = self._stream, self._cursors
         if stream is None:
             return False
         first = subscription.fresh and burst.has_tombstone
-        # All that the bytes depend on, beside the burst: a stream of one topic stands where its burst says.
+        # All that the bytes depend on beside the burst. The cursor of a stream of one topic is in
+        # it.
         key = (_FIRST if first else _LATER) if len(cursors) == 1 else (first, *cursors.items())
         block = burst.renderings.get(key)
         if block is None:
@@ -128,12 +137,16 @@ class WatchStream:
         self.last_ns = burst.at_ns
         stream.write_block(block)
         if not subscription.feed.subscriptions:
-            self._end()  # its last topic is gone
+            self._end()  # the last topic has ended
             return False
         return not stream.over_high_water
 
     def _render(self, name: str, burst: Burst, *, first: bool) -> bytes:
-        """first: of the topic on this stream, whose tombstone has a reason of its own (R-WATCH-11)."""
+        """Return the frames of a burst.
+
+        first: it is the topic's first burst on this stream, whose tombstone has a reason of its own
+        (R-WATCH-11).
+        """
         cursors = dict(self._cursors)
         parts = []
         for frame in burst.frames:
@@ -142,7 +155,10 @@ class WatchStream:
         return b"".join(parts)
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
-        """No frame tells of it (R-WATCH-15): the stream ends, and the client comes back to it or does not."""
+        """End without a frame, because a topic cannot be read (R-WATCH-15).
+
+        The client may return.
+        """
         _log.error("a watch stream ends: %s cannot be read: %s", subscription.name, error)
         self._end()
 
@@ -154,4 +170,4 @@ def _data(frame: Frame, *, first: bool) -> bytes:
 
 
 def _nothing() -> None:
-    """What a stream that has ended calls at its end: it keeps nothing that keeps it."""
+    """Stand in for the end callback of a stream that has ended, so that it holds no reference."""

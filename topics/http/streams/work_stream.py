@@ -1,4 +1,7 @@
-"""One open stream of jobs: from the engine's push stream to frames on a connection. Source: wire contract, 8.6."""
+"""One open stream of jobs: from the engine's push stream to frames on a connection.
+
+Source: wire contract, 8.6.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ HEARTBEAT_NS = 15_000_000_000
 
 
 class WorkStream:
-    """A sink of jobs and a stream with heartbeats. `name_json`: the queue's, as JSON."""
+    """A sink of jobs, and a stream with heartbeats. name_json: the queue's name as JSON."""
 
     __slots__ = ("_heartbeats", "_name_json", "_now_ns", "_push", "_stream", "interval_ns", "last_ns", "on_end")
 
     on_end: Callable[[], None]
-    """Gives back the stream's slot."""
+    """Releases the stream's slot."""
 
     def __init__(self, name_json: bytes, heartbeats: Heartbeats, now_ns: Callable[[], int]) -> None:
         self._name_json = name_json
@@ -35,7 +38,7 @@ class WorkStream:
 
     # --- life --------------------------------------------------------------------------------------------------------
     def open(self, push: PushStream, stream: Stream) -> None:
-        """The head is sent: begins to push."""
+        """Begin to push, once the head is sent."""
         self._push = push
         self._stream = stream
         stream.write_block(sse.RETRY)
@@ -50,7 +53,7 @@ class WorkStream:
         self._leave()
 
     def _leave(self) -> None:
-        """Gives back what the stream held, its jobs among it; harmless again."""
+        """Release the resources of the stream, its jobs among them. Later calls do nothing."""
         push, self._push = self._push, None
         self._stream = None
         if push is not None:
@@ -59,7 +62,7 @@ class WorkStream:
             push.close()
 
     def _end_with(self, code: bytes, text: bytes) -> None:
-        """One frame without an id tells why, and the stream ends."""
+        """Send one frame without an id that states the reason, and end the stream."""
         stream = self._stream
         self._leave()
         if stream is not None:
@@ -67,9 +70,9 @@ class WorkStream:
             stream.write(sse.frame_without_id(b"error", told))
             stream.end()
 
-    # --- what the engine tells ---------------------------------------------------------------------------------------
+    # --- events of the engine --------------------------------------------------------------------------------------
     def deliver(self, seq: int, job: bytes) -> bool:
-        """One frame a job."""
+        """Send a job as one frame. Return whether the stream takes more."""
         stream = self._stream
         if stream is None:
             return False
@@ -91,6 +94,6 @@ class WorkStream:
         self._end_with(b'"internal"', b"jobs cannot be leased any more: storage failed")
 
     def beat(self) -> None:
-        """A client that does not read needs no heartbeat."""
+        """Send a heartbeat, except to a client that does not read."""
         if self._stream is not None and not self._stream.over_high_water:
             self._stream.write_block(sse.HEARTBEAT)
