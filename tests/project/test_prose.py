@@ -42,6 +42,7 @@ ROOMS = (
     "store/format",
     "store/in_memory",
     "store/segments",
+    "store/wal",
     "uring",
     "ws",
 )

@@ -1,7 +1,7 @@
-"""Syncs beside the commits: of what was written bare, of files the log has left, of what somebody wants durable.
+"""Syncs beside the commits: of unsynced writes, of files that the log has left, and on request.
 
-One sync of a shard at a time, never beside a commit's own: two of one file at a time could share out one error between
-them, and the wrong one would report success.
+A shard runs one sync at a time, never beside a commit's own. Two concurrent syncs of one file could
+divide one error between them, and the wrong one would report success.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from topics.store.wal.counters import LogCounters
 from topics.store.wal.write_latch import WriteLatch
 
 COMMIT_SYNCS = -1
-"""In the place of a descriptor: the commit in flight syncs all there is."""
+"""The value in place of a descriptor while the commit in flight syncs everything."""
 
 
 class BackgroundSync:
-    """One shard's.
+    """The background syncs of one shard.
 
-    current_fd: the file written to, or COMMIT_SYNCS. on_failed(why): a sync failed. on_ended: one ended, well or not.
+    current_fd: returns the file written to, or COMMIT_SYNCS.
+    on_failed(why): a sync failed.
+    on_ended: a sync ended, well or not.
     """
 
     def __init__(
@@ -48,17 +50,17 @@ class BackgroundSync:
         self._on_ended = on_ended
         self.running = False
         self.timer: Timer | None = None
-        """It will start one."""
+        """The timer that will start a sync."""
         self.owed: deque[tuple[int, Callable[[], None]]] = deque()
-        """(batch number, whom to tell once that is on stable storage): see `when_durable`."""
+        """(batch number, callback once that batch is on stable storage): see `when_durable`."""
 
     def plan(self) -> None:
-        """Bytes were written that no commit has synced: one follows some time."""
+        """Plan a sync for bytes that were written without one."""
         if self.timer is None:
             self.timer = self._loop.call_later(self._every_ns, self._on_timer)
 
     def start(self) -> None:
-        """Syncs the oldest bytes that are not, unless that goes on already."""
+        """Sync the oldest unsynced bytes, unless a sync is running."""
         durable = self._durable
         if self.running or not durable.unsynced or self._admission.read_only:
             return
@@ -73,9 +75,11 @@ class BackgroundSync:
         self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, self._loop.clock.monotonic_ns()))
 
     def when_durable(self, done: Callable[[], None]) -> None:
-        """Calls `done` once all that is committed by now is on stable storage; never if the log is latched before.
+        """Call `done` once all batches committed so far are on stable storage.
 
-        No commit waits for that: a sync in the background is begun, or the one on its way is followed by another.
+        Never if the log is latched first.
+
+        No commit waits for that: a background sync begins, or another one follows the running one.
         """
         durable = self._durable
         if not durable.unsynced:
@@ -85,16 +89,16 @@ class BackgroundSync:
         self.start()
 
     def tell(self) -> None:
-        """Tells those whose bytes are on stable storage now.
+        """Call the callbacks whose batches are on stable storage now.
 
-        What they were told of may stage more; the pass' end hooks take it along, or the next pass.
+        They may stage more; the pass-end hooks commit it, or the next pass does.
         """
         owed, synced = self.owed, self._durable.synced
         while owed and owed[0][0] <= synced:
             owed.popleft()[1]()
 
     def stop(self) -> None:
-        """None is planned any more; one that runs ends by itself."""
+        """Plan no more syncs; a running one ends by itself."""
         if self.timer is not None:
             self.timer.cancel()
 

@@ -1,4 +1,5 @@
-"""Group commit as values: what fills, how it goes to the disk, what its results mean, and what is durable since.
+"""Group commit as values: the filling batch, the way it is written, the verdict, the durable
+prefix.
 
 Nothing here does I/O; `shard.py` does what is decided here.
 """
@@ -20,41 +21,47 @@ from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES
 from topics.store.in_memory.hot_tail import TailBuffer
 
 _PREPARED_BYTES = 8 << 20
-"""Of a large batch, in a pass: some two milliseconds."""
+"""Bytes of a large batch that are prepared in a pass, in some two milliseconds."""
 
 _FULL = (-errno.ENOSPC, -errno.EDQUOT)
 _AGAIN = (-errno.EINTR, -errno.EAGAIN)
 
 
 class Commit(NamedTuple):
-    """How a batch ended. With an error nothing of it is published, though it may be found after a restart."""
+    """The end of a batch.
+
+    After an error nothing of it is published, though it may be found after a restart.
+    """
 
     error: StorageError | None
     file_id: int = 0
     base: int = 0
-    """File offset of the batch's body: what `Framed.start` counts from."""
+    """File offset of the batch's body, from which `Framed.start` counts."""
     write_ns: int = 0
     sync_ns: int = 0
-    """From the submission to the sync's completion; 0 for a batch that was not synced."""
+    """Time from submission to the sync's completion; 0 for a batch that was not synced."""
 
 
 Done = Callable[[Commit], None]
 
 
 class Prepared:
-    """Of a large batch that is complete: its body's checksum and its copy in the mirror, made piece by piece."""
+    """The preparation of a large, complete batch: its body's checksum and its copy in the mirror.
+
+    It is done piece by piece.
+    """
 
     __slots__ = ("_sum", "at", "done")
 
     def __init__(self, at: int) -> None:
         self.at = at
-        """Where in the mirror the batch begins, which follows from where it goes in the file."""
+        """Start of the batch in the mirror, which follows from its offset in the file."""
         self.done = BATCH_HEADER_BYTES
-        """So many bytes of the batch; its header is written last."""
+        """Bytes of the batch done so far; its header is written last."""
         self._sum = xxhash.xxh3_64()
 
     def go_on(self, batch: Batch, mirror: TailBuffer) -> bool:
-        """Does the next piece; True when there is no more."""
+        """Do the next piece; return whether it was the last."""
         begin, self.done = self.done, min(self.done + _PREPARED_BYTES, batch.used)
         piece = memoryview(batch.memory)[begin : self.done]
         mirror.view[self.at + begin : self.at + self.done] = piece
@@ -67,7 +74,7 @@ class Prepared:
 
 
 class Batch:
-    """A batch being filled: room for its header, then frames back to back."""
+    """A batch being filled: room for its header, then frames without gaps."""
 
     __slots__ = (
         "frames",
@@ -83,23 +90,23 @@ class Batch:
     )
 
     def __init__(self, room: int, memory: bytearray | mmap | None = None) -> None:
-        """memory: of so many bytes, in which frames may lie already; None: new memory."""
+        """memory: `room` bytes, in which there may be frames already; None: new memory."""
         self.memory: bytearray | mmap = bytearray(room) if memory is None else memory
         self.pointer: Pointer = ffi.from_buffer(self.memory)
         self.room = room
         self.used = BATCH_HEADER_BYTES
         self.frames = 0
         self.uncounted = 0
-        """Of the frames: those that the metric of frames leaves out."""
+        """Number of frames that are left out of the metric of frames."""
         self.waiters: list[Done] = []
         self.wants_sync = False
         self.mirror: TailBuffer | None = None
-        """Memory in which the hot tail may keep it."""
+        """Memory in which the hot tail may keep the batch."""
         self.prepared: Prepared | None = None
-        """What was done of it before its turn to be committed."""
+        """The preparation done before the batch is committed."""
 
     def grow(self, needed: int) -> None:
-        """Makes room for `needed` bytes in all, by doubling."""
+        """Grow to room for `needed` bytes in all, by doubling."""
         room = self.room
         while room < needed:
             room *= 2
@@ -109,7 +116,7 @@ class Batch:
         self.pointer = ffi.from_buffer(memory)
 
     def clear(self) -> None:
-        """Empty again; the memory stays."""
+        """Empty the batch; its memory stays."""
         self.used = BATCH_HEADER_BYTES
         self.frames = 0
         self.uncounted = 0
@@ -118,7 +125,7 @@ class Batch:
 
 
 class Primitive(Enum):
-    """How a batch goes to the disk."""
+    """A way to write a batch to the disk."""
 
     BARE = "bare"
     """A buffered write; a background fdatasync follows some time."""
@@ -133,39 +140,45 @@ class Primitive(Enum):
 
     def __init__(self, name: str) -> None:
         self.syncs = name in {"link", "direct", "dsync"}
-        """Its completion means: on stable storage."""
+        """Whether its completion means that the batch is on stable storage."""
         self.is_chain = name in {"link", "direct"}
-        """A write softly linked to an fdatasync: two results."""
+        """Whether it is a write softly linked to an fdatasync, with two results."""
         self.is_direct = name in {"bare-direct", "direct", "dsync"}
-        """Past the page cache."""
+        """Whether it bypasses the page cache."""
         self.is_dsync = name == "dsync"
-        """With RWF_DSYNC."""
+        """Whether it is one write with RWF_DSYNC."""
 
 
 class Verdict(Enum):
-    """What the results of a commit mean."""
+    """The meaning of a commit's results."""
 
     DONE = 1
-    """All bytes written and, where asked for, synced."""
+    """All bytes were written and, where asked for, synced."""
     REST = 2
-    """Part of the bytes written, or none because of a signal: the rest goes out before anything else."""
+    """Part of the bytes was written, or none because of a signal.
+
+    The rest is written before anything else.
+    """
     FULL = 3
-    """No space: the batch fails, the file is given up, the log goes on in another."""
+    """No space: the batch fails, the file is given up, and the log continues in another."""
     FAILED = 4
-    """Nobody knows what the disk holds: the log is read-only from here on."""
+    """The contents of the disk are unknown: the log is read-only from here on."""
 
 
 _DONE = Verdict.DONE
-"""Here, since looking up the member of an Enum by its class takes as long as ten of other names."""
+"""A module name, since access to an Enum's member through its class takes ten times as long."""
 
 
 def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) -> Verdict:
-    """Source: an ack needs the full count and the sync's 0 (soft links: a short write cancels its sync)."""
+    """Return the verdict.
+
+    An ack needs the full count and the sync's 0; with soft links a short write cancels its sync.
+    """
     chained = primitive.is_chain
     if write_res == expected:
         return _DONE if not chained or sync_res == 0 else Verdict.FAILED
     if chained and sync_res != -errno.ECANCELED:
-        return Verdict.FAILED  # a sync that ran behind a write that did not: not the chain we built
+        return Verdict.FAILED  # the sync ran after a failed write: not the chain that was built
     if write_res in _FULL:
         return Verdict.FULL
     if write_res in _AGAIN or 0 <= write_res < expected:
@@ -174,12 +187,14 @@ def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) ->
 
 
 def rest_begins(write_res: int) -> int:
-    """Where the rest of a short write begins: whole blocks again, so that it may go direct, too."""
+    """Return the start of the rest of a short write: a whole block, so that O_DIRECT may write it,
+    too.
+    """
     return max(0, write_res) & -BLOCK_BYTES
 
 
 class SealedFile(NamedTuple):
-    """A file the log has left with bytes that are not synced yet."""
+    """A file that the log has left with bytes that are not synced yet."""
 
     file_id: int
     fd: int
@@ -187,7 +202,9 @@ class SealedFile(NamedTuple):
 
 
 class Durability:
-    """Which batches are written and which are on stable storage: a prefix each, over all files of the shard."""
+    """The written batches and those on stable storage: a prefix each, over all files of the
+    shard.
+    """
 
     def __init__(self, last_batch_no: int) -> None:
         self.written = last_batch_no
@@ -199,20 +216,22 @@ class Durability:
         return self.written > self.synced
 
     def on_written(self, *, synced: bool) -> None:
-        """The next batch is on disk; with `synced`, so is all before it."""
+        """Count the next batch as written; with `synced`, all up to it are on stable storage."""
         self.written += 1
         if synced:
             assert not self.sealed, "a sync of this file says nothing about the one before"
             self.synced = self.written
 
     def on_synced(self, batch_no: int) -> None:
-        """A sync ended that was submitted when `batch_no` was the last one written (to the file it was for)."""
+        """Count batches after a sync, submitted when `batch_no` was the last one written to its
+        file.
+        """
         assert batch_no <= self.written, "nothing is synced before it is written"
         self.synced = max(self.synced, batch_no)
         while self.sealed and self.sealed[0].last_batch_no <= self.synced:
             self.sealed.popleft()
 
     def on_file_left(self, file_id: int, fd: int) -> None:
-        """The log goes on in another file."""
+        """Note that the log continues in another file."""
         if self.unsynced:
             self.sealed.append(SealedFile(file_id, fd, self.written))

@@ -1,7 +1,8 @@
-"""Whether a shard's next batch is committed now, and how: one pure function, asked for every commit there is.
+"""The choice whether and how a shard's next batch is committed now: one pure function for every
+commit.
 
-A batch goes to the disk through the ring, or in place: by one write that the thread waits for. The second costs less
-where it is quick and nobody else wants the thread meanwhile (perf/commits.py).
+A batch is written through the ring, or in place: by one write that the thread waits for. In place
+costs less where the write is quick and no other work waits for the thread (perf/commits.py).
 """
 
 from __future__ import annotations
@@ -12,72 +13,85 @@ from typing import NamedTuple, Protocol
 from topics.store.wal.commit import Primitive
 
 DSYNC_BYTES_MAX = 256 * 1024
-"""Up to here one write with RWF_DSYNC, made in place, beats the chain, which needs a worker (perf/commits.py)."""
+"""Up to this size one write with RWF_DSYNC, made in place, is faster than the chain, which needs a
+worker. Source: perf/commits.py.
+"""
 
 BARE_DIRECT_BYTES_MIN = 64 * 1024
-"""From here on, copying a batch into the page cache by a worker thread costs more than waiting for the device."""
+"""From this size on a worker's copy into the page cache costs more than waiting for the device."""
 
 BARE_IN_PLACE_BYTES_MAX = 1 << 20
-"""Up to here a caller that waits copies it: tens of microseconds for 100 KiB, where the device takes hundreds."""
+"""Up to this size a waiting caller copies the batch itself.
+
+That takes tens of microseconds for 100 KiB, where the device takes hundreds.
+"""
 
 WINDOW_BYTES_MAX = 256 * 1024
-"""A batch of this size gains nothing by waiting for more."""
+"""A batch of this size gains nothing by waiting for more records."""
 
 
 class ShardView(Protocol):
-    """What a choice is made from: a shard as it is now. Facts that a batch does not depend on are not asked for."""
+    """The state of a shard that a choice depends on.
+
+    Only the facts that a batch depends on are queried.
+    """
 
     @property
     def setting(self) -> str:
-        """auto, link, direct or dsync; link wherever O_DIRECT does not work."""
+        """The primitive to use: auto, link, direct or dsync.
+
+        Link wherever O_DIRECT does not work.
+        """
 
     @property
     def exclusive(self) -> bool:
-        """The thread waits for nothing but commits: it is the caller's of a library."""
+        """Whether the thread waits only for commits, as the caller's thread of a library does."""
 
     @property
     def unsynced(self) -> bool:
-        """Bytes written before are not on stable storage yet."""
+        """Whether earlier writes are not on stable storage yet."""
 
     @property
     def syncing(self) -> bool:
-        """A sync runs, or one is owed to a file that the log has left."""
+        """Whether a sync runs, or one is owed to a file that the log has left."""
 
     @property
     def sync_planned(self) -> bool:
-        """A timer will start a sync in the background."""
+        """Whether a timer will start a sync in the background."""
 
     @property
     def room(self) -> int:
-        """Bytes that the file written to still takes; 0: none is open, or it is to be left."""
+        """Room in bytes of the current file; 0: none is open, or it is to be left."""
 
     @property
     def held_ns(self) -> int:
-        """How long the bound of the log's length holds the next commit back."""
+        """Delay of the next commit by the bound of the log's length."""
 
     @property
     def window_ns(self) -> int:
-        """How long after a commit the next one is held back for more records to come (setting)."""
+        """Delay of a commit after the previous one, to gather more records (setting)."""
 
     @property
     def delay_ns(self) -> int:
-        """The same for synced groups, where it brings more records a second (`CommitDelayTuner`)."""
+        """Delay for synced groups, where it yields more records a second (`CommitDelayTuner`)."""
 
     @property
     def idle_ns(self) -> int:
-        """Since the last commit's end."""
+        """Time since the last commit's end."""
 
     @property
     def quick(self) -> bool:
-        """Commits may be made in place: none took too long of late (`InPlaceLimit`)."""
+        """Whether commits may be made in place: none took too long recently (`InPlaceLimit`)."""
 
     @property
     def quick_beside_sync(self) -> bool:
-        """No sync runs, or those beside one may be made in place, too."""
+        """Whether commits may be made in place with respect to syncs: none runs, or they may be
+        beside one.
+        """
 
 
 class Until(Enum):
-    """What a batch waits for."""
+    """The event that a batch waits for."""
 
     TIME = "a delay is over"
     SYNC = "no other sync runs or is owed"
@@ -86,21 +100,23 @@ class Until(Enum):
 
 
 class Held(NamedTuple):
-    """The batch is held back."""
+    """The decision to hold the batch back."""
 
     until: Until
     ns: int = 0
-    """How long, where `until` is TIME."""
+    """The delay if `until` is TIME."""
 
 
 class Choice(NamedTuple):
-    """Now, and how."""
+    """The decision to commit now, and how."""
 
     primitive: Primitive
     in_place: bool = False
-    """By one write that the thread waits for; else through the ring."""
+    """Whether it is one write that the thread waits for; otherwise it is made through the ring."""
     is_measured: bool = False
-    """A small synced group: `PrimitiveTuner` knows which primitive is the fastest."""
+    """Whether it is a small synced group, for which `PrimitiveTuner` knows the fastest
+    primitive.
+    """
 
 
 _HELD_SYNC = Held(Until.SYNC)
@@ -117,19 +133,24 @@ _DSYNC_IN_PLACE = Choice(Primitive.DSYNC, in_place=True)
 
 
 def choose(shard: ShardView, size: int, *, fsync: bool, alone: bool) -> Choice | Held:
-    """Say how the next batch, of `size` bytes, is committed now, or what it waits for. No commit is in flight.
+    """Choose how the next batch is committed now, or what it waits for. No commit is in flight.
 
-    fsync: somebody waits for it to be on stable storage. alone: it is the write of one caller, who has the loop to
-    itself, so that nobody gains by the loop going on meanwhile, and no record would join it later.
+    size: bytes of the batch.
+    fsync: a waiter needs it on stable storage.
+    `alone`: it is the write of one caller with exclusive use of the loop, so other work gains
+    nothing if the loop runs meanwhile, and no record would join the batch later.
 
-    RWF_DSYNC syncs its own range only, so bytes before it that are not synced yet call for the chain; and those are
-    dirty in the page cache, which an O_DIRECT write would have to flush first: the buffered one then. For a small batch
-    through the ring `auto` gives LINK, and DSYNC would be right, too. That leaves its flush to a kernel worker bound to
-    the core of the disk's interrupt, which waits for whatever runs there; the chain's worker goes to a core that is
-    free, but costs more: so such groups are measured.
+    RWF_DSYNC syncs only its own range, so unsynced bytes before it need the chain. Those bytes are
+    dirty in the page cache, and an O_DIRECT write would have to flush them first, so the chain's
+    write is then buffered.
 
-    What nobody waits to be synced is made in place for any number of callers: through the ring a buffered write always
-    goes to a worker, which costs more than the copy into the page cache.
+    For a small batch through the ring `auto` gives LINK, and DSYNC would be right, too. DSYNC
+    leaves its flush to a kernel worker bound to the core of the disk's interrupt, which waits for
+    other work there. The chain's worker runs on a free core, but costs more. So the time of such
+    groups is measured.
+
+    A write without a sync waiter is made in place for any number of callers: through the ring a
+    buffered write always needs a worker, which costs more than the copy into the page cache.
     """
     held_ns = shard.held_ns
     if size < WINDOW_BYTES_MAX:
@@ -164,7 +185,10 @@ def choose(shard: ShardView, size: int, *, fsync: bool, alone: bool) -> Choice |
 
 
 def explain_commit(setting: str, block_bytes: int) -> list[str]:
-    """Which primitive `choose` takes, and why, a line for each case. block_bytes: 0 without O_DIRECT."""
+    """Return a line for each case: the primitive that `choose` takes, and why.
+
+    block_bytes: 0 without O_DIRECT.
+    """
     if not block_bytes:
         return ["link: a buffered write linked to an fdatasync, for lack of O_DIRECT"]
     if setting != "auto":

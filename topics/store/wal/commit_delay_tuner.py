@@ -1,51 +1,61 @@
-"""Whether synced groups are held back a moment for what comes soon: found out by trying, as `PrimitiveTuner` does.
+"""The decision whether synced groups are delayed for more records, by trying both.
 
-Whoever was answered by a commit often writes again at once. A commit that waits for them takes more along at the price
-of one, where clients wait for their answers; where they do not, it only comes later. So stretches of commits with and
-without a pause take turns, and the pause is kept up while it brings clearly more records a second.
+A client that a commit has answered often writes again at once. A commit that waits for such writes
+takes more records at the price of one, if clients wait for their answers; otherwise it is only
+later. Stretches of commits with and without a delay therefore alternate, and the delay is kept
+while it yields clearly more records a second. `PrimitiveTuner` works in a similar way.
 """
 
 from __future__ import annotations
 
 _STRETCH = 32
-"""Commits that are measured as one."""
+"""Number of commits measured together."""
 _TRY_EVERY = 16
-"""One stretch in so many goes the other way than the preferred one."""
+"""Number of stretches of which one uses the way that is not preferred."""
 _CLEARLY = 1.05
-"""The pause is preferred when it brings so many times the records of going at once."""
+"""Factor in records a second from which on the delay is preferred."""
 _WEIGHT = 4
-"""The mean moves by a quarter of the distance to what was measured last."""
+"""The mean moves by a quarter of its distance to the last measurement."""
 _IDLE_NS = 2_000_000
-"""Longer than a loop at work takes between two commits: a stretch with such a gap begins anew, without pauses."""
+"""A gap longer than between two commits of a busy loop.
+
+A stretch with such a gap begins anew, without delays.
+"""
 _FEW = 4
-"""Records a commit, in a stretch, below which nothing is tried: few clients gain nothing by each other."""
+"""Records per commit, in a stretch, below which nothing is tried: few clients gain nothing from
+each other.
+"""
 
 
 class CommitDelayTuner:
-    """`delay_ns` before a commit, `note` after each. The groups of one shard; delay_ns 0: never."""
+    """The tuner of one shard's groups: `delay_ns` before a commit, `note` after each.
+
+    delay_ns 0: never delay.
+    """
 
     def __init__(self, delay_ns: int) -> None:
         self._most_ns = delay_ns
         self.delay_ns = 0
-        """How long after a commit's end the next one is held back, in this stretch."""
+        """Delay of a commit after the end of the previous one, in this stretch."""
         self._prefers_pauses = False
         self._rates = [0.0, 0.0]
-        """Records a second without and with pauses; 0: not measured yet."""
+        """Records a second without and with delays; 0: not measured yet."""
         self._stretches = 0
         self._commits = 0
         self._records = 0
         self._began_ns = self._ended_ns = 0
 
     def note(self, records: int, began_ns: int, now_ns: int) -> None:
-        """A group of so many was committed from then till now."""
+        """Note that a group of `records` was committed in this time."""
         if not self._most_ns:
             return
-        if began_ns - self._ended_ns > self._most_ns + _IDLE_NS:  # nobody wrote: that says nothing of either way
+        # no client wrote, so neither way is measured
+        if began_ns - self._ended_ns > self._most_ns + _IDLE_NS:
             self._commits = self._records = 0
             self.delay_ns = 0
         self._ended_ns = now_ns
         self._commits += 1
-        if self._commits == 1:  # what came before it says nothing about how long it took
+        if self._commits == 1:  # the time before the first commit of a stretch does not count
             self._began_ns = now_ns
             return
         self._records += records

@@ -1,7 +1,7 @@
-"""The commit that a shard is making: sealed, placed, judged and counted here, however it is written.
+"""The commit that a shard is making: sealed, placed, judged and counted, however it is written.
 
-Two drivers of `shard.py` call the same two halves. `prepare` says which bytes go where; the driver has them written,
-through the ring or in place; `finish` says what the results mean.
+Two drivers in `shard.py` call the same two halves. `prepare` returns which bytes to write where;
+the driver has them written, through the ring or in place; `finish` judges the results.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ _REST_ATTEMPTS_MAX = 64
 _DONE = Verdict.DONE
 
 AT_ONCE = Commit(None)
-"""The commit of what needs none."""
+"""The result for callbacks that need no commit."""
 
 Target = tuple[int, memoryview, int]
 """A descriptor, the blocks to write to it, and their offset in the file."""
 
 
 def failed(error: StorageError) -> Commit:
-    """The end of a batch of which nothing is published."""
+    """Return the end of a batch of which nothing is published."""
     return Commit(error)
 
 
 class Commitment:
-    """One shard's; at most one batch is on its way at a time. on_failed(why): what the disk holds is not known."""
+    """The commit of one shard, which has at most one batch in flight.
+
+    on_failed(why): the contents of the disk are unknown.
+    """
 
     __slots__ = (
         "_attempts",
@@ -78,9 +81,9 @@ class Commitment:
         self._bound = bound
         self._on_failed = on_failed
         self.batch: Batch | None = None
-        """What is on its way; None: nothing is."""
+        """The batch in flight, or None."""
         self.primitive = Primitive.BARE
-        """Of the last commit, too, until the next one is prepared."""
+        """The primitive of this commit, or of the last one until the next is prepared."""
         self.submitted_ns = 0
         self.ended_ns = -(1 << 62)
         """When the last commit ended."""
@@ -90,7 +93,9 @@ class Commitment:
         self._attempts = 0
 
     def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
-        """Do a piece of what `prepare` takes for a large batch; False: call again in another pass."""
+        """Do a piece of the work of `prepare` for a large batch; False: call again in another
+        pass.
+        """
         end = self._end
         assert end.file is not None, "there is room in a file"
         at = BLOCK_BYTES if end.header else end.file.position % BLOCK_BYTES
@@ -99,7 +104,9 @@ class Commitment:
         return batch.prepared.go_on(batch, mirror)
 
     def prepare(self, batch: Batch, primitive: Primitive) -> Target:
-        """Seal a batch that has room in the file, mirror it in the hot tail, and return what the driver writes."""
+        """Seal a batch that has room in the file, mirror it in the hot tail, and return what the
+        driver writes.
+        """
         end, used = self._end, batch.used
         file, header = end.file, end.header
         assert file is not None, "there is room in a file"
@@ -117,7 +124,7 @@ class Commitment:
             fresh = BATCH_HEADER_BYTES
         stored, position = file.stored, file.position
         data = memoryview(batch.memory)[:used]
-        if header:  # the first batch takes it to the disk
+        if header:  # the first batch of a file has the file's header written
             block, begin = header + bytes(BLOCK_BYTES - len(header)), 0
             blocks = self._tail.place(stored.file_id, 0, data, head=block, room=batch.mirror, fresh=fresh)
         else:
@@ -131,13 +138,17 @@ class Commitment:
         return stored.direct_fd if primitive.is_direct else stored.fd, blocks, begin
 
     def finish(self, write_res: int, sync_res: int = 0) -> Commit | Verdict:
-        """Say how the batch ended: its Commit, or why there is none; REST: `rest` goes out before anything else."""
+        """Judge the results: return the batch's Commit, or the reason why there is none.
+
+        After REST the driver writes `rest` before anything else.
+        """
         primitive, batch, end = self.primitive, self.batch, self._end
         file = end.file
         assert batch is not None, "a completion came for a commit that was not submitted"
         assert file is not None, "a file is left only when nothing is in flight"
         verdict = judge(primitive, len(self._blocks), write_res, sync_res)
-        if verdict is not _DONE or self._latch.read_only:  # a sync in the background may have failed meanwhile
+        # a background sync may have failed meanwhile
+        if verdict is not _DONE or self._latch.read_only:
             return self._on_unfinished(verdict, write_res, sync_res)
         self.batch = None
         self.ended_ns = self._clock.monotonic_ns()
@@ -161,12 +172,12 @@ class Commitment:
         return make_tuple(Commit, (None, file.stored.file_id, base, elapsed_ns, sync_ns))
 
     def rest(self) -> Target:
-        """The rest of a short write, as a commit of its own."""
+        """Return the rest of a short write, as a commit of its own."""
         assert self._end.file is not None, "a file is left only when nothing is in flight"
         return self._end.file.stored.fd, self._blocks, self._offset
 
     def take_back(self) -> None:
-        """Forget a batch that was not written whole: the next one goes to its place."""
+        """Forget a batch that was not written whole; the next one takes its place."""
         end = self._end
         assert end.file is not None, "a file is left only when nothing is in flight"
         self.batch = None
@@ -184,7 +195,7 @@ class Commitment:
                 if not self.primitive.syncs:
                     self.primitive = Primitive.BARE
                 else:
-                    self.primitive = Primitive.LINK  # RWF_DSYNC would leave the part written before unsynced
+                    self.primitive = Primitive.LINK  # RWF_DSYNC would leave the first part unsynced
                 return verdict
             verdict = Verdict.FAILED
         if verdict is Verdict.FAILED:

@@ -1,4 +1,4 @@
-"""Which devices are too slow for commits in place, which stop the loop for as long as they take."""
+"""The limit on commits in place, for slow devices: each stops the loop for as long as it takes."""
 
 from __future__ import annotations
 
@@ -6,33 +6,40 @@ from topics.clock import Clock
 
 _PAUSE_NS = 1_000_000_000
 _PAUSE_BESIDE_SYNCS_NS = 60_000_000_000
-"""A device whose syncs hold up writes does so at each of them."""
+"""Pause for a device whose syncs delay writes, because it does so at each sync."""
 
 
 class InPlaceLimit:
-    """One shard's. `watch` after each commit in place: a slow one sends the next ones through the ring for a while.
+    """The limit of one shard; `watch` is called after each commit in place.
 
-    max_ns: none may have taken longer; 0: none is made in place.
+    A slow commit sends the next ones through the ring for a while.
+
+    max_ns: the longest time that a commit in place may take; 0: none is made in place.
     """
 
     def __init__(self, clock: Clock, max_ns: int) -> None:
         self._clock = clock
         self._max_ns = max_ns
         self._from_ns = 0
-        """After one that took longer: when they may again."""
+        """When commits in place are allowed again after a slow one."""
         self._beside_syncs_from_ns = 0
-        """The same for those that began while a sync of the file ran."""
+        """When they are allowed again beside a sync, after a slow one that began while a sync of
+        the file ran.
+        """
 
     def allows(self) -> bool:
-        """Commits may be made in place."""
+        """Whether commits may be made in place."""
         return self._max_ns > 0 and (not self._from_ns or self._clock.monotonic_ns() >= self._from_ns)
 
     def allows_beside_sync(self) -> bool:
-        """The same, while a sync of the file runs: it seldom holds a write up; where it does, they go by turns."""
+        """Whether commits may be made in place while a sync of the file runs.
+
+        A sync rarely delays a write; where it does, the two take turns.
+        """
         return not self._beside_syncs_from_ns or self._clock.monotonic_ns() >= self._beside_syncs_from_ns
 
     def watch(self, took_ns: int, *, sync_running: bool) -> None:
-        """One has just ended."""
+        """Note how long a commit in place took."""
         if took_ns > self._max_ns:
             now_ns = self._clock.monotonic_ns()
             self._from_ns = now_ns + _PAUSE_NS

@@ -1,4 +1,6 @@
-"""Where a shard's log ends: the file written to, the chain of checksums, and how the log goes from file to file."""
+"""The end of a shard's log: the current file, the chain of checksums, and the step from file to
+file.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from topics.store.wal.wal_files import WalDirectory, WalFile
 
 
 class LogEnd:
-    """One shard's. `Commitment` puts batches here and moves the end behind them."""
+    """The end of one shard's log. `Commitment` places batches here and moves the end past them."""
 
     def __init__(self, clock: Clock, directory: WalDirectory, durable: Durability) -> None:
         self._clock = clock
@@ -17,29 +19,31 @@ class LogEnd:
         self._durable = durable
         self.file: WalFile | None = None
         self.header = b""
-        """The file header, until the first batch takes it to the disk."""
+        """The file header, until it is written with the first batch."""
         self.chain = 0
         """Checksum of the last batch written, or of the file's header."""
         self.leaves_file = False
-        """The next batch opens another file, though this one has room."""
+        """Whether the next batch opens another file, though this one has room."""
         self.synced_commits = 0
-        """In this file."""
+        """Number of synced commits in this file."""
 
     def request_rotation(self) -> None:
-        """The next batch opens another file, so that all there is now lies in files the log has left."""
+        """Have the next batch open another file, so that all bytes so far are in files the log has
+        left.
+        """
         file = self.file
         self.leaves_file = file is not None and file.position > WAL_FIRST_BATCH_OFFSET
         if file is not None and self.leaves_file:
             file.stored.leaving = True
 
     def cancel_rotation(self) -> None:
-        """What comes next goes on in this file while there is room."""
+        """Continue in this file while it has room."""
         self.leaves_file = False
         if self.file is not None:
             self.file.stored.leaving = False
 
     def begin(self, file: WalFile) -> None:
-        """Goes on in a prepared file; the one before was left."""
+        """Continue in a prepared file; the one before was left."""
         assert self.file is None, "the file before was not left"
         self.synced_commits = 0
         self.file = file
@@ -48,7 +52,7 @@ class LogEnd:
         self.chain = header.checksum
 
     def leave(self, file: WalFile) -> None:
-        """The log goes on elsewhere; what is not synced here is synced before anything later counts as synced."""
+        """Leave the file. Its unsynced bytes are synced before anything later counts as synced."""
         stored = file.stored
         stored.active = False
         stored.size = file.position

@@ -1,4 +1,7 @@
-"""Log files prepared before a shard needs them, so that no commit waits for preallocation. Files are wal_files.py's."""
+"""Log files prepared before a shard needs them, so that no commit waits for preallocation.
+
+wal_files.py creates the files.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,16 @@ from topics.store.wal.wal_files import WalDirectory, WalFile
 from topics.store.wal.write_latch import WriteLatch
 
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
-"""What preparing a file may fail with while the disk is fine."""
+"""Errors of preparing a file while the disk is fine."""
 _RETRY_NS = 100_000_000
 _ATTEMPTS_MAX = 10
 
 
 class Preallocation:
-    """Keeps `count` files of `sizes.file` bytes ready, and makes the one that a batch waits for.
+    """The supply of `count` ready files of `sizes.file` bytes, and of the file that a batch waits
+    for.
 
-    on_failed: no file can be had for the batch that waits; what is staged fails with this error.
+    on_failed: there is no file for the batch that waits; what is staged fails with this error.
     on_broken: the disk fails; the log becomes read-only, with this reason.
     on_ended: an attempt to prepare files has ended, well or not.
     """
@@ -53,18 +57,20 @@ class Preallocation:
         self.ready: deque[WalFile] = deque()
         self.preparing = False
         self.zeroes = True
-        """Files are zeroed ahead, so that syncs in them change no metadata."""
+        """Files are zeroed when prepared, so that syncs in them change no metadata."""
         self._wanted_bytes = 0
         """Size of the file that a batch waits for; 0: none waits."""
         self._growing = False
-        """The first file is being made larger, and zeroed."""
+        """The first file is being enlarged and zeroed."""
         self._failed_attempts = 0
         self._held_back = False
         """Preparing waits for a timer."""
         self._stopped = False
 
     async def open(self) -> None:
-        """Prepares the first file, or none on a full disk: deletes then make one of the reserve. Raises OSError."""
+        """Prepare the first file, or none on a full disk, where deletes then make one of the
+        reserve. Raises OSError.
+        """
         self.preparing = True  # the disk may be found to have space again meanwhile
         try:
             self.ready.append(await self._directory.prepare(self._size()))
@@ -74,7 +80,10 @@ class Preallocation:
             self.preparing = False
 
     def takes(self, batch_bytes: int) -> bool:
-        """The first file has room for a batch; otherwise one that has is being made."""
+        """Return whether the first file has room for a batch.
+
+        Otherwise a file that has is being prepared.
+        """
         needed = WAL_FIRST_BATCH_OFFSET + align_up(batch_bytes, BLOCK_BYTES)
         if self.ready and not self._growing and self.ready[0].size >= needed:
             self._wanted_bytes = 0
@@ -85,7 +94,7 @@ class Preallocation:
         return False
 
     def take(self) -> WalFile:
-        """The first file; another one is prepared."""
+        """Return the first file and begin to prepare another."""
         file = self.ready.popleft()
         assert all(file.number < other.number for other in self.ready), "files are used in the order of their numbers"
         self._directory.in_a_hurry = False
@@ -93,11 +102,11 @@ class Preallocation:
         return file
 
     def stop(self) -> None:
-        """No file is prepared any more; what is being done ends by itself."""
+        """Prepare no more files; the running attempt ends by itself."""
         self._stopped = True
 
     def prepare(self) -> None:
-        """Begins to make what is missing, unless that goes on already."""
+        """Begin to prepare the missing files, unless that is running."""
         if not (self.preparing or self._held_back or self._stopped or self._admission.read_only):
             self.preparing = True
             self._loop.spawn(self._prepare(), "log file")
@@ -129,19 +138,26 @@ class Preallocation:
             self._on_ended()
 
     def _is_wanted(self) -> bool:
-        """A batch waits, or files are to be ready; not at the end, nor on a full disk, whose space others need."""
+        """Return whether a file is needed: a batch waits, or too few are ready.
+
+        The latter does not count at the end, or on a full disk, whose space is needed for other
+        files.
+        """
         if self._wanted_bytes and (not self.ready or self.ready[0].size < self._wanted_bytes):
             return True
         return len(self.ready) < self._count and not (self._stopped or self._admission.disk_full)
 
     def _size(self) -> int:
-        """Of the next file: on a full disk a part of the reserve, whose space may be had already."""
+        """Return the size of the next file.
+
+        On a full disk it is a part of the reserve, whose space may be free already.
+        """
         part = self._space.part_bytes
         size = min(self._sizes.file, part) if self._admission.disk_full and part else self._sizes.file
         return max(size, self._wanted_bytes)
 
     def _on_passing_error(self, error: OSError) -> None:
-        """Tried again soon; a batch waits a second for that, then it fails."""
+        """Try again soon. A batch waits for that up to a second, then it fails."""
         self._failed_attempts += 1
         if self._wanted_bytes and self._failed_attempts >= _ATTEMPTS_MAX:
             self._wanted_bytes = self._failed_attempts = 0
@@ -155,7 +171,10 @@ class Preallocation:
         self.prepare()
 
     async def _on_full(self, error: StorageError) -> None:
-        """No space for a file ahead. If a batch waits for one, part of the reserve makes it, or the batch fails."""
+        """Note that there is no space for a file.
+
+        If a batch waits for one, part of the reserve makes it, or the batch fails.
+        """
         self._space.note_full(self._sizes.file)
         wanted, self._wanted_bytes = self._wanted_bytes, 0
         if not wanted:
@@ -163,18 +182,21 @@ class Preallocation:
         try:
             await self._directory.drop_spares()
             await self._space.release_reserve()
-            while self.ready and self.ready[0].size < wanted:  # files are used in the order of their numbers
+            # files are used in the order of their numbers
+            while self.ready and self.ready[0].size < wanted:
                 await self._directory.retire(self.ready.popleft().stored, keep=False)
             if not self.ready:
                 self.ready.append(await self._prepare_small(wanted))
             return
         except (DiskFullError, OSError):
-            pass  # the batch learns the first reason
-        self._wanted_bytes = 0  # it was asked for meanwhile, too
+            pass  # the batch gets the first reason
+        self._wanted_bytes = 0  # another batch may have asked meanwhile
         self._on_failed(error)
 
     async def _prepare_small(self, wanted: int) -> WalFile:
-        """A part of the reserve, or no more than the batch takes, where others were faster. Raises like `prepare`."""
+        """Return a file of a part of the reserve, or only of the batch's size if other files took
+        the space. Raises like `prepare`.
+        """
         size = max(wanted, min(self._sizes.file, self._space.part_bytes))
         try:
             return await self._directory.prepare(size)

@@ -1,23 +1,28 @@
-"""Which of several ways of a commit is the fastest on this device, under this load: found out by using them."""
+"""The choice of the fastest of several primitives on this device, under this load, by using
+them.
+"""
 
 from __future__ import annotations
 
 from topics.store.wal.commit import Primitive
 
 _TRIES_FIRST = 4
-"""Of each way, before any is preferred."""
+"""Tries of each primitive before one is preferred."""
 _TRY_EVERY = 64
-"""One commit in so many goes another way than the preferred one."""
+"""Number of commits of which one uses another primitive than the preferred one."""
 _WEIGHT = 8
-"""The mean moves by an eighth of the distance to what was measured last."""
+"""The mean moves by an eighth of its distance to the last measurement."""
 _SPIKE = 4
-"""One that took so many times the mean counts as that: devices stall now and then, whatever was asked of them."""
+"""Cap of one measurement, in means: devices stall now and then, whatever the request."""
 _CLEARLY = 0.9
-"""Another way is preferred when it takes less than this share of the preferred one's time."""
+"""Another primitive is preferred if it takes less than this share of the preferred one's time."""
 
 
 class PrimitiveTuner:
-    """`choose` before a commit, `note` after it. The first way is preferred until another proves better."""
+    """The tuner of one shard: `choose` before a commit, `note` after it.
+
+    The first primitive is preferred until another proves faster.
+    """
 
     def __init__(self, *ways: Primitive) -> None:
         self._ways = ways
@@ -31,7 +36,9 @@ class PrimitiveTuner:
         return self._ways[self._preferred]
 
     def choose(self) -> Primitive:
-        """Mostly the preferred way; the others often enough to notice when that has changed."""
+        """Return the preferred primitive usually, and the others often enough to notice a
+        change.
+        """
         self._commits += 1
         for at, tries in enumerate(self._tries):
             if tries < _TRIES_FIRST:
@@ -43,7 +50,7 @@ class PrimitiveTuner:
         return self._ways[(self._preferred + 1 + turn) % len(self._ways)]
 
     def note(self, way: Primitive, took_ns: int) -> None:
-        """A commit that went this way took so long, until it was durable."""
+        """Note the time that a commit by this primitive took until it was durable."""
         at = self._ways.index(way)
         mean = self._means[at]
         if self._tries[at] < _TRIES_FIRST:

@@ -1,9 +1,12 @@
-"""One shard of the log: commits what is staged, batch after batch, and moves from file to file.
+"""One shard of the log: it commits what is staged, batch after batch, and moves from file to file.
 
-One commit is in flight at a time; what is staged meanwhile is the next batch. Acks need the full write count and, for a
-synced batch, the sync's result; callbacks run in the order they were attached. A failed write or sync latches the whole
-log; a full disk fails what is staged and goes on in another file. Decisions are commit.py's, batches fill in
-staging.py, log_end.py gives them their place, background_sync.py syncs beside commits, files are wal_files.py's.
+One commit is in flight at a time; what is staged meanwhile is the next batch. Acks need the full
+write count and, for a synced batch, the sync's result; callbacks run in the order in which they
+were attached. A failed write or sync latches the whole log; a full disk fails what is staged, and
+the log continues in another file.
+
+Decisions are made in commit.py and commit_choice.py, batches fill in staging.py, log_end.py gives
+them their place, background_sync.py syncs beside commits, wal_files.py has the files.
 """
 
 from __future__ import annotations
@@ -38,11 +41,14 @@ from topics.store.wal.wal_files import WalDirectory, WalFile
 from topics.store.wal.write_latch import WriteLatch
 
 _FRAME_ROOM = 128
-"""Of a frame: what it may need beside its record's JSON, unless tag or node are unusually long."""
+"""Bytes of a frame beside its record's JSON, unless tag or node are unusually long."""
 _SYNCED_COMMITS_FEW = 64
-"""A file with fewer has mostly bare writes: zeroing the next one would write all there is twice."""
+"""Number of synced commits below which a file has mostly unsynced writes.
+
+Zeroing the next one would then write every byte twice.
+"""
 _FILLED_BUT = 4
-"""So much of a file, as its part, may be left over where a batch or a checkpoint had the log go on in the next."""
+"""The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
 
 
 class Shard:
@@ -79,16 +85,16 @@ class Shard:
         self.setting = commit if directory.direct_works else Primitive.LINK.value
         self.exclusive = False
         self.window_ns = window_ns
-        """How long after a commit's end the next one is held back to gather more."""
+        """Delay of a commit after the end of the previous one, to gather more."""
         self._delay = CommitDelayTuner(gather_ns)
         self._window_timer: Timer | None = None
         self._window_ends_ns = 0
-        """When the timer brings the next pass."""
+        """Time at which the timer starts the next pass."""
         self._groups = PrimitiveTuner(Primitive.LINK, Primitive.DSYNC)
         self._is_measured = False
-        """The primitive of the commit in flight was chosen by `_groups`, which wants to know how long it took."""
+        """Whether `_groups`, which measures times, chose the primitive of the commit in flight."""
         self._moved = Event()
-        """Set whenever something ended that `drain` may wait for."""
+        """Set whenever an operation ended that `drain` may wait for."""
         self.ahead = Preallocation(
             loop,
             directory,
@@ -126,31 +132,34 @@ class Shard:
         )
 
     async def open(self) -> None:
-        """Prepares the first file, if there is space for one. Raises OSError."""
+        """Prepare the first file, if there is space for one. Raises OSError."""
         await self.ahead.open()
 
     def when_durable(self, done: Callable[[], None]) -> None:
-        """Calls `done` once all that is committed by now is on stable storage; never if the log is latched before."""
+        """Call `done` once all that is committed so far is on stable storage.
+
+        It is never called if the log is latched first.
+        """
         self._sync.when_durable(done)
 
     @property
     def backlog_bytes(self) -> int:
-        """Staged or in flight."""
+        """Bytes staged or in flight."""
         return self.staging.size + (self._in_flight.used if self._in_flight is not None else 0)
 
     @property
     def end_bytes(self) -> int:
-        """Of the file that is written to: what it holds behind its header."""
+        """Bytes of the current file after its header."""
         return max(0, self._end.file.position - WAL_FIRST_BATCH_OFFSET) if self._end.file is not None else 0
 
     @property
     def file_no(self) -> int:
-        """Of the file that is written to; 0 while none holds anything."""
+        """Number of the current file; 0 while none holds anything."""
         return self._end.file.number if self._end.file is not None and self.end_bytes else 0
 
     @property
     def queue_depth(self) -> int:
-        """Callbacks that wait for their batch."""
+        """Number of callbacks that wait for their batch."""
         return self.staging.waiters + (len(self._in_flight.waiters) if self._in_flight is not None else 0)
 
     @property
@@ -159,7 +168,10 @@ class Shard:
 
     # --- committing --------------------------------------------------------------------------------------------------
     def flush(self) -> None:
-        """Sends the next batch off, if there is one and nothing holds it back; what holds it ends in a later pass."""
+        """Commit the next batch, if there is one and nothing delays it.
+
+        The delay ends in a later pass.
+        """
         staging = self.staging
         if staging.is_empty:
             return
@@ -169,20 +181,22 @@ class Shard:
         staging.close_large()
 
     def commit_in_place(self) -> None:
-        """From here on the thread waits for nothing but commits."""
+        """Let commits block the thread from here on, which waits for nothing else."""
         self.exclusive = True
 
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
-        """Stage and commit a request in this call, if one write in place is all it takes. fsync: it is synced then.
+        """Stage and commit a request in this call, if one in-place write is all it takes.
 
-        None: nothing was done. A write that went wrong was not done either: the usual way then meets the same again, or
-        finds the log latched.
+        fsync: it is synced by then.
+
+        Return None if nothing was done. A failed write counts as not done, too: the usual way then
+        meets the same error, or finds the log latched.
         """
         staging = self.staging
         if self._commitment.batch is not None or not staging.is_empty or self._admission.closed or self._bound.pressed:
-            return None  # others go first, or staging it the usual way says why it is refused
+            return None  # other batches come first, or the usual way reports why it is refused
         size = BATCH_HEADER_BYTES + rows.size + rows.count * _FRAME_ROOM
         choice = choose(self, size, fsync=fsync, alone=True)
         if not isinstance(choice, Choice) or not choice.in_place:
@@ -263,7 +277,7 @@ class Shard:
                 return
         mirror = None if self.exclusive else batch.mirror
         if mirror is not None and not self._commitment.prepare_piece(batch, mirror):
-            self._loop.call_later(0, _nothing)  # the next piece
+            self._loop.call_later(0, _nothing)  # for the next piece
             return
         batch, self._is_measured = self.staging.take(), choice.is_measured
         if choice.in_place:
@@ -274,7 +288,7 @@ class Shard:
         self._write_through_ring(*self._commitment.prepare(batch, primitive))
 
     def _on_held(self, held: Held, batch: Batch) -> bool:
-        """See to it that what the batch waits for comes; True: it is there."""
+        """Start what the batch waits for; return whether it is there already."""
         if held.until is Until.FILE:
             return self._to_next_file(batch.used)
         if held.until is Until.TIMER:
@@ -283,12 +297,15 @@ class Shard:
         if held.until is Until.TIME:
             self._come_again(held.ns)
         else:
-            self._sync.start()  # where a file that the log has left owes one
+            self._sync.start()  # if a file that the log has left owes one
         return False
 
     def _come_again(self, held_ns: int) -> None:
-        """What holds the next commit back ends then: the writers that the last one answered are likely to write again,
-        or the log is getting too long (`LogBound`)."""
+        """Have a timer end the delay of the next commit.
+
+        By then the writers that the last commit answered are likely to have written again, or the
+        log has been too long (`LogBound`).
+        """
         ends_ns = self._clock.monotonic_ns() + held_ns
         if self._window_timer is not None:
             if self._window_ends_ns <= ends_ns:
@@ -301,7 +318,7 @@ class Shard:
         self._window_timer = None
 
     def _settle_empty(self, batch: Batch) -> None:
-        """Nothing was staged: the callbacks ask about what was committed before."""
+        """Answer callbacks with nothing staged: they wait for what was committed before."""
         if batch.wants_sync and self._durable.unsynced:
             self._sync.start()
             return
@@ -329,7 +346,7 @@ class Shard:
         return outcome
 
     def _write_through_ring(self, fd: int, blocks: memoryview, offset: int) -> None:
-        """Submit a commit that was prepared, or its rest; `_on_results` hears of its end."""
+        """Submit a prepared commit, or its rest; `_on_results` gets its results."""
         primitive = self._commitment.primitive
         if primitive.is_chain:
             self._files.commit_nowait(fd, blocks, offset, self._on_results)
@@ -342,7 +359,10 @@ class Shard:
         self._conclude(batch, self._commitment.finish(write_res, sync_res))
 
     def _conclude(self, batch: Batch, outcome: Commit | Verdict) -> None:
-        """Answer the batch's callbacks; the rest of a short write goes through the ring, so this does not recur."""
+        """Answer the batch's callbacks.
+
+        The rest of a short write is written through the ring, so this does not recur.
+        """
         if isinstance(outcome, Commit):
             self._moved.set()
             self._on_committed(batch, outcome)
@@ -374,10 +394,11 @@ class Shard:
             done(commit)
         self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
         if batch.prepared is not None:
-            self._loop.call_later(0, partial(_drop, batch))  # giving so much memory back takes a turn, too
+            # releasing so much memory takes a turn, too
+            self._loop.call_later(0, partial(_drop, batch))
 
     def _fd_to_sync(self) -> int:
-        """What a sync in the background is for, besides files that were left."""
+        """Return the file for a background sync, besides files that were left."""
         if self._in_flight is not None and self._commitment.primitive.syncs:
             return COMMIT_SYNCS
         assert self._end.file is not None, "unsynced bytes lie in a file"
@@ -385,12 +406,15 @@ class Shard:
 
     # --- failing -----------------------------------------------------------------------------------------------------
     def _latch(self, reason: str) -> None:
-        """Read-only from here on, all shards; what is in flight fails when its completion comes."""
+        """Make all shards read-only from here on.
+
+        Commits in flight fail when their completions come.
+        """
         self._admission.latch(reason)
         self._moved.set()
 
     def on_latch(self) -> None:
-        """Some shard failed: nothing staged here will be written. What is in flight is told first."""
+        """Fail what is staged after a shard failed. A batch in flight is answered first."""
         self._moved.set()
         if self._in_flight is None:
             self._fail_staged(self._admission.read_only_error())
@@ -405,12 +429,15 @@ class Shard:
             self._fail(batch, error)
 
     def _on_no_file(self, error: StorageError) -> None:
-        """There is no next file: who asked for one, though this one has room, fails with the batch that asked."""
+        """Fail what is staged: there is no next file.
+
+        A request for another file fails with it, though this one has room.
+        """
         self._end.cancel_rotation()
         self._fail_staged(error)
 
     def _on_write_full(self, batch: Batch) -> None:
-        """The file system had no block left for a commit: the file ends at its last good batch."""
+        """Leave the file at its last good batch: the file system had no block left for a commit."""
         assert self._end.file is not None, "a file is left only when nothing is in flight"
         self._space.note_full()
         self._leave(self._end.file)
@@ -419,11 +446,13 @@ class Shard:
 
     # --- from file to file -------------------------------------------------------------------------------------------
     def request_rotation(self) -> None:
-        """The next batch opens another file, so that all there is now lies in files the log has left."""
+        """Have the next batch open another file, so that all bytes so far are in files the log has
+        left.
+        """
         self._end.request_rotation()
 
     def _to_next_file(self, batch_bytes: int) -> bool:
-        """Moves to the file prepared; False when it is not ready, and then it is being made."""
+        """Move to the prepared file; False if it is not ready, and then it is being prepared."""
         if not self.ahead.takes(batch_bytes):
             return False
         if self._end.file is not None:
@@ -436,7 +465,10 @@ class Shard:
         return True
 
     def _is_bulk(self, file: WalFile) -> bool:
-        """Bare writes have filled the file, or will fill the next: none of them gains by zeros, and all would wait."""
+        """Return whether unsynced writes have filled the file, or will fill the next.
+
+        They gain nothing by zeros, and all would wait for them.
+        """
         filled = self.exclusive or file.position >= file.size - file.size // _FILLED_BUT
         return filled and self._end.synced_commits < _SYNCED_COMMITS_FEW
 
@@ -445,11 +477,11 @@ class Shard:
         self._sync.start()
 
     def on_space(self) -> None:
-        """The disk is no longer full."""
+        """Prepare files again: the disk is no longer full."""
         self.ahead.prepare()
 
     async def when_synced(self, stored: StoredFile) -> None:
-        """Returns when no sync is owed to a file the log has left, or the log is read-only."""
+        """Return when no sync is owed to a file the log has left, or the log is read-only."""
         while not self._admission.read_only and any(file.fd == stored.fd for file in self._durable.sealed):
             self._sync.start()
             self._moved.clear()
@@ -457,7 +489,7 @@ class Shard:
 
     # --- ending ------------------------------------------------------------------------------------------------------
     async def drain(self) -> None:
-        """Returns when all that was staged is on stable storage, or the log is read-only."""
+        """Return when all that was staged is on stable storage, or the log is read-only."""
         while not self._admission.read_only:
             staged = not self.staging.is_empty or self._in_flight is not None
             if not staged and not self._durable.unsynced:
@@ -468,9 +500,12 @@ class Shard:
             await self._moved.wait()
 
     async def close(self) -> None:
-        """Drains and closes the files that are written to. Those the log has left are the file table's.
+        """Drain, and close the current and the prepared files.
 
-        A file prepared without zeros goes: the next start takes what it finds for zeroed.
+        The file table has those that the log has left.
+
+        A file prepared without zeros is removed, because the next start takes a file that it finds
+        as zeroed.
         """
         await self.drain()
         self.ahead.stop()
@@ -491,8 +526,8 @@ class Shard:
 
 
 def _drop(_batch: Batch) -> None:
-    """A timer that was the last to know a batch."""
+    """Release a batch whose last reference is the timer's."""
 
 
 def _nothing() -> None:
-    """A timer that makes the loop come back at once."""
+    """Do nothing; the timer makes the loop run another pass at once."""

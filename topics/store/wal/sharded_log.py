@@ -1,4 +1,7 @@
-"""The log as the engine sees it: shards behind one face. What concerns one topic lies in one shard."""
+"""The log as the engine uses it: several shards with one interface.
+
+Everything about one topic is in one shard.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +35,20 @@ _OPENS_AT_A_TIME = 8
 
 
 class ShardStart(NamedTuple):
-    """Where one shard goes on after recovery; a new shard starts as `ShardStart()`."""
+    """The point where one shard continues after recovery; a new shard starts as `ShardStart()`."""
 
     next_file_no: int = 1
     last_batch_no: int = 0
     spares: tuple[str, ...] = ()
-    """Paths of files that may be used again: `spare-*`, and prepared ones never taken into use."""
+    """Paths of files that may be reused: `spare-*`, and prepared ones never taken into use."""
 
 
 class ShardedLog:
-    """Stages into a shard's filling batch; `flush` at the end of each pass sends the batches off."""
+    """The shards of a log.
+
+    Requests are staged into a shard's filling batch; `flush` at the end of each pass commits the
+    batches.
+    """
 
     def __init__(self, loop: Loop, config: Config, table: FileTable) -> None:
         self._loop = loop
@@ -57,9 +64,11 @@ class ShardedLog:
         self._directories: list[WalDirectory] = []
 
     async def open(self, starts: list[ShardStart]) -> None:
-        """Opens config.wal_shards shards, each in a file of its own; `starts[i]` is shard i's.
+        """Open config.wal_shards shards, each in a file of its own; `starts[i]` is shard i's.
 
-        Raises OSError; a full disk is no error, see `disk_full`. Missing directories of shards are made.
+        Missing directories of shards are created.
+
+        Raises: OSError; a full disk is no error, see `disk_full`.
         """
         config, loop = self._config, self._loop
         self.space.on_change.append(self._on_space_change)
@@ -99,10 +108,11 @@ class ShardedLog:
             )
             self._directories.append(directory)
             self._wals.append(wal)
-        # Also when they were there: whoever made them may have been killed before it synced them.
+        # Also if they existed: the process that created them may have been killed before it synced
+        # them.
         syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
         opens = (wal.open() for wal in self._wals)
-        await self.space.open()  # where there is no space for a reserve, log files are small
+        await self.space.open()  # without space for a reserve, log files are small
         await all_of(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME)
 
     def shard_of(self, topic_id: int) -> int:
@@ -125,11 +135,12 @@ class ShardedLog:
         counted: bool = True,
         routed: bool = False,
     ) -> Framed:
-        """Frames rows into the topic's shard; row i gets seq first_seq + i. `node` is for rows without one.
+        """Frame rows into the topic's shard; row i gets seq first_seq + i.
 
-        counted: False leaves them out of the metric of frames (copies that routers make, R-RTR-17). routed: they get
-        FLAG_ROUTED.
-        Raises LogReadOnlyError or DiskFullError, and then nothing was staged.
+        node: for rows without one.
+        counted: False leaves them out of the metric of frames (copies that routers make, R-RTR-17).
+        routed: they get FLAG_ROUTED.
+        Raises: LogReadOnlyError or DiskFullError; nothing was staged then.
         """
         return self._wals[self.shard_of(topic_id)].staging.stage_records(
             topic_id,
@@ -155,10 +166,11 @@ class ShardedLog:
         done: Done,
         floors: bytes = b"",
     ) -> Framed:
-        """Stages frames that were put together before, as a batch of its own whose end `done` is told, like
-        `when_committed`; `Framed` counts from the commit's base.
+        """Stage prebuilt frames as a batch of its own; `Framed` counts from the commit's base.
 
-        floors: payload of a FLOORS frame that comes with them. Raises like `stage_records`.
+        done: called with the batch's end, as by `when_committed`.
+        floors: payload of a FLOORS frame that comes with them.
+        Raises: like `stage_records`.
         """
         staging = self._wals[self.shard_of(topic_id)].staging
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
@@ -169,21 +181,23 @@ class ShardedLog:
 
     @property
     def is_one_shard(self) -> bool:
-        """All topics lie in one: only then there is `stage_topics`."""
+        """Whether all topics are in one shard; `stage_topics` requires it."""
         return len(self._wals) == 1
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
-        """Frames rows of several topics, which all lie in the one shard there is. Raises like `stage_records`."""
+        """Frame rows of several topics, all in the only shard. Raises like `stage_records`."""
         return self._wals[0].staging.stage_topics(rows, fsync=fsync)
 
     def write_alone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
-        """Stages and commits rows in this call, synced with `fsync`, if one write is all it takes.
+        """Stage and commit rows in this call, synced with `fsync`, if one write is all it takes.
 
-        For who has the loop to himself: after `commit_in_place`, or while one connection is alone (`Loop.is_alone`) and
-        nothing but this request was received in the pass.
-        None: it is not, and nothing was done. `Framed` counts from the commit's base.
+        For a caller with exclusive use of the loop: after `commit_in_place`, or while only one
+        connection exists (`Loop.is_alone`) and the pass received nothing but this request.
+
+        Return None if one write is not enough; nothing was done. `Framed` counts from the commit's
+        base.
         """
         wals = self._wals
         wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
@@ -192,34 +206,41 @@ class ShardedLog:
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None:
-        """One control frame into the topic's shard; payload is compact JSON. Raises like `stage_records`."""
+        """Stage one control frame in the topic's shard; payload is compact JSON.
+
+        Raises like `stage_records`.
+        """
         self._wals[self.shard_of(topic_id)].staging.stage_control(topic_id, kind, seq, ts_ms, payload, counted=counted)
 
     def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
-        """Calls `done(Commit)` once the batch that the topic's shard is filling has ended, in order of attaching.
+        """Call `done(Commit)` once the batch that the topic's shard is filling has ended.
 
-        Without anything staged it ends when what was staged before has; with `synced`, when that is on stable storage.
+        Callbacks run in the order in which they were attached. An empty batch ends when the batches
+        before it have; with `synced`, when those are on stable storage.
         """
         self._wals[self.shard_of(topic_id)].staging.when_committed(synced, done)
 
     def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
-        """Calls `done` once all that the topic's shard has committed is on stable storage; no commit waits for that.
+        """Call `done` once all that the topic's shard has committed is on stable storage.
 
-        Never when the log is latched before.
+        No commit waits for that. It is never called if the log is latched first.
         """
         self._wals[self.shard_of(topic_id)].when_durable(done)
 
     def use_reserve(self) -> AbstractContextManager[None]:
-        """What is staged inside frees space: it is taken when the disk is full, too."""
+        """Accept what is staged inside on a full disk, too, because it frees space."""
         return self.admission.use_reserve()
 
     def check_writable(self) -> None:
-        """Raises LogReadOnlyError once the log takes nothing any more; a full disk is no reason."""
+        """Check that the log takes writes.
+
+        Raises LogReadOnlyError if not; a full disk is no reason.
+        """
         if self.admission.read_only:
             raise self.admission.read_only_error()
 
     def flush(self) -> None:
-        """Pass-end hook: a commit for every idle shard with something to write."""
+        """Start a commit for every idle shard with something to write; a pass-end hook."""
         for wal in self._wals:
             wal.flush()
 
@@ -230,20 +251,21 @@ class ShardedLog:
 
     @property
     def backlog_bytes(self) -> int:
-        """Staged or in flight, over all shards."""
+        """Bytes staged or in flight, over all shards."""
         return sum(wal.backlog_bytes for wal in self._wals)
 
     def is_backlogged(self) -> bool:
-        """A write should be refused for now; counts the refusal."""
+        """Return whether a write should be refused for now; count the refusal."""
         if self.backlog_bytes <= self._config.max_backlog_bytes:
             return False
         self.counters.submit_full += 1
         return True
 
     def append_retry_ms(self) -> int:
-        """The log is as long as it may be: after how long a refused append may be tried again.
+        """Return the time after which a refused append may be tried again; the log is at its bound.
 
-        0: it is not, or no append finds space on the disk anyway, which its own refusal says.
+        0: the log is shorter, or no append finds space on the disk anyway, which has its own
+        refusal.
         """
         bound = self.bound
         if not bound.is_reached(self.backlog_bytes) or self.admission.closed:
@@ -252,35 +274,40 @@ class ShardedLog:
 
     @property
     def append_wait_ns(self) -> int:
-        """How long commits are held back just now because the log gets long."""
+        """Return the current delay of commits by the length of the log."""
         return self.bound.wait_ns
 
     def commit_in_place(self) -> None:
-        """From here on a commit that needs one write blocks the thread for it, instead of a turn through the ring.
+        """Let a commit that needs one write block the thread from here on, instead of a turn
+        through the ring.
 
-        For a caller that waits for nothing else. Callbacks run inside `flush`, which has the pass' hooks run again.
+        For a caller that waits for nothing else. Callbacks run inside `flush`, which has the
+        pass-end hooks run again.
         """
         for wal in self._wals:
             wal.commit_in_place()
 
     def set_commit_window(self, ns: int) -> None:
-        """How long after a commit the next one may be held back to gather more: widened under pressure."""
+        """Set the delay of a commit after the previous one, to gather more.
+
+        It grows under pressure.
+        """
         for wal in self._wals:
             wal.window_ns = ns
 
     @property
     def queue_depth(self) -> int:
-        """Submissions not yet committed."""
+        """Number of submissions not yet committed."""
         return sum(wal.queue_depth for wal in self._wals)
 
     @property
     def read_only(self) -> str:
-        """Why the log takes no writes any more; "" while it does."""
+        """The reason why the log takes no writes any more; "" while it does."""
         return self.admission.read_only
 
     @property
     def reserve_bytes(self) -> int:
-        """Kept for deletes on a full disk."""
+        """Bytes reserved for deletes on a full disk."""
         return self.space.reserve_bytes
 
     @property
@@ -299,25 +326,28 @@ class ShardedLog:
 
     # --- files -------------------------------------------------------------------------------------------------------
     def request_rotation(self) -> None:
-        """Every shard opens another file with its next batch."""
+        """Have every shard open another file with its next batch."""
         for wal in self._wals:
             wal.request_rotation()
 
     def left_files(self) -> list[StoredFile]:
-        """WAL files that are not written to any more and not empty: what a checkpoint copies from, oldest first."""
+        """Return the non-empty WAL files that are no longer written to, oldest first: the sources
+        of a checkpoint.
+        """
         return [file for file in self._table.of_log() if not file.active and file.size]
 
     @property
     def held_bytes(self) -> int:
-        """Of frames, dead or alive, which a checkpoint has not taken yet."""
+        """Return the bytes of frames, dead or alive, that a checkpoint has not taken yet."""
         return sum(file.size for file in self.left_files()) + sum(wal.end_bytes for wal in self._wals)
 
     async def retire(self, file: StoredFile) -> None:
-        """Recycles a left file: its rows were moved and that is durable. Readers that are in it finish first."""
+        """Recycle a left file after its rows were moved durably. Its readers finish first."""
         assert file.kind is FileKind.WAL, "only files of the log are recycled"
         self.tail.forget(file.file_id)
         shard, _ = place(file)
-        directory = self._directories[shard if shard < len(self._directories) else 0]  # any, where it is used no more
+        # any directory, if its shard is no longer used
+        directory = self._directories[shard if shard < len(self._directories) else 0]
         for wal in self._wals:
             await wal.when_synced(file)
         unread = Event()
@@ -326,18 +356,18 @@ class ShardedLog:
         await directory.retire(file, keep=not self.disk_full)
 
     async def drop_spares(self) -> None:
-        """Files kept for reuse go: the disk is full."""
+        """Remove the files kept for reuse, because the disk is full."""
         for directory in self._directories:
             await directory.drop_spares()
 
     # --- ending ------------------------------------------------------------------------------------------------------
     async def drain(self) -> None:
-        """Returns when all that was staged is on stable storage, or the log is read-only."""
+        """Return when all that was staged is on stable storage, or the log is read-only."""
         for wal in self._wals:
             await wal.drain()
 
     async def close(self) -> None:
-        """Drains and ends; nothing may be staged any more."""
+        """Drain and end; nothing may be staged any more."""
         self.bound.let_go()
         self.space.close()
         for wal in self._wals:

@@ -1,4 +1,6 @@
-"""What the next commits of a shard are made of: a batch being filled, and those closed before it for their size."""
+"""The input of a shard's next commits: a batch being filled, and earlier ones closed for their
+size.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,20 @@ from topics.store.wal.commit import Batch, Done
 from topics.store.wal.write_latch import WriteLatch
 
 BATCH_ROLL_BYTES = 4 << 20
-"""A filling batch larger than this is closed at the end of the pass, even if it cannot be written yet."""
+"""Size above which a filling batch is closed at the end of the pass, even if it cannot be written
+yet.
+"""
 _BATCH_ROOM = 64 * 1024
 _PLACED_ROWS = 64
 _PLACED_BYTES = PLACED.size
 
 
 class Staging:
-    """Frames requests into the filling batch. `head` is the batch to be committed next; `take` gives it away."""
+    """The staged batches of a shard.
+
+    Requests are framed into the filling batch; `head` is the batch to be committed next, and `take`
+    hands it over.
+    """
 
     def __init__(self, admission: WriteLatch) -> None:
         self._admission = admission
@@ -47,7 +55,10 @@ class Staging:
         counted: bool = True,
         routed: bool = False,
     ) -> Framed:
-        """Frames a request's rows into the filling batch. Raises LogReadOnlyError or DiskFullError."""
+        """Frame a request's rows into the filling batch.
+
+        Raises LogReadOnlyError or DiskFullError.
+        """
         if self._admission.closed:
             self._admission.check()
         batch = self.filling
@@ -96,7 +107,7 @@ class Staging:
         return make_tuple(Framed, (start, ffi.unpack(placed, _PLACED_BYTES * count)))
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
-        """Frames rows of several topics into the filling batch. Raises like `stage_records`."""
+        """Frame rows of several topics into the filling batch. Raises like `stage_records`."""
         if self._admission.closed:
             self._admission.check()
         batch = self.filling
@@ -133,7 +144,7 @@ class Staging:
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None:
-        """One control frame into the filling batch. Raises like `stage_records`."""
+        """Stage one control frame in the filling batch. Raises like `stage_records`."""
         if self._admission.closed:
             self._admission.check()
         batch = self.filling
@@ -150,7 +161,10 @@ class Staging:
             batch.uncounted += 1
 
     def stage_frames(self, frames: Buffer, count: int) -> int:
-        """Whole frames as they are (recovery writes its tail again); returns their start in the body."""
+        """Stage whole frames unchanged (recovery writes its tail again).
+
+        Return their start in the body.
+        """
         self._admission.check()
         view = memoryview(frames).cast("B")
         batch = self.filling
@@ -163,7 +177,10 @@ class Staging:
         return start - BATCH_HEADER_BYTES
 
     def stage_gathered(self, frames: PrebuiltFrames, synced: bool, done: Done) -> None:
-        """Numbered frames as a batch of its own, behind what is staged. Raises LogReadOnlyError or DiskFullError."""
+        """Stage numbered frames as a batch of its own, after what is staged.
+
+        Raises LogReadOnlyError or DiskFullError.
+        """
         self._admission.check()
         filling = self.filling
         if filling.frames or filling.waiters:
@@ -176,7 +193,10 @@ class Staging:
         self._closed.append(batch)
 
     def when_committed(self, synced: bool, done: Done) -> None:
-        """Calls `done` when the filling batch has ended; `synced` asks for it to be on stable storage then."""
+        """Call `done` when the filling batch has ended.
+
+        `synced` requests stable storage by then.
+        """
         batch = self.filling
         batch.waiters.append(done)
         if synced:
@@ -185,7 +205,7 @@ class Staging:
     # --- batches -----------------------------------------------------------------------------------------------------
     @property
     def is_empty(self) -> bool:
-        """Nothing is staged, and nobody asks about what was."""
+        """Whether nothing is staged, and no callback waits for what was."""
         filling = self.filling
         return not (filling.frames or filling.waiters or self._closed)
 
@@ -195,39 +215,39 @@ class Staging:
         return self._closed[0] if self._closed else self.filling
 
     def take(self) -> Batch:
-        """The head; what is staged from here on is another batch."""
+        """Return the head; from here on another batch is filled."""
         if self._closed:
             return self._closed.popleft()
         batch, self.filling = self.filling, self._empty_batch()
         return batch
 
     def take_all(self) -> list[Batch]:
-        """All batches, for those that will not be committed."""
+        """Return all batches, for failures of all that is staged."""
         staged = [*self._closed, self.filling]
         self._closed.clear()
         self.filling = Batch(_BATCH_ROOM)
         return staged
 
     def give_back(self, batch: Batch) -> None:
-        """A batch that was taken and is committed: empty again, its memory is used once more."""
+        """Take back a committed batch: it is emptied, and its memory is reused."""
         batch.clear()
         if batch.room <= BATCH_ROLL_BYTES and type(batch.memory) is bytearray:
             self._spare = batch
 
     def close_large(self) -> None:
-        """Closes the filling batch if it has become large."""
+        """Close the filling batch if it has become large."""
         if self.filling.used > BATCH_ROLL_BYTES:
             self._closed.append(self.filling)
             self.filling = self._empty_batch()
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes staged."""
         return (self.filling.used - BATCH_HEADER_BYTES) + sum(batch.used for batch in self._closed)
 
     @property
     def waiters(self) -> int:
-        """Callbacks that wait for their batch."""
+        """Number of callbacks that wait for their batch."""
         return len(self.filling.waiters) + sum(len(batch.waiters) for batch in self._closed)
 
     def _empty_batch(self) -> Batch:

@@ -1,8 +1,8 @@
-"""The files of one shard: prepared ahead, left when full, kept for reuse when nothing in them is needed any more.
+"""The files of one shard: prepared ahead, left when full, kept for reuse when no longer needed.
 
-A file is born under a temporary name, allocated, zeroed and synced, then renamed to the number it will have; or it is a
-spare, renamed alone: what it holds bears another epoch. Spares keep a name of their own (`spare-*`), so that recovery
-never replays them.
+A file is created under a temporary name, allocated, zeroed and synced, then renamed to the number
+it will have. A spare is only renamed: its contents have another epoch. Spares have names of their
+own (`spare-*`), so that recovery never replays them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 _ZEROS = memoryview(bytes(1 << 20))
 _ZERO_PAUSE_NS = 2_000_000
 _SPARE_UNWRITTEN_PART = 16
-"""A file that was not zeroed is good for another use if it was filled but for this part."""
+"""A file that was not zeroed may be reused if it was filled except for this part."""
 
 
 class Spare(NamedTuple):
-    """A file to be used again."""
+    """A file to be reused."""
 
     path: str
     size: int
@@ -57,13 +57,13 @@ class WalFile:
         self.number = number
         self.size = size
         self.epoch = 0
-        """0 until the file is taken into use."""
+        """The epoch; 0 until the file is taken into use."""
         self.position = WAL_FIRST_BATCH_OFFSET
-        """Where the next batch goes."""
+        """Offset of the next batch."""
 
 
 def place(file: StoredFile) -> tuple[int, int]:
-    """(shard, number) of a log file."""
+    """Return (shard, number) of a log file."""
     directory, _, name = file.path.rpartition("/")
     number = wal_file_no(name)
     assert number is not None, "the log writes to files of the log"
@@ -71,10 +71,11 @@ def place(file: StoredFile) -> tuple[int, int]:
 
 
 async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> list[str]:
-    """Spare files, those of a lower number under the name of a spare: a checkpoint was killed before it recycled them.
+    """Return the spares' paths, after giving those with a lower number the name of a spare.
 
-    Some of them are used again soon. Under names of the log the others would be taken for its beginning, with a hole
-    behind them, by a rebuild that finds no snapshot. The sync that makes the first of them count again covers this.
+    A checkpoint was killed before it recycled them. Some are reused soon. The others, under names
+    of the log, would be taken for its beginning, followed by a hole, by a rebuild that finds no
+    snapshot. The sync that makes the first of them count again covers the renames.
     """
     named = []
     for path in paths:
@@ -92,7 +93,10 @@ async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> lis
 
 
 class WalDirectory:
-    """Makes, retires and recycles the files of one shard. `path` is the shard's directory; it exists."""
+    """The directory of one shard: creates, retires and recycles its files.
+
+    `path` is the directory, which exists.
+    """
 
     def __init__(
         self,
@@ -111,26 +115,27 @@ class WalDirectory:
         self._shard = shard
         self._next_file_no = next_file_no
         self._sizes = sizes
-        # Not the name an earlier run left behind: that one is being cleared away while we write ours.
+        # Another name than an earlier run's, whose file may be removed while this one is written.
         self._temporary = f"{path}/prepare-{loop.ring.random_bytes(4).hex()}.tmp"
         self.in_a_hurry = True
-        """Somebody waits for the next file."""
+        """Whether a batch waits for the next file."""
         self._spares = deque(Spare(path, loop.ring.file_size(path)) for path in spares)
         self._boot_id = boot_hash(loop.ring.boot_id())
         self.direct_works = goes_direct(loop.ring.direct_block_bytes(path))
 
     @property
     def needs_space(self) -> bool:
-        """No spare is there to make the next file of."""
+        """Whether there is no spare for the next file."""
         return not any(self._sizes.is_of_use(spare.size) for spare in self._spares)
 
     async def prepare(self, size: int, *, zeroed: bool = True) -> WalFile:
-        """The next file, of at least `size` bytes, ready to be written: durable under its final name.
+        """Return the next file, of at least `size` bytes, ready to be written: durable under its
+        final name.
 
-        zeroed False: its space is only reserved, which reads as zeros, too. A sync in it then has metadata to write,
-        but nothing is written twice: for what is synced in the background. It is not used again unless it was filled.
-
-        Raises DiskFullError, leaving nothing behind; OSError for anything else.
+        zeroed: False only reserves the space, which reads as zeros, too. A sync in the file then
+            has metadata to write, but no byte is written twice: for batches that are synced in the
+            background. The file is not reused unless it was filled.
+        Raises: DiskFullError, with nothing left over; OSError for any other error.
         """
         files = self._loop.files
         number = self._next_file_no
@@ -168,7 +173,10 @@ class WalDirectory:
         return WalFile(stored, number, size)
 
     async def _spare_for(self, size: int) -> Spare | None:
-        """One that holds as much; those that the log has outgrown go."""
+        """Return a spare of at least this size.
+
+        Remove those that are too small for the log by now.
+        """
         await self._remove([spare for spare in self._spares if not self._sizes.is_of_use(spare.size)])
         return self._spares.popleft() if self._spares and self._spares[0].size >= size else None
 
@@ -195,15 +203,16 @@ class WalDirectory:
 
     @staticmethod
     def _raise(error: OSError, size: int) -> NoReturn:
-        """A file system may lack space for a name, an inode or a descriptor, too."""
+        """Raise DiskFullError for a full file system, also one without inodes, else the error."""
         if is_full(error):
             raise DiskFullError(f"no space for a log file of {size} bytes") from error
         raise error
 
     async def _zero(self, fd: int, size: int) -> None:
-        """Reserves and zeroes a file, synced, so that commits into it change no metadata.
+        """Reserve and zero a file, synced, so that commits into it change no metadata.
 
-        Piece by piece with pauses, since the disk is the commits' too; at full speed when a batch waits for the file.
+        It is done piece by piece with pauses, since commits use the same disk, or at full speed
+        while a batch waits for the file.
         """
         files = self._loop.files
         files.allocate(fd, size)
@@ -215,7 +224,7 @@ class WalDirectory:
         await files.fsync(fd)
 
     async def grow(self, file: WalFile, size: int) -> None:
-        """Makes a prepared file larger, for a batch that needs one of its own. Raises like `prepare`."""
+        """Enlarge a prepared file for a batch that needs one of its own. Raises like `prepare`."""
         try:
             await self._loop.files.allocate_zeroed(file.stored.fd, size)
         except OSError as error:
@@ -223,7 +232,7 @@ class WalDirectory:
         file.size = size
 
     def begin(self, file: WalFile, first_batch_no: int, now_ms: int) -> WalHeader:
-        """Takes a prepared file into use; its header is written with its first batch."""
+        """Take a prepared file into use; its header is written with its first batch."""
         epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
         header = WalHeader(self._shard, file.number, epoch, first_batch_no, self._boot_id, now_ms)
         file.epoch = epoch
@@ -231,9 +240,10 @@ class WalDirectory:
         return header
 
     async def retire(self, stored: StoredFile, *, keep: bool = True) -> None:
-        """Takes back a file whose records all lie elsewhere, durably, and that nobody reads: a spare, or deleted.
+        """Take back a file whose records are all elsewhere, durably, and that has no readers.
 
-        keep False: deleted in any case. Raises OSError: the file is still there, and in the table, to be asked again.
+        keep: False deletes it; True makes it a spare if it is of use.
+        Raises: OSError, the file still exists and is still in the table; try again.
         """
         assert not stored.active, "the log is still writing to this file"
         files = self._loop.files
@@ -256,11 +266,11 @@ class WalDirectory:
             self._spares.append(Spare(spare, size))
 
     async def drop_spares(self) -> None:
-        """Gives the spares' space back to a full disk. One that cannot go stays a spare."""
+        """Release the spares' space on a full disk. A file that cannot be removed stays a spare."""
         await self._remove(list(self._spares))
 
     async def _remove(self, spares: list[Spare]) -> None:
-        """Unlinks these spares, which nobody takes or removes meanwhile."""
+        """Unlink these spares; meanwhile they are neither taken nor removed by another task."""
         self._spares = deque(spare for spare in self._spares if spare not in spares)
         for spare in spares:
             try:

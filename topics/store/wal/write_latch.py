@@ -1,4 +1,6 @@
-"""Whether the log takes writes: the read-only latch and the full disk, asked once per staged write."""
+"""The check whether the log takes writes: the read-only latch and the full disk, once per staged
+write.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,25 @@ from topics.errors import DiskFullError, LogReadOnlyError, StorageError
 
 
 class WriteLatch:
-    """Shared by all shards: an I/O error in one ends writing in all."""
+    """The latch shared by all shards: an I/O error in one ends writing in all."""
 
     def __init__(self) -> None:
         self.read_only = ""
-        """Why nothing is appended any more; "" while all is well. Never taken back: only reopening helps."""
+        """The reason why nothing is appended any more; "" while all is well.
+
+        It is never reset, because only reopening helps.
+        """
         self.disk_full = False
         self.closed = False
-        """Something stands against appends: read this first, then `check`."""
+        """Whether appends may be refused: read this first, then `check`."""
         self._reserve_users = 0
         self.on_latch: list[Callable[[], None]] = []
 
     def latch(self, reason: str) -> None:
-        """A write or sync failed: after that nobody knows what the disk holds, and a second sync would not tell."""
+        """Make the log read-only after a failed write or sync.
+
+        The contents of the disk are unknown then, and a second sync would not reveal them.
+        """
         if not self.read_only:
             self.read_only = reason
             self.closed = True
@@ -34,7 +42,9 @@ class WriteLatch:
 
     @contextmanager
     def use_reserve(self) -> Iterator[None]:
-        """What is staged inside frees space (a delete, an ack, a floor): it goes on when the disk is full."""
+        """Accept what is staged inside on a full disk, because it frees space (a delete, an ack, a
+        floor).
+        """
         self._reserve_users += 1
         try:
             yield
@@ -42,7 +52,7 @@ class WriteLatch:
             self._reserve_users -= 1
 
     def check(self) -> None:
-        """Raises LogReadOnlyError or DiskFullError for a write that may not be staged now."""
+        """Check a write before it is staged. Raises LogReadOnlyError or DiskFullError."""
         if self.read_only:
             raise self.read_only_error()
         if self.disk_full and not self._reserve_users:
