@@ -25,6 +25,7 @@ ROOMS = (
     "common",
     "embedded",
     "engine/index",
+    "engine/read",
     "engine/values",
     "files",
     "http/access",

@@ -1,4 +1,6 @@
-"""A read whose answer are columns: for callers in this process that want numbers and bytes, not objects."""
+"""Reads that answer columns: for callers in this process that want numbers and bytes, not
+objects.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,16 @@ if TYPE_CHECKING:
 
 
 class ColumnPage(NamedTuple):
-    """One read. Columns of shape (n,); payload i is the JSON text payloads[offsets[i] : offsets[i + 1]]."""
+    """One read.
+
+    Columns of shape (n,); payload i is the JSON text payloads[offsets[i] : offsets[i + 1]].
+    """
 
     seq: NDArray[np.uint64]
     ts: NDArray[np.uint64]
     """Milliseconds since the epoch."""
     offsets: NDArray[np.uint64]
-    """Of shape (n + 1,)."""
+    """Shape (n + 1,)."""
     payloads: bytes
     next_from_seq: int
     head_seq: int
@@ -37,7 +42,10 @@ class ColumnPage(NamedTuple):
 
 
 def read_columns(core: Core, topic: Topic, query: DiffQuery, done: Done[ColumnPage]) -> None:
-    """query: without nodes; limit and max_batch_bytes are its bounds. Marks the topic read, as every read does."""
+    """Read records as columns, and mark the topic read, as every read does.
+
+    query: without nodes; limit and max_batch_bytes are its bounds.
+    """
     columns = ColumnRenderer(topic.id)
 
     def on_read(result: DiffResult | TopicsError) -> None:

@@ -1,6 +1,7 @@
-"""Reading from a cursor, with or without waiting. Source: wire contract 7.6.
+"""Reads from a cursor, with or without waiting. Source: wire contract 7.6.
 
-A long poll is the same read done again after every change, until it has something to deliver or its time is over.
+A long poll is one read repeated after every change, until it has records to deliver or its time has
+passed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
 
 _BYTES_A_LOOK = 2048
-"""What the look of a reader that was woken takes of a pass's budget for reads, besides its records: it costs as much
-time as rendering so many bytes."""
+"""Share of a pass's budget for reads that a woken reader's check costs, besides its records.
+
+It takes as much time as rendering this many bytes.
+"""
 
 
 class Diff:
@@ -31,14 +34,16 @@ class Diff:
         self._reading: ReadPass | None = None
         self._timer: TimerPort | None = None
         self._expiry: TimerPort | None = None
-        """While parked: when the first record that the filter hides becomes a tombstone."""
+        """Timer, while parked, for when the first record that the filter hides becomes a
+        tombstone.
+        """
         self._final = not self._wait_ms
-        """The next result is the answer, whatever it is."""
+        """Whether the next result is the answer, even without records."""
         self._seen = query.from_seq
-        """A long poll has looked at everything up to here and found nothing deliverable to its filter."""
+        """Seq up to which a long poll has found no record that passes its filter."""
 
     def begin(self) -> None:
-        """The first look; marks the topic read (R-PRI-4)."""
+        """Read for the first time; mark the topic read (R-PRI-4)."""
         topic = self._topic
         mark_read(topic, self._core.clock.now_ms())
         if self._core.closing:
@@ -56,7 +61,7 @@ class Diff:
             self._reading.begin()
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """Give up the answer."""
         self._done = None
         if self._reading is not None:
             self._reading.cancel()
@@ -76,7 +81,9 @@ class Diff:
 
     # --- waiting -----------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
-        """In a turn of the pass's reads: thousands may wait for one topic, for large answers."""
+        """Read again, in a turn of the pass's reads: thousands may wait for one topic, for large
+        answers.
+        """
         self._unpark()
         self._core.turns.take(self._look_among_others)
 
@@ -92,23 +99,24 @@ class Diff:
         self._on_deadline()
 
     def _on_deadline(self) -> None:
-        """The next result is the answer."""
+        """Answer with the next result."""
         self._final = True
         if self in self._topic.waiters:
             self.look_again()
 
     def _park(self, head: int) -> None:
-        """Nothing deliverable up to `head`: wait for a change, unless one came during the look, a loss perhaps."""
+        """Wait for a change after `head`, unless one (perhaps a loss) came during the read."""
         self._seen = head
         topic = self._topic
-        hears_of_losses = self._query.from_ms is None  # a read from a time is told of those after its first record
+        # a read from a time gets the losses after its first record
+        hears_of_losses = self._query.from_ms is None
         if topic.head != head or (hears_of_losses and topic.floors.lost > self._query.from_seq):
             self.look_again()
             return
         topic.waiters[self] = None
         ttl_ms = topic.config.ttl_ms if hears_of_losses else 0
         hidden = topic.index.next_live(self._query.from_seq + 1) if ttl_ms else 0
-        if hidden:  # nobody else need ask when it expires, and its reader is to hear of the loss
+        if hidden:  # no other reader may ask when it expires, and this one has to get the loss
             left_ms = topic.index.ts_of(hidden) + ttl_ms + 1 - self._core.clock.now_ms()
             if left_ms < self._wait_ms:
                 self._expiry = self._core.loop.call_later(max(left_ms, 1) * 1_000_000, self.look_again)

@@ -1,7 +1,8 @@
-"""Frames of a topic's records, read from memory or the disk: what all reads of records in the engine are made of.
+"""Frames of a topic's records, read from memory or the disk, for all reads of records in the
+engine.
 
-Rows of the index are planned as pieces, the pieces are fetched, and then the rows are held against the index again:
-while bytes come from a disk, records may be deleted or lost.
+Rows of the index are planned as pieces, the pieces are fetched, and then the rows are compared with
+the index again: while bytes come from a disk, records may be deleted or lost.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _NO_COPY = np.uint8(~FLAG_COPY & 0xFF)
 
 
 class OwnFrames(NamedTuple):
-    """Bytes, the file offset of the first of them, and rows each of which has a frame of its own there."""
+    """Bytes, the file offset of the first of them, and rows, each of which has its own frame in
+    the bytes.
+    """
 
     data: memoryview
     base: int
@@ -36,12 +39,12 @@ class OwnFrames(NamedTuple):
 
 
 class FrameRead:
-    """One read of rows. Its rows and the index's counts of deaths are those of the moment at which it is made."""
+    """One read of rows. Rows and the index's counts of deaths are taken when it is made."""
 
     __slots__ = ("_core", "_deaths", "_removals", "_rows", "_topic", "_views", "pieces")
 
     def __init__(self, core: Core, topic: Topic, rows: SelectedRows) -> None:
-        """rows: at least one, all live."""
+        """Plan the read. rows: at least one, all live."""
         index = topic.index
         self._core = core
         self._topic = topic
@@ -56,9 +59,10 @@ class FrameRead:
         return sum([piece.length for piece in self.pieces])
 
     def begin(self, then: Callable[[FrameRead | StorageError], None]) -> None:
-        """Call `then` with this read once its bytes are there, before this returns if they are in memory.
+        """Call `then` with this read once its bytes are there, before this returns if they are in
+        memory.
 
-        What is in memory stays good only until `then` returns: copy what is kept.
+        Bytes in memory are valid only until `then` returns: copy those that are needed later.
         """
         self._core.reader.fetch(self.pieces, partial(self._on_fetched, then))
 
@@ -73,11 +77,11 @@ class FrameRead:
     # --- what became of the rows -------------------------------------------------------------------------------------
     @property
     def saw_deaths(self) -> bool:
-        """Rows of the topic have died since this read was made, perhaps some of its own."""
+        """Whether rows of the topic have died since this read was made, perhaps some of its own."""
         return self._topic.index.deaths != self._deaths
 
     def is_doubtful(self, spared: NDArray[np.uint64] | None = None) -> bool:
-        """Return whether rows died of which nobody can tell any more if they were lost or deleted: read again.
+        """Return whether rows died, and whether they were lost or deleted is unknown: read again.
 
         spared: seqs whose death does not matter.
         """
@@ -89,10 +93,12 @@ class FrameRead:
         return not all(_alive_or_spared(index.alive(seqs), seqs, spared).all() for seqs in below)
 
     def surviving(self, spared: NDArray[np.uint64] | None = None) -> Iterator[tuple[OwnFrames, int]]:
-        """Yield the frames of each piece but for rows that were deleted since (R-DEL-7), and the piece's last seq.
+        """Yield the frames of each piece, without rows deleted since (R-DEL-7), and the piece's
+        last seq.
 
-        What was lost meanwhile (evicted, expired) stays: the reader stood before the loss. spared: as in
-        `is_doubtful`, to be asked before. Raises CorruptError.
+        Rows lost meanwhile (evicted, expired) stay: the reader's cursor was before the loss.
+        spared: as in `is_doubtful`, which is to be called before.
+        Raises: CorruptError.
         """
         topic = self._topic
         index = topic.index
@@ -105,7 +111,7 @@ class FrameRead:
             yield _own(topic, view, piece.offset, rows), last
 
     def all_frames(self) -> Iterator[OwnFrames]:
-        """Yield the frames of each piece, whatever became of their rows. Raises CorruptError."""
+        """Yield the frames of each piece, with rows that died since. Raises CorruptError."""
         for piece, view, rows in zip(self.pieces, self._views, self._rows, strict=True):
             yield _own(self._topic, view, piece.offset, rows)
 
@@ -127,7 +133,7 @@ def _alive_or_spared(
 def verified(topic: Topic, frames: OwnFrames) -> Iterator[tuple[int, bytes, Frame]]:
     """Yield seq, bytes and fields of each frame. Raises CorruptError naming topic and seq.
 
-    For what is done with one record at a time; renderers verify as they go.
+    For work with one record at a time; renderers verify as they run.
     """
     data, base, rows = frames
     for seq, offset, length in zip(rows.seqs.tolist(), rows.offsets.tolist(), rows.lengths.tolist(), strict=True):
@@ -143,7 +149,7 @@ def verified(topic: Topic, frames: OwnFrames) -> Iterator[tuple[int, bytes, Fram
 
 
 def with_topic(topic: Topic, error: CorruptError) -> CorruptError:
-    """Return the error of a renderer, which knows a topic's number alone, with the topic's name."""
+    """Return the error of a renderer, which knows only a topic's number, with the topic's name."""
     detail = {**(error.detail or {}), "topic": topic.name}
     detail.pop("topic_id", None)
     return CorruptError(f"topic {topic.name}: {error}", detail)

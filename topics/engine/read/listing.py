@@ -22,7 +22,10 @@ def list_topics(  # noqa: PLR0917 - as in Engine
     within: Prefixes,
     done: Done[TopicPage],
 ) -> None:
-    """Answers when what is expired in any listed topic is durably lost, at once when nothing is."""
+    """Answer a page of topics once the expired records of all of them are durably lost.
+
+    It answers at once if there are none.
+    """
     now_ms = core.clock.now_ms()
     registry = core.registry
     found = list(islice(registry.after(after, prefix, within), page_size + 1))

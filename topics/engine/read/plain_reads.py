@@ -1,7 +1,8 @@
-"""Reads from a cursor that need nothing but the index and bytes in memory, of a whole pass and many topics at once.
+"""Reads from a cursor that need only the index and bytes in memory, for many topics of a whole
+pass.
 
-What is asked for like any `diff` and turns out to be more (a loss to tell, records on the disk, copies, a wait) is left
-to `Diff`, which alone says what such a thing means.
+A read that needs more (a loss to report, records on the disk, copies, a wait) is left to `Diff`,
+which defines those cases.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _UNUSABLE = bytes(TOPIC.size)
 
 
 class PlainReads(NamedTuple):
-    """What became of many reads: `taken` of them were, and `size` bytes of `elements` are theirs until the next ones.
+    """Result of many reads: `taken` of them were made, and the first `size` bytes of `elements` are
+    theirs.
 
-    topics: a TOPIC row for each topic asked for.
+    elements: valid until the next call. topics: a TOPIC row for each topic asked for.
     """
 
     elements: Any
@@ -33,21 +35,22 @@ class PlainReads(NamedTuple):
 
 
 class BulkReads:
-    """One engine's."""
+    """The plain reads of one engine."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._projection = BulkRenderer(core.bounds[:4])
 
     def reads_plain(self, name: str) -> bool:
-        """Reads of this topic may be plain."""
+        """Return whether reads of this topic may be plain."""
         return _usable(self._core.registry.visible(name))
 
     def project(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
-        """Completes `count` tp_read rows (index_reads.h), which name their topic by its place in `names`.
+        """Complete `count` tp_read rows (index_reads.h), which name their topic by its position in
+        `names`.
 
-        None: nothing of it is to be taken. long_bytes: of JSON, too many for a read that has to be short. Topics that
-        could be read were (R-PRI-4).
+        names: None for a topic that must not be read. long_bytes: bytes of JSON that are too many
+        for a read that has to be short. Topics that could be read are marked read (R-PRI-4).
         """
         now_ms = self._core.clock.now_ms()
         visible = self._core.registry.visible
@@ -69,7 +72,9 @@ class BulkReads:
 
 
 def _usable(topic: Topic | None) -> bool:
-    """Nothing has to happen before a read, and nothing is missing between its records."""
+    """Return whether a read needs no other work first, and no records are missing between its
+    own.
+    """
     return topic is not None and not topic.config.ttl_ms and not topic.feeders and not topic.floors.gaps
 
 

@@ -1,7 +1,9 @@
-"""One read from a cursor: up to a limit of records, at one instant. Source: wire contract 7.6, R-TOMB, R-NODE.
+"""One read from a cursor: up to a limit of records, at one instant. Source: wire contract 7.6,
+R-TOMB, R-NODE.
 
-Head, E, tombstone and rows are taken before anything is read. Hot records answer before `begin` returns; cold ones when
-their reads are back. Long polls and streams are such reads done again after a change.
+Head, E, tombstone and rows are taken before any bytes are read. Hot records answer before `begin`
+returns; cold ones when their reads complete. Long polls and streams repeat such reads after a
+change.
 """
 
 from __future__ import annotations
@@ -25,16 +27,17 @@ if TYPE_CHECKING:
     from topics.engine.shared.core import Core
 
 SLOTS_MAX = 10_000
-"""Slots one read with a node filter examines at most (R-NODE-3)."""
+"""Slots that one read with a node filter examines at most (R-NODE-3)."""
 _ROUND_SLOTS = 1024
 _ROUND_BYTES = 65_536
-"""A round with a filter reads this much at least, however small the reader's budget."""
+"""Least bytes read in a round with a filter, even with a smaller budget of the reader."""
 
 
 class ReadPass:
-    """One pass. query: clamped. seen: up to here nothing passes the reader's filter, as an earlier pass has found.
+    """One pass over a topic.
 
-    done: called once, unless cancelled; topic_not_found when the topic is gone.
+    query: clamped. seen: seq up to which an earlier pass found no record that passes the reader's
+    filter. done: called once, unless cancelled; gets topic_not_found when the topic is gone.
     """
 
     def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> None:
@@ -55,7 +58,10 @@ class ReadPass:
         self._more = False
 
     def into(self, projection: ColumnRenderer) -> ReadPass:
-        """Collects there instead of rendering JSON; for a query without nodes, whose bounds are then the only ones."""
+        """Collect the records as columns instead of rendering JSON.
+
+        Only for a query without nodes, whose bounds are then the only ones.
+        """
         assert not self._query.nodes, "columns are not filtered"
         self._projection = projection
         return self
@@ -64,7 +70,7 @@ class ReadPass:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
 
     def cancel(self) -> None:
-        """Nobody wants the result any more."""
+        """Give up the result."""
         self._done = None
 
     def _answer(self, result: DiffResult | TopicsError) -> None:
@@ -91,13 +97,15 @@ class ReadPass:
         self._read_on()
 
     def _before(self, ts_ms: int) -> int:
-        """The cursor of a read from a time."""
+        """Return the cursor of a read from a time."""
         first = self._topic.index.first_since(ts_ms)
         return first - 1 if first else self._head
 
     # --- rounds ------------------------------------------------------------------------------------------------------
     def _read_on(self) -> None:
-        """Rounds, until one waits for the disk or there is an answer. The hot tail answers at once: without nesting."""
+        """Make rounds until one waits for the disk or there is an answer; a hot round answers at
+        once, without nesting.
+        """
         self._more = True
         if self._in_round:
             return
@@ -110,10 +118,13 @@ class ReadPass:
             self._in_round = False
 
     def _round(self) -> None:
-        """The next round: rows that may be delivered, up to the limit; one is enough without a node filter."""
+        """Make the next round: rows that may be delivered, up to the limit; without a node
+        filter the only one.
+        """
         query, topic, stop = self._query, self._topic, self._entry.stop
         if topic.floors.lost > self._cursor:
-            self._finish()  # eviction overtook us between two rounds: the next read tells what was lost
+            # evicted past the cursor between two rounds: the next read reports the loss
+            self._finish()
             return
         filtered = bool(query.nodes) and topic.config.dedupe_node
         rows = topic.index.select(self._cursor, stop, _ROUND_SLOTS if filtered else query.limit)
@@ -178,7 +189,7 @@ class ReadPass:
             self._finish()
 
     def _begin_again(self) -> None:
-        """The read is done anew, as of now: what was lost is told, and what was deleted is not there."""
+        """Repeat the read as of now: losses are reported, and deleted records are left out."""
         if isinstance(self._projection, JsonRenderer):
             self._projection, self._scanned = None, 0
         self._on_retained(None)
@@ -188,7 +199,7 @@ class ReadPass:
         if self._cursor < entry.stop and self._topic.floors.lost <= self._cursor:
             following = self._topic.index.next_live(self._cursor + 1)
             if not following or following > entry.stop:
-                self._cursor = entry.stop  # only deleted ones are left
+                self._cursor = entry.stop  # only deleted records are left
         self._answer(
             DiffResult(
                 projection.records() if projection is not None else b"",

@@ -1,4 +1,4 @@
-"""From rows to reads: neighbouring frames of one file are fetched as one piece."""
+"""Plan of reads for rows: neighbouring frames of one file are fetched as one piece."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from topics.store.read.reader import FileRange
 
 _FEW_ROWS = 32
 _SLACK_BYTES = 4096
-"""Foreign frames between two of ours are read along up to here: cheaper than another read."""
+"""Most foreign bytes between two wanted frames that are read along, which is cheaper than
+another read.
+"""
 
 
 class ReadPlan(NamedTuple):
@@ -23,7 +25,7 @@ class ReadPlan(NamedTuple):
 
 
 def plan_pieces(rows: SelectedRows) -> ReadPlan:
-    """rows: at least one."""
+    """Return the pieces to fetch for these rows. rows: at least one."""
     if len(rows.offsets) == 1:
         return ReadPlan([FileRange(int(rows.file_ids[0]), int(rows.offsets[0]), int(rows.lengths[0]))], [rows])
     if len(rows.offsets) <= _FEW_ROWS:
@@ -45,7 +47,9 @@ def plan_pieces(rows: SelectedRows) -> ReadPlan:
 
 
 def _one_piece(rows: SelectedRows) -> FileRange | None:
-    """A few rows of one file close together, found without arrays; None: they may be, or not."""
+    """Return the piece of a few rows of one file close together, found without arrays; else
+    None.
+    """
     files = rows.file_ids.tolist()
     offsets, lengths = rows.offsets.tolist(), rows.lengths.tolist()
     end = offsets[0]

@@ -1,4 +1,6 @@
-"""Many reads from cursors rendered by one call (index_reads.c), and the settings that bound them."""
+"""Rendering of many reads from cursors by one call (index_reads.c), and the settings that bound
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +11,25 @@ from topics.engine.index._index_reads import ffi, lib
 from topics.store.in_memory.hot_tail import HOT_RANGE
 
 TOPIC = struct.Struct("=5Q4I")
-"""topic_id, head, earliest, lost, chunks, chunk_count, last_rows, usable, reserved: a tp_read_topic."""
+"""A tp_read_topic.
+
+Fields: topic_id, head, earliest, lost, chunks, chunk_count, last_rows, usable, reserved.
+"""
 
 _U32 = 2**32 - 1
 ROOM_BYTES = 1 << 20
-"""Of the elements of all answers of a pass; the reads beyond go one by one."""
+"""Bytes of the elements of all answers of a pass; further reads are made one by one."""
 
 
 class BulkRenderer:
-    """Output and bounds of one server. Not for two threads at once."""
+    """Output and bounds of one server. For one thread at a time."""
 
     def __init__(self, bounds: tuple[int, int, int, int]) -> None:
-        """bounds: of a read, records and accounted bytes: the default and the most of both."""
+        """Set the bounds of a read: records and accounted bytes, the default and the most of
+        both.
+        """
         self.out = ffi.new("char[]", ROOM_BYTES)
-        """The elements of the reads taken by the last `project`, good until the next one."""
+        """Elements of the reads taken by the last `project`, valid until the next one."""
         self._taken = ffi.new("uint32_t *")
         self._limits = ffi.new("struct tp_read_limits *")
         limits = self._limits
@@ -32,10 +39,11 @@ class BulkRenderer:
     def project(  # noqa: PLR0917 - columns
         self, reads: Any, count: int, topics: bytes, ranges: bytearray, room: int, long_bytes: int
     ) -> tuple[int, int]:
-        """Completes `count` tp_read rows at `reads`, C data; topics: TOPIC rows; ranges: HOT_RANGE rows;
-        room: the most bytes there may be, if less than ROOM_BYTES; long_bytes: of a read that must be short, too many.
+        """Complete `count` tp_read rows at `reads`. Return the bytes of `out` used, and the number
+        of reads taken.
 
-        Returns the bytes of `out` used, and how many were taken.
+        reads: C data; topics: TOPIC rows; ranges: HOT_RANGE rows; room: most bytes of output, if
+        less than ROOM_BYTES; long_bytes: too many bytes for a read that must be short.
         """
         self._limits.long_bytes = long_bytes
         hot = ffi.from_buffer("struct tp_hot_range[]", ranges)

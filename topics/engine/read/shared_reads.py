@@ -1,4 +1,4 @@
-"""One rendering for many readers: the results of a loop pass, and what is cut from them."""
+"""Shared reads: the results of a loop pass, rendered once for many readers."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ T = TypeVar("T")
 State = tuple[object, ...]
 
 _MANY_WAITERS = 4
-"""From so many on it pays to read once without a node filter for those with one."""
+"""Number of waiters from which one read without a node filter serves those with one."""
 _FEW_NODES = 4
-"""Of a filter: what was read is looked through for each of them. A client may name a thousand."""
+"""Most nodes of a filter, because the records are searched for each; a client may name a
+thousand.
+"""
 _PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
-"""Spelled alike in JSON."""
+"""Node names that JSON does not escape."""
 _KEPT_BYTES, _KEPT_RESULTS = 16 << 20, 64
-"""Of results, between passes, for those whose turn is still to come: the ones that were used last."""
+"""Bounds of the results held between passes for waiting readers; the last used ones are held."""
 _BEGIN, _BETWEEN = b'{"$seq":', b',{"$seq":'
 _NODE = b'"$node":"'
 
 
 class SharedReads:
-    """Readers that stand at the same cursor of a topic and ask the same get the same bytes, rendered once.
+    """Results shared by readers at the same cursor of a topic with equal queries, rendered once.
 
-    So do those that ask the same but for a node filter: in a room where everybody leaves out his own records, most hear
-    the same, and the others' frames are cut from it. The loop's pass ends with `clear`, or with `trim` while readers
-    wait for their turn.
+    Readers whose queries differ only in the node filter share, too: in a room where all readers
+    leave out their own records, most get the same, and the filtered frames are cut from it. The
+    loop's pass ends with `clear`, or with `trim` while readers wait for their turn.
     """
 
     def __init__(self, core: Core) -> None:
@@ -45,8 +47,8 @@ class SharedReads:
         self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}
 
     def read(self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> ReadPass | None:
-        """As `ReadPass`; None when `done` was called with a result that was there."""
-        # What a read sees of a topic changes with these alone.
+        """Read as `ReadPass`. Return None if `done` was called with a shared result."""
+        # A read sees changes of a topic only if one of these values changes.
         state = (topic.head, topic.index.deaths, topic.floors.lost, topic.config.dedupe_node)
         key = (topic, query, *state)
         found = self._results.get(key)
@@ -57,7 +59,7 @@ class SharedReads:
             if found is not None:
                 self._results[key] = found
         if found is not None:
-            self._results[key] = self._results.pop(key)  # the last in the order of use
+            self._results[key] = self._results.pop(key)  # moved to the end of the order of use
             self._core.turns.spend(len(found.records))
             done(found)
             return None
@@ -75,37 +77,39 @@ class SharedReads:
             self._results[key] = result
 
     def _from_unfiltered(self, topic: Topic, query: DiffQuery, state: State) -> DiffResult | None:
-        """The result without the node filter, read once for all, less what the filter leaves out."""
+        """Return the result for a node filter, from the one without it, read once for all; or
+        None.
+        """
         plain = query._replace(nodes=NO_NODES)
         key = (topic, plain, *state)
         found = self._results.get(key)
         if found is None:
             ReadPass(self._core, topic, plain, lambda result: self._keep(key, state, result)).begin()
-            found = self._results.get(key)  # unless it waits for the disk
+            found = self._results.get(key)  # None if it waits for the disk
         if found is None or not topic.config.dedupe_node:
             return found
         nodes = node_names(query.nodes)
         if not all(map(_PLAIN_NODE.fullmatch, nodes)):
             return None
         if not any(_NODE + node + b'"' in found.records for node in nodes):
-            # One that met its budget of bytes may have met it in what is left out (R-NODE-3).
+            # If it met its budget of bytes, left-out records may have used some of it (R-NODE-3).
             return found if found.caught_up or found.count == query.limit else None
         result = found
         rows = self.derive(result, "rows", lambda: _rows(result))
-        # One that ended before the head might have gone on to others instead of what is left out.
+        # If it ended before the head, it might have read further instead of the left-out records.
         return _without(result, rows, nodes) if rows is not None and result.caught_up else None
 
     def derive(self, result: DiffResult, kind: Hashable, make: Callable[[], T]) -> T:
-        """`make()`, once for a result and a kind in this pass."""
+        """Return `make()`, called once for a result and a kind in this pass."""
         key = id(result), kind
         found = self._derived.get(key)
         if found is None:
-            found = self._derived[key] = result, make()  # holding the result keeps its id its own
+            found = self._derived[key] = result, make()  # the held result keeps its id unique
         made: T = found[1]
         return made
 
     def trim(self) -> None:
-        """Keeps the results that were used last, up to a bound, for readers that ask the same in the next pass."""
+        """Hold the results used last, up to a bound, for equal reads in the next pass."""
         self._derived.clear()
         room = _KEPT_BYTES
         for number, (key, result) in enumerate(reversed(list(self._results.items()))):
@@ -120,19 +124,24 @@ class SharedReads:
 
 
 def _may_share(topic: Topic, query: DiffQuery) -> bool:
-    """A reader with a node filter that has nearly caught up: others probably stand there, too."""
+    """Return whether a reader with a node filter has nearly caught up, as other readers probably
+    have.
+    """
     is_near = 0 <= topic.head - query.from_seq <= query.limit
     return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
 
 
 def _rows(result: DiffResult) -> list[tuple[bytes, bytes]] | None:
-    """(node as JSON spells it, the record without its first bytes) of each; None when data looks like records."""
+    """Return each record's node (as JSON spells it) and text without its first bytes.
+
+    None if the data of a record looks like the start of another.
+    """
     parts = result.records[len(_BEGIN) :].split(_BETWEEN)
     if len(parts) != result.count:
         return None
     rows = []
     for part in parts:
-        third = part.split(b",", 2)[-1]  # behind $seq and $ts, where there is more than those
+        third = part.split(b",", 2)[-1]  # after $seq and $ts, if there are more fields
         node = third[len(_NODE) : third.index(b'"', len(_NODE))] if third.startswith(_NODE) else b"\0"
         rows.append((node, part))
     return rows

@@ -1,8 +1,8 @@
-"""Waiting for news of several topics at once. Source: wire contract 7.8, R-WAIT.
+"""Waits for news of several topics at once. Source: wire contract 7.8, R-WAIT.
 
-A wait that is parked stands among the waiters of each topic it names, and for each absent one in `core.awaited`: so it
-costs nothing until something happens to one of them, and then a look at that one. Its answer is made in a turn of the
-pass's reads, because thousands may wait for one topic.
+A parked wait is among the waiters of each topic it names, and for each absent one in
+`core.awaited`. So it costs nothing until one of them changes, and then a check of that one. Its
+answer is made in a turn of the pass's reads, because thousands may wait for one topic.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from topics.engine.values.results import Done, KnownTopic, TopicHead
 from topics.errors import TopicsError
 
 Heads = dict[str, TopicHead | None]
-"""The heads of all topics that were named; None: there is no such topic."""
+"""The heads of all named topics; None: the topic does not exist."""
 
 _BYTES_AN_ANSWER, _BYTES_A_NAME = 2048, 256
-"""Shares of a pass's budget for reads: an answer costs as much time as rendering so many bytes of records."""
+"""Shares of a pass's budget for reads: an answer takes as much time as rendering this many
+bytes.
+"""
 
 
 class Wait:
@@ -30,14 +32,14 @@ class Wait:
         self._wait_ms = core.bounds.wait_ms(wait_ms)
         self._done: Done[Heads] | None = done
         self._behind = 1
-        """Topics whose routers have not caught up, and one for `begin`."""
+        """Number of topics whose routers have not caught up, plus one for `begin`."""
         self._timer: TimerPort | None = None
         self._places: list[Place] = []
         """Places at which it is parked."""
         self._final = not wait_ms or core.closing
         """Whether the present heads are the answer, news or not."""
         self._answers = False
-        """Whether the answer is on its way."""
+        """Whether the answer is to be made."""
 
     def begin(self) -> None:
         """Look once routers into the topics have caught up (R-RTR-4)."""
@@ -76,7 +78,7 @@ class Wait:
 
     # --- parked ------------------------------------------------------------------------------------------------------
     def _park(self) -> None:
-        """Wait at all topics: they were looked at in the same step, so that nothing is missed."""
+        """Wait at all topics. They were checked in the same step, so that no change is missed."""
         core = self._core
         config, count = core.config, len(self._known)
         for limit, most, held in (
@@ -137,7 +139,7 @@ class Place:
     __slots__ = ("_name", "_seq", "_topic", "_wait")
 
     def __init__(self, wait: Wait, name: str, topic: Topic | None, seq: int | None) -> None:
-        """seq: the head that is no news; None: any head is news."""
+        """Make the place. seq: the head that is no news; None: any head is news."""
         self._wait = wait
         self._name = name
         self._topic = topic
@@ -158,7 +160,9 @@ class Place:
                 del core.awaited[self._name]
 
     def on_topic_made(self, topic: Topic) -> None:
-        """The topic is there from now on; what is written by the end of the pass belongs to the news of it."""
+        """Note that the topic exists now; records written by the end of the pass belong to the
+        news of it.
+        """
         self._topic = topic
         self._seq = None
         topic.waiters[self] = None
