@@ -39,7 +39,7 @@ def test_what_is_wrong_with_the_file_stops_the_start(keys: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         read_keys_file(f"{keys}.missing")
     write(keys, "one", 0o644)
-    with pytest.raises(UsageError, match="may be read by everybody"):
+    with pytest.raises(UsageError, match="may be read by all users"):
         read_keys_file(str(keys))
     keys.chmod(0o600)
     keys.write_bytes(b"\xff")

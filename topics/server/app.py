@@ -135,7 +135,8 @@ class Server:
             return
         if not keyring:
             _log.error(
-                "the keys stay as they were: %s holds none, and everybody would be let in", self.config.api_keys_file
+                "the keys stay as they were: %s holds none, and every request would be admitted",
+                self.config.api_keys_file,
             )
             return
         self._keyring.change_to(self._lasting_keys.and_of(keyring))

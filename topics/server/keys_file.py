@@ -36,7 +36,7 @@ def read_keys_file(path: str) -> str:
     except UnicodeDecodeError:
         raise UsageError(f"TOPICS_API_KEYS_FILE {path} is not UTF-8 text") from None
     if mode & 0o007:
-        raise UsageError(f"TOPICS_API_KEYS_FILE {path} may be read by everybody: run `chmod o= {path}`")
+        raise UsageError(f"TOPICS_API_KEYS_FILE {path} may be read by all users: run `chmod o= {path}`")
     if len(data) > _FILE_BYTES_MAX:
         raise UsageError(f"TOPICS_API_KEYS_FILE {path} is over {_FILE_BYTES_MAX} bytes")
     return ",".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))

@@ -265,13 +265,15 @@ def _log_families(now: MetricsValues) -> Iterator[Metric]:
     yield CounterMetricFamily("topics_wal_in_place_total", "Commits for which the loop waited", log.in_place)
     yield CounterMetricFamily("topics_wal_rotations_total", "Log files begun after the first", log.rotations)
     yield GaugeMetricFamily("topics_wal_queue_depth", "Submissions not yet committed", now.queue_depth)
-    yield GaugeMetricFamily("topics_wal_queue_depth_peak", "Most of them at a time", log.queue_depth_peak)
+    yield GaugeMetricFamily(
+        "topics_wal_queue_depth_peak", "Most uncommitted submissions at a time", log.queue_depth_peak
+    )
     yield CounterMetricFamily("topics_wal_submit_full_total", "Submissions refused for backlog", log.submit_full)
     held, most = (0, 0) if now.backend is None else (now.backend.log.bound.bytes, now.backend.log.bound.max_bytes)
-    yield GaugeMetricFamily("topics_wal_held_bytes", "Of the log that no checkpoint has taken yet", held)
-    yield GaugeMetricFamily("topics_wal_held_max_bytes", "What that may be at most (0: any)", most)
+    yield GaugeMetricFamily("topics_wal_held_bytes", "Bytes of the log that no checkpoint covers yet", held)
+    yield GaugeMetricFamily("topics_wal_held_max_bytes", "Limit of topics_wal_held_bytes (0: unlimited)", most)
     refused = now.engine.log_refusals
-    yield CounterMetricFamily("topics_wal_held_refused_total", "Appends and creations refused for that", refused)
+    yield CounterMetricFamily("topics_wal_held_refused_total", "Appends and creations refused at that limit", refused)
     yield GaugeMetricFamily("topics_wal_read_only", "1 once the log refuses writes after a failure", int(now.read_only))
     yield GaugeMetricFamily("topics_disk_full", "1 while appends are refused for want of space", int(now.disk_full))
     bounds = [*map(str, FSYNC_BUCKETS_US), "+Inf"]
@@ -298,7 +300,7 @@ def _lane_families(lane: Lane | None) -> Iterator[Metric]:
     taken = 0 if lane is None else lane.taken
     yield CounterMetricFamily("topics_http_lane_requests_total", "Requests handled as columns of a pass", taken)
     missed = CounterMetricFamily(
-        "topics_http_lane_missed_total", "Receives, or ends of some, that the lane left alone", labels=["reason"]
+        "topics_http_lane_missed_total", "Receives, or ends of some, left to the general path", labels=["reason"]
     )
     if lane is not None:
         for number, reason in REASONS.items():
