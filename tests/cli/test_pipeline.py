@@ -110,7 +110,7 @@ def test_a_target_inside_the_data_directory_is_refused(data: Path, tmp_path: Pat
         done = pipeline(name, "--path", data, "--to", target)
         assert (done.exit_code, not (data / "topics" / "x").exists()) == (2, True)
         assert done.stderr in (
-            f"topics: --to {target} lies in {data}, which is the server's alone: name one elsewhere\n",
+            f"topics: --to {target} is in {data}, which only the server may use: name one elsewhere\n",
             f"topics: --to {target}: it is there and no file: name a file, which is replaced if it is there\n",
         )
     assert pipeline(name, "--path", data, "--to", f"{data}-x").exit_code == 0

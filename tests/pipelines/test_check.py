@@ -303,7 +303,7 @@ def test_a_topic_made_again_is_not_compared(data: Path, lake: Path) -> None:
     with opened(data, START_MS + 3 * DAY_MS) as log:
         log.delete_topic("orders")
         log.append("orders", [1])
-    assert "made again" in exported(data, lake)["skipped"]["orders"]
+    assert "created again" in exported(data, lake)["skipped"]["orders"]
 
 
 @pytest.mark.parametrize("lake", ["manifest"], indirect=True)

@@ -73,7 +73,7 @@ def test_two_schemas_are_compared_field_by_field() -> None:
     kept = ddl.parse("a int, b struct<x: int, y: array<int>>")
     for other, told in {
         "a bigint, b struct<x: int, y: array<int>>": "value.a is int in the target and bigint now",
-        "a int": "value.b (struct<x: int, y: array<int>>) is in the target alone",
+        "a int": "value.b (struct<x: int, y: array<int>>) is only in the target",
         "a int, b struct<x: int, y: array<string>>": "value.b.y[] is int in the target and string now",
         "a int, b struct<x: int, y: array<int>>, c int": "value.c (int) is new",
         "b struct<x: int, y: array<int>>, a int": "the fields of value stand in another order",

@@ -101,7 +101,7 @@ def check_export(
             skipped[name] = "not exported yet"
             continue
         if mark.incarnation != topic.incarnation:
-            skipped[name] = "made again since it was exported, so that seqs name other records"
+            skipped[name] = "created again since it was exported, so that seqs name other records"
             continue
         ours = [file for file in files[name] if file.incarnation in ("", topic.incarnation)]
         found[name] = _TopicDifference(len(ours), next_seq=mark.next_seq)

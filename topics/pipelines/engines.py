@@ -66,7 +66,7 @@ class Stop:
         """Raise StoppedError if a signal has arrived."""
         if self.requested:
             raise StoppedError(
-                "stopped by a signal: what was committed before stays, and the next run goes on from there"
+                "stopped by a signal: what was committed before stays, and the next run continues from there"
             )
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:

@@ -101,7 +101,7 @@ class ExportReport(Report):
         )
         done += f" in {count(self.files, 'file')}"
         if self.losses:
-            done += f"; {count(len(self.losses), 'loss', 'losses')} told"
+            done += f"; {count(len(self.losses), 'loss', 'losses')} reported"
         if self.misfits:
             done += f"; {count(self.misfits, 'row')} did not fit the schema"
         return done

@@ -151,7 +151,7 @@ def refuse_inside(target: str, origin: Origin) -> None:
     place = os.path.realpath(target)
     for directory in filter(None, (origin.path, origin.cold)):
         if os.path.commonpath([place, whole := os.path.realpath(directory)]) == whole:
-            raise UsageError(f"--to {target} lies in {directory}, which is the server's alone: name one elsewhere")
+            raise UsageError(f"--to {target} is in {directory}, which only the server may use: name one elsewhere")
 
 
 def choose(names: Sequence[str], origin: Origin, place: str) -> list[str]:

@@ -72,7 +72,7 @@ class Shape:
             if unlike:
                 raise TargetError(f"--schema: {unlike}: leave the option out, or name a new target")
         if asked.data != self.data and asked.schema:
-            kept = "keeps `data` of every row" if self.data == "all" else "keeps `data` of rows that do not fit alone"
+            kept = "keeps `data` of every row" if self.data == "all" else "keeps `data` only of rows that do not fit"
             raise TargetError(f"--drop-data: this target {kept}: run it as before, or name a new target")
 
 

@@ -96,7 +96,7 @@ class Run:
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
                 raise TargetError(
-                    f"{self._target} lies on a file system without hard links, which a commit takes: choose another"
+                    f"{self._target} is on a file system without hard links, which a commit needs: choose another"
                 ) from None
             raise disk_error(f"commit {path}", error) from error
         self._committed = True

@@ -127,7 +127,7 @@ def _fields(tokens: _Tokens, end: str, depth: int) -> tuple[Field, ...]:
             raise UsageError(f"--schema: field {name} is there twice (names differ by more than case): remove one")
         found[name.lower()] = Field(name, kind)
         if tokens.peek().lower() in ("not", "comment"):
-            raise UsageError(f"--schema: {tokens.peek()} after field {name}: give name and type alone, all may be null")
+            raise UsageError(f"--schema: {tokens.peek()} after field {name}: give only name and type, all may be null")
         if tokens.next == len(tokens.words) and not end:
             return tuple(found.values())
         if tokens.expect(*((",", end) if end else (",",))) == end:
@@ -136,7 +136,7 @@ def _fields(tokens: _Tokens, end: str, depth: int) -> tuple[Field, ...]:
 
 def _type(tokens: _Tokens, field: str, depth: int) -> Type:
     if depth > DEPTH_MAX:
-        raise UsageError(f"--schema: field {field} lies more than {DEPTH_MAX} levels deep: name it as string")
+        raise UsageError(f"--schema: field {field} is more than {DEPTH_MAX} levels deep: name it as string")
     word = tokens.take(f"the type of field {field}").lower()
     if word in ("struct", "array"):
         tokens.expect("<")
@@ -217,7 +217,7 @@ def difference(kept: Type, asked: Type, where: str = "value") -> str:
         for name in (*old, *new):
             place = f"{where}.{name}"
             if name not in new:
-                return f"{place} ({_inner(old[name])}) is in the target alone"
+                return f"{place} ({_inner(old[name])}) is only in the target"
             if name not in old:
                 return f"{place} ({_inner(new[name])}) is new"
             inside = difference(old[name], new[name], place)

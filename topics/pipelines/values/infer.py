@@ -122,7 +122,7 @@ def _fields(members: dict[str, _Seen], place: str, left_out: list[str], refused:
         if kind is None:
             continue
         if not name.strip() or name.lower() in found:
-            left_out.append(f"{where or repr(name)} is a name that differs from another by case alone, or is blank")
+            left_out.append(f"{where or repr(name)} is a name that differs from another only by case, or is blank")
             continue
         found[name.lower()] = Field(name, kind)
     return tuple(found.values())
