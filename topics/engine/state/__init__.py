@@ -1,1 +1,1 @@
-"""What one topic, queue or router knows, and the control frames that change it."""
+"""The state of one topic, queue or router, and the control frames that change it."""

@@ -1,8 +1,9 @@
-"""Payloads of the control frames the engine writes and reads back: compact JSON.
+"""Payloads of the control frames that the engine writes and reads back: compact JSON.
 
-A frame that removes records says how far the topic had come (`upto`) and which caps held (`cap`: records, bytes):
-recovery evicts what had been evicted by then before it removes the rest. So an append needs no frame for what its
-arrival evicts, and every replay ends at the same floors.
+A frame that removes records states the topic's head at that time (`upto`) and the caps in force
+(`cap`: records, bytes). Recovery first evicts the records that had been evicted by then, and
+removes the others after that. An append therefore needs no frame for the records that it evicts,
+and every replay ends at the same floors.
 """
 
 from __future__ import annotations
@@ -21,45 +22,49 @@ if TYPE_CHECKING:
 
 
 class CreatePayload(msgspec.Struct, omit_defaults=True):
-    """TOPIC_CREATE."""
+    """The payload of TOPIC_CREATE."""
 
     name: str
     config: msgspec.Raw
     incarnation: str = ""
-    """The topic's; "" in a frame of a version that knew none."""
+    """The topic's incarnation; "" in a frame of a version without incarnations."""
 
 
 class ConfigPayload(msgspec.Struct, omit_defaults=True):
-    """TOPIC_CONFIG."""
+    """The payload of TOPIC_CONFIG."""
 
     config: msgspec.Raw
     head: int = 0
-    """Seqs given out without a frame so far (class `ephemeral`)."""
+    """The highest seq given out, whose records may have no frames (class `ephemeral`)."""
     generation: int = 0
-    """Reservations up to this one no longer count: all before is on stable storage with this frame."""
+    """Reservations up to this one are void: this frame puts everything before it on stable
+    storage.
+    """
     floors: FloorMarks | None = None
-    """What was lost while no frame told of it (class `ephemeral`)."""
+    """The floors of losses that no other frame states (class `ephemeral`)."""
     keys_forgotten: int = 0
-    """Idempotency keys and parts of producers, of writes up to this seq, were forgotten with their records, by a
-    restart (class `ephemeral`)."""
+    """Idempotency keys and producers' parts of writes up to this seq were forgotten: a restart lost
+    their records (class `ephemeral`).
+    """
     incarnation: str = ""
-    """The incarnation of the topic at that time. One that a start in class `memory` or `ephemeral` has drawn is in no
-    other frame. "": as before."""
+    """The incarnation of the topic from here on; "": unchanged. An incarnation drawn by a start in
+    class `memory` or `ephemeral` is in no other frame.
+    """
 
 
 class RemovalPayload(msgspec.Struct, omit_defaults=True):
-    """DELETE_RECORDS and FLOORS."""
+    """The payload of DELETE_RECORDS, FLOORS and CONSUME."""
 
     upto: int
     """The highest seq given out."""
     cap: tuple[int, int] = (0, 0)
-    """cap_records and cap_bytes in force with discard old."""
+    """cap_records and cap_bytes in force, if discard is "old"."""
     ttl: int = 0
-    """FLOORS: records up to here expired."""
+    """FLOORS: records up to this seq expired."""
     evicted: int = 0
-    """FLOORS: records up to here were evicted by caps, for which records counted that no frame tells of."""
+    """FLOORS: records up to this seq were evicted by caps that counted records without frames."""
     before: int | None = None
-    """DELETE_RECORDS: exclusive bound."""
+    """DELETE_RECORDS: exclusive upper bound of the seqs."""
     match: tuple[bool, str] | None = None
     """DELETE_RECORDS: is_prefix and value of the predicate."""
     seqs: list[int] = msgspec.field(default_factory=list)
@@ -70,7 +75,10 @@ class RemovalPayload(msgspec.Struct, omit_defaults=True):
 
 
 class LeaseRow(msgspec.Struct, array_like=True):
-    """One lease. until: its deadline, ms; lease_id 0: it has ended, the job is ready."""
+    """One lease.
+
+    until: its deadline, ms. lease_id 0: the lease has ended and the job is ready.
+    """
 
     seq: int
     lease_id: int
@@ -80,23 +88,25 @@ class LeaseRow(msgspec.Struct, array_like=True):
 
 
 class LeasesPayload(msgspec.Struct, omit_defaults=True):
-    """LEASES: each of these jobs is leased like this from now on."""
+    """The payload of LEASES: the state of these jobs' leases from this frame on."""
 
     leases: list[LeaseRow] = msgspec.field(default_factory=list)
     ended: list[int] = msgspec.field(default_factory=list)
-    """Runs of seqs, as in RemovalPayload: their leases ended, they are ready."""
+    """Seqs whose leases ended, so that the jobs are ready: runs, as in RemovalPayload."""
     forgotten: bool = False
-    """From here on leases are no longer told of: none of those told before counts."""
+    """Whether leases are no longer logged from here on, so that all leases logged before are
+    void.
+    """
 
 
 class ReservationPayload(msgspec.Struct):
-    """HEAD_RESERVATION; the frame's seq is the highest reserved one."""
+    """The payload of HEAD_RESERVATION. The frame's seq is the highest reserved one."""
 
     generation: int
 
 
 def to_runs(seqs: list[int]) -> list[int]:
-    """First and last of each run of consecutive numbers among these, which ascend."""
+    """Return first and last of each run of consecutive numbers in an ascending list."""
     runs: list[int] = []
     for seq in seqs:
         if runs and seq == runs[-1] + 1:
@@ -107,7 +117,7 @@ def to_runs(seqs: list[int]) -> list[int]:
 
 
 def from_runs(runs: list[int]) -> list[int]:
-    """The numbers again."""
+    """Return the numbers in runs: the inverse of `to_runs`."""
     return [seq for first, last in zip(runs[::2], runs[1::2], strict=True) for seq in range(first, last + 1)]
 
 
@@ -116,7 +126,10 @@ def encode(payload: msgspec.Struct) -> bytes:
 
 
 def removal(topic: Topic, **values: Any) -> RemovalPayload:
-    """For the next operation staged on the topic: by then all that is given out now is applied."""
+    """Build the payload for the next operation staged on the topic.
+
+    By the time that operation is applied, everything given out until now is applied, too.
+    """
     config = topic.next_config
     cap = (config.cap_records, config.cap_bytes) if config.discard == "old" else (0, 0)
     return RemovalPayload(topic.next_seq - 1, cap, **values)
@@ -128,5 +141,5 @@ def parse_config(raw: msgspec.Raw) -> TopicConfig:
 
 @lru_cache(maxsize=1024)
 def _parse_config(text: bytes) -> TopicConfig:
-    """Topics of one config share it: of 100,000 at a start, nearly all are alike."""
+    """Parse a config with a cache: nearly all of 100,000 topics at a start have equal configs."""
     return TopicConfig.parse(text)

@@ -1,24 +1,29 @@
-"""How many hops records and holes of a topic have behind them; those written directly have none. Source: R-RTR-12."""
+"""The hops of a topic's records and holes: how often each was forwarded. Source: R-RTR-12.
+
+A record written directly has no hops.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
 Run = tuple[int, int, int]
-"""First and last seq of neighbouring records or holes, and their hops (at least 1)."""
+"""First and last seq of adjacent records or holes, and their hops (at least 1)."""
 
 
 class Hops:
-    """Kept for what some router may still forward: `forget` drops the rest."""
+    """The hops of seqs that some router may still forward; `forget` drops the rest."""
 
     __slots__ = ("runs",)
 
     def __init__(self, runs: list[Run] | None = None) -> None:
         self.runs: list[Run] = runs or []
-        """Ascending, apart from each other."""
+        """Ascending and disjoint."""
 
     def add(self, first: int, last: int, hops: int) -> None:
-        """Seqs above all so far; those that are known already change nothing (a log is replayed)."""
+        """Add a run above all so far. Seqs that are known change nothing, because a log may be
+        replayed.
+        """
         runs = self.runs
         if runs and first <= runs[-1][1]:
             return
@@ -32,7 +37,7 @@ class Hops:
         return self.runs[at][2] if at < len(self.runs) and self.runs[at][0] <= seq else 0
 
     def within(self, first: int, last: int) -> list[Run]:
-        """All seqs of a range, those written directly too, as runs."""
+        """Return all seqs of a range as runs, including those with 0 hops."""
         found: list[Run] = []
         for at in range(bisect_left(self.runs, first, key=_last), len(self.runs)):
             begin, end, hops = self.runs[at]
@@ -47,7 +52,7 @@ class Hops:
         return found
 
     def forget(self, upto: int) -> None:
-        """No router needs what lies at or below this seq."""
+        """Drop the hops up to this seq, which no router needs."""
         if self.runs and self.runs[0][1] <= upto:
             del self.runs[: bisect_left(self.runs, upto + 1, key=_last)]
 

@@ -1,4 +1,7 @@
-"""Idempotency keys: an identity that is a text of the client's, and what a topic knows of them. Source: R-IDEM."""
+"""Idempotency keys: identities that are texts of the client, and a topic's store of them.
+
+Source: R-IDEM.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,24 @@ class KeyEntry(NamedTuple):
     records: int
     started_ms: int
     in_memory: bool = False
-    """Its records are of class `ephemeral`: no restart keeps them, nor the entry (R-IDEM-8)."""
+    """Whether its records are of class `ephemeral`: a restart loses them and the entry
+    (R-IDEM-8).
+    """
 
     def answer(self, request: AppendRequest) -> AppendResult:
-        """Return what a duplicate gets, whatever its records."""
+        """Return the answer to a duplicate, whatever its records."""
         return repeated(self.first_seq, self.records)
 
 
 class Key:
-    """The identity of one write. See `Identity`."""
+    """The identity of one write that is an idempotency key. See `Identity`."""
 
     __slots__ = ("_records", "name", "started_ms")
     is_piece = is_last_piece = False
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        """The text, UTF-8; b"" is a key."""
+        """The text in UTF-8; b"" is a valid key."""
         self.started_ms = 0
         self._records = 0
 
@@ -64,7 +69,10 @@ class Key:
 
 
 class KeyStore:
-    """Entries in the order they were stored, which is nearly that of their times: old ones go from the front."""
+    """Keys in the order they were stored, which is nearly that of their times.
+
+    Old entries are removed from the front.
+    """
 
     __slots__ = ("_entries",)
 
@@ -75,27 +83,31 @@ class KeyStore:
         return len(self._entries)
 
     def find(self, key: bytes, now_ms: int, window_ms: int) -> KeyEntry | None:
-        """The entry of a write that started within the window."""
+        """Return the entry of a write that started within the window."""
         entry = self._entries.get(key)
         return entry if entry is not None and now_ms - entry.started_ms <= window_ms else None
 
     def store(self, key: bytes, entry: KeyEntry, now_ms: int, window_ms: int) -> None:
-        """Stores the entry of a published write and forgets old ones, a few at a time."""
+        """Store the entry of a published write, and forget up to four old entries."""
         entries = self._entries
         entries.pop(key, None)
         entries[key] = entry
-        for _ in range(min(4, len(entries))):  # with a short window the entry itself may be old by now
+        # With a short window, the new entry itself may already be too old.
+        for _ in range(min(4, len(entries))):
             oldest = next(iter(entries))
             if now_ms - entries[oldest].started_ms <= window_ms:
                 break
             del entries[oldest]
 
     def forget_through(self, seq: int) -> None:
-        """Forgets the entries of writes up to this seq (recovery)."""
+        """Forget the entries of writes up to this seq (recovery)."""
         self._entries = {key: entry for key, entry in self._entries.items() if entry.first_seq > seq}
 
     def within(self, now_ms: int, window_ms: int) -> Iterator[tuple[bytes, KeyEntry]]:
-        """Entries a duplicate may still find after a restart (snapshot), of those there are now."""
+        """Yield the entries that a duplicate may still find after a restart (for a snapshot).
+
+        Entries added during the iteration are left out.
+        """
         for key, entry in list(self._entries.items()):
             if not entry.in_memory and now_ms - entry.started_ms <= window_ms:
                 yield key, entry

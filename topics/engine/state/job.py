@@ -1,4 +1,7 @@
-"""One job that was leased at least once; a job that never was is just a record above the cursor of its queue."""
+"""A job that was leased at least once.
+
+A job that was never leased is only a record above the cursor of its queue.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,17 @@ from typing import Protocol
 class JobState(IntEnum):
     LEASED = 1
     DELAYED = 2
-    """Handed back for later."""
+    """Handed back to be claimed later."""
     RETURNED = 3
-    """Claimable again: expired, handed back, released, or its delay is over."""
+    """Claimable again: expired, handed back, released, or after its delay."""
     ENDING = 4
-    """Its ack is on the way to the disk; still counted as in flight."""
+    """Its ack is being committed; still counted as in flight."""
     MOVING = 5
-    """Its copy is on the way to the dead-letter topic; still counted as ready."""
+    """Its copy to the dead-letter topic is being committed; still counted as ready."""
 
 
 class Holder(Protocol):
-    """Who wants to know what it holds: a push stream."""
+    """A holder of leases that is notified of their begin and end: a push stream."""
 
     def on_leased(self, job: LeasedJob) -> None: ...
 
@@ -27,7 +30,7 @@ class Holder(Protocol):
 
 
 class LeasedJob:
-    """`until`: a lease holds, and a delay lasts, while now <= until (ms, wall clock)."""
+    """One job. A lease holds, and a delay lasts, while now <= `until` (ms, wall clock)."""
 
     __slots__ = ("deliveries", "holder", "lease_id", "live", "node", "seq", "state", "until")
 
@@ -40,4 +43,6 @@ class LeasedJob:
         self.node = ""
         self.holder: Holder | None = None
         self.live = True
-        """False: the record is gone (deleted, expired, evicted), its lease may still be answered for (R-DEL-10)."""
+        """False if the record was deleted, expired or evicted; its lease may still be answered
+        (R-DEL-10).
+        """

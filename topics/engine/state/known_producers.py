@@ -1,6 +1,7 @@
-"""Producers that a topic knows: the parts of their newest epochs, packed. Source: R-PROD-2 to R-PROD-5.
+"""Producers that a topic knows: the parts of their newest epochs, packed.
 
-A producer with 16 epochs of 8 parts each takes less than 4 KB: two rows of bytes, and no object for a part.
+A producer with 16 epochs of 8 parts each takes less than 4 KB: two byte strings, without an object
+for each part. Source: R-PROD-2 to R-PROD-5.
 """
 
 from __future__ import annotations
@@ -24,21 +25,23 @@ if TYPE_CHECKING:
     from topics.engine.state.topic import Topic
 
 _EPOCH = struct.Struct("<QI")
-"""Epoch, and how many of the rows are its parts."""
+"""Epoch, and the number of its rows."""
 _ROW = struct.Struct("<HIQQ")
-"""Part, count of its records, first seq, sum; ascending by part within an epoch."""
+"""Part, number of its records, first seq, sum; ascending by part within an epoch."""
 _ROW_BYTES = _ROW.size
 _IN_MEMORY = 1 << 31
-"""A bit of the count: the records are of class `ephemeral`; a restart keeps neither them nor the row."""
+"""A bit of the number: the records are of class `ephemeral`, so that a restart loses them and the
+row.
+"""
 _MARK_AT, _MARK = 5, 0x80
-"""The byte of a packed row that has this bit, and the bit there."""
+"""The byte of a packed row that holds `_IN_MEMORY`, and its bit in that byte."""
 _SWEPT = 4
 _TOLD, _TOLD_BYTES = 500, 1 << 18
 """Producers, and bytes of their parts, that one step of a snapshot's preparation encodes."""
 _DESCRIBED_BYTES = 16_384
 """Bytes of all producers in a description."""
 _DESCRIBED_EACH = 32
-"""Bytes that each of them counts there, besides its id and its parts."""
+"""Bytes that each producer counts in a description, in addition to its id and its parts."""
 NO_EPOCH = -1
 
 
@@ -50,19 +53,24 @@ class PartEntry(NamedTuple):
     sum: int
 
     def answer(self, request: AppendRequest) -> AppendResult | RequestError:
-        """Return what a write of the same part gets, by its records. Source: R-PROD-2."""
-        part = cast("Part", request.identity)  # no other identity finds an entry of this type
+        """Return the answer to a write of the same part, after comparing its records. Source:
+        R-PROD-2.
+        """
+        part = cast("Part", request.identity)  # Only a `Part` finds an entry of this type.
         return self.answer_to(request.topic, part, part.total_of(request.rows, request.node))
 
     def answer_to(self, topic: str, part: Part, total: tuple[int, int]) -> AppendResult | RequestError:
-        """Return what a write of the same part gets. total: how many records it has, and their sum."""
+        """Return the answer to a write of the same part.
+
+        total: the number of its records, and their sum.
+        """
         if total != (self.records, self.sum):
             return refusals.producer_diverged(topic, part)
         return repeated(self.first_seq, self.records)
 
 
 class ProducerRow(msgspec.Struct, array_like=True, gc=False):
-    """One producer in the snapshot; in a description it may lack its lower epochs."""
+    """One producer in the snapshot, or in a description, where its lower epochs may be left out."""
 
     id: bytes
     floor: int
@@ -79,21 +87,21 @@ class KnownProducer:
 
     def __init__(self) -> None:
         self.floor = NO_EPOCH
-        """Parts of epochs up to here are not known any more."""
+        """Parts of epochs up to this one are forgotten."""
         self.epochs = b""
         """Packed _EPOCH, ascending."""
         self.rows = bytearray()
-        """Packed _ROW, epoch by epoch."""
+        """Packed _ROW, ordered by epoch."""
         self.last_ms = 0
-        """The time at which its last append began."""
+        """The time at which its last append began, ms."""
         self.last_seq = 0
         """The first seq of its newest part."""
         self.held = 0
-        """Parts on their way."""
+        """The number of its parts in flight."""
 
     @property
     def parts(self) -> int:
-        """How many are known."""
+        """The number of known parts."""
         return len(self.rows) // _ROW_BYTES
 
     @property
@@ -103,7 +111,7 @@ class KnownProducer:
 
     @property
     def newest(self) -> int:
-        """The highest epoch of which a part was appended."""
+        """The highest epoch with an appended part."""
         if not self.epochs:
             return self.floor
         newest: int = _EPOCH.unpack_from(self.epochs, len(self.epochs) - _EPOCH.size)[0]
@@ -120,7 +128,9 @@ class KnownProducer:
         return PartEntry(first_seq, records & ~_IN_MEMORY, sum)
 
     def refuses(self, epoch: int, epochs_max: int) -> bool:
-        """Return whether a part of this epoch may have been forgotten, or would be. Source: R-PROD-3."""
+        """Return whether a part of this epoch may have been forgotten, or would be. Source:
+        R-PROD-3.
+        """
         if epoch <= self.floor:
             return True
         if len(self.epochs) < epochs_max * _EPOCH.size:
@@ -129,7 +139,9 @@ class KnownProducer:
         return epoch < lowest
 
     def add(self, told: ProducerPart, first_seq: int, epochs_max: int, *, in_memory: bool) -> None:
-        """Remembers a part, and forgets the lowest epochs beyond `epochs_max`; again: nothing changes."""
+        """Add a part, and forget the lowest epochs beyond `epochs_max`. A known part changes
+        nothing.
+        """
         self.last_ms = max(self.last_ms, told.started_ms)
         self.last_seq = max(self.last_seq, first_seq)
         if told.epoch <= self.floor:
@@ -145,19 +157,19 @@ class KnownProducer:
             self.rows[row * _ROW_BYTES : row * _ROW_BYTES] = packed
             self._put_epoch(at, told.epoch, count + 1)
         elif _ROW.unpack_from(self.rows, row * _ROW_BYTES)[2] < first_seq:
-            # The row there is of a time before the part was forgotten.
+            # The existing row is older than the time when the part was forgotten.
             self.rows[row * _ROW_BYTES : (row + 1) * _ROW_BYTES] = packed
         while len(self.epochs) > epochs_max * _EPOCH.size:
             self._drop_lowest()
 
     def reduce(self) -> None:
-        """Forget all but the number of the newest epoch. Source: R-PROD-4."""
+        """Forget everything except the number of the newest epoch. Source: R-PROD-4."""
         self.floor = self.newest
         self.epochs = b""
         self.rows = bytearray()
 
     def lasting(self) -> tuple[bytes, bytes]:
-        """Return its epochs and rows, less those of records in memory."""
+        """Return its epochs and rows without the rows of records in memory."""
         rows = bytes(self.rows)
         epochs, kept = bytearray(), bytearray()
         row = 0
@@ -171,7 +183,9 @@ class KnownProducer:
         return bytes(epochs), bytes(kept)
 
     def _span(self, epoch: int) -> tuple[int, int, int]:
-        """Return the epoch's place, its first row, and how many rows it has; -1: it is not there."""
+        """Return the epoch's index, its first row and its number of rows; -1 rows if it is
+        unknown.
+        """
         row = at = 0
         for each, count in _EPOCH.iter_unpack(self.epochs):
             if each >= epoch:
@@ -209,9 +223,11 @@ class ProducerTotals:
 
     def __init__(self, config: Config) -> None:
         self.producers = 0
-        """Producers with parts that are known or on their way, and those whose newest epoch alone is known."""
+        """Producers with known parts or parts in flight, and those of which only the newest epoch
+        is known.
+        """
         self.parts = 0
-        """Parts that are known or on their way."""
+        """Parts that are known or in flight."""
         self.epochs_max = config.producer_epochs
         self.silence_ms = config.producer_silence_ms
         self._producers_max = config.max_producers
@@ -220,7 +236,8 @@ class ProducerTotals:
     def admit(self, *, is_new: bool) -> None:
         """Check that there is room for another part. Source: R-PROD-5.
 
-        is_new: the topic does not know its producer. Raises: RequestError throttled.
+        is_new: the topic does not know its producer.
+        Raises: RequestError throttled.
         """
         if is_new and 0 < self._producers_max <= self.producers:
             raise refusals.limit_reached("max_producers", self._producers_max)
@@ -236,13 +253,15 @@ class Producers:
     def __init__(self, totals: ProducerTotals) -> None:
         self._totals = totals
         self._active: dict[bytes, KnownProducer] = {}
-        """Producers with parts that are known or on their way, in the order of their last appends."""
+        """Producers with known parts or parts in flight, in the order of their last appends."""
         self._silent: dict[bytes, KnownProducer] = {}
-        """Producers of which nothing but the newest epoch is known."""
+        """Producers of which only the newest epoch is known."""
         self._has_memory = False
-        """Whether parts may be of records in memory."""
+        """Whether some parts may be of records in memory."""
         self._changed: set[bytes] | None = None
-        """Producers that appended since the preparation of a snapshot began; None: none is prepared."""
+        """Producers that appended since the preparation of a snapshot began; None if none is
+        prepared.
+        """
 
     def __len__(self) -> int:
         return len(self._active) + len(self._silent)
@@ -251,7 +270,7 @@ class Producers:
         return producer_id in self._active or producer_id in self._silent
 
     def find(self, producer_id: bytes, now_ms: int) -> KnownProducer | None:
-        """Return a producer as it is now: one that has been silent for too long has lost its parts."""
+        """Return a producer as of now: after a long silence it has lost its parts."""
         producer = self._active.get(producer_id)
         if producer is None:
             return self._silent.get(producer_id)
@@ -263,14 +282,14 @@ class Producers:
         """Return a producer as the last `find` left it."""
         return self._active.get(producer_id) or self._silent.get(producer_id)
 
-    # --- parts on their way -------------------------------------------------------------------------------------------
+    # --- parts in flight --------------------------------------------------------------------------------------------
     def hold(self, producer_id: bytes) -> None:
-        """Count a part that is on its way."""
+        """Count a part that is in flight."""
         self._of(producer_id).held += 1
         self._totals.parts += 1
 
     def release(self, producer_id: bytes) -> None:
-        """Count a part no more: it failed."""
+        """Stop counting a part in flight, which failed."""
         producer = self._of(producer_id)
         producer.held -= 1
         self._totals.parts -= 1
@@ -279,7 +298,7 @@ class Producers:
             self._totals.producers -= 1
 
     def publish(self, told: ProducerPart, first_seq: int, now_ms: int, *, in_memory: bool) -> None:
-        """Add a part that was on its way, and reduce producers that are silent for too long, a few at a time."""
+        """Add a part that was in flight, and reduce a few producers after a long silence."""
         self._of(told.producer).held -= 1
         self._totals.parts -= 1
         self._has_memory |= in_memory
@@ -289,14 +308,14 @@ class Producers:
                 self._reduce(oldest_id, oldest)
 
     def add(self, told: ProducerPart, first_seq: int, *, in_memory: bool = False) -> None:
-        """Add a part that was appended; one that is known already changes nothing (recovery)."""
+        """Add a part that was appended. A known part changes nothing (recovery)."""
         producer = self._of(told.producer)
         before = producer.parts
         producer.add(told, first_seq, self._totals.epochs_max, in_memory=in_memory)
         self._moved(told.producer, producer, before)
 
     def _moved(self, producer_id: bytes, producer: KnownProducer, parts_before: int) -> None:
-        """Put the producer behind all others: it wrote last."""
+        """Move the producer to the end of the order: it appended last."""
         self._totals.parts += producer.parts - parts_before
         if self._changed is not None:
             self._changed.add(producer_id)
@@ -322,13 +341,13 @@ class Producers:
 
     # --- snapshot and recovery ----------------------------------------------------------------------------------------
     def images(self, now_ms: int) -> list[ProducerRow]:
-        """Return the rows that a restart keeps."""
+        """Return the rows that survive a restart."""
         rows = list(chain.from_iterable(self.images_in_steps(now_ms)))
         self._changed = None
         return rows
 
     def images_in_steps(self, now_ms: int) -> Iterator[list[ProducerRow]]:
-        """Yield the same rows, a bounded share at a time; `images_since` has what is appended meanwhile, or later."""
+        """Yield the rows of `images` in bounded shares. `images_since` returns later changes."""
         self._changed = set()
         rows: list[ProducerRow] = []
         size = 0
@@ -341,7 +360,10 @@ class Producers:
             yield rows
 
     def images_since(self, now_ms: int) -> list[ProducerRow]:
-        """Return rows of producers that appended since `images_in_steps` began, to be restored after its rows."""
+        """Return the rows of producers that appended since `images_in_steps` began.
+
+        They are to be restored after the rows of that.
+        """
         changed, self._changed = self._changed, None
         rows: list[ProducerRow] = []
         for producer_id in changed or ():
@@ -350,7 +372,7 @@ class Producers:
         return rows
 
     def _tell(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
-        """Add the producer's row, if there is something to keep; return how many bytes its parts take."""
+        """Add the producer's row if it has something lasting; return the bytes of its parts."""
         producer = self.find(producer_id, now_ms)
         if producer is None or not producer.is_known:
             return 0
@@ -362,8 +384,8 @@ class Producers:
     def described(self) -> list[ProducerRow]:
         """Return rows for headers and footers of segments, `_DESCRIBED_BYTES` at most.
 
-        These are the producers that wrote last, and of each the newest epochs. No part of the others is appended
-        again: they count as forgotten (R-PROD-4).
+        They hold the producers that appended last, with the newest epochs of each. Parts of all
+        others count as forgotten (R-PROD-4), so none of them is appended again.
         """
         left = _DESCRIBED_BYTES
         rows: list[ProducerRow] = []
@@ -385,7 +407,7 @@ class Producers:
         return ProducerRow(producer_id, producer.floor, producer.last_ms, producer.last_seq, *told)
 
     def restore(self, row: ProducerRow) -> None:
-        """Take a row of a snapshot or of a description, which may be older than a row before."""
+        """Add a row of a snapshot or of a description, unless a row before was newer."""
         known = self.peek(row.id)
         if known is not None and (known.last_seq, len(known.rows)) >= (row.last_seq, len(row.rows)):
             return
@@ -395,7 +417,9 @@ class Producers:
         self._moved(row.id, producer, before)
 
     def forget_through(self, seq: int) -> None:
-        """Forget producers whose parts begin at or below this seq: a restart in class `ephemeral` did."""
+        """Forget producers whose newest part begins at or below this seq, as a restart in class
+        `ephemeral` did.
+        """
         for known in (self._active, self._silent):
             for producer_id, producer in list(known.items()):
                 if producer.last_seq <= seq and not producer.held:
@@ -404,7 +428,7 @@ class Producers:
                     self._totals.parts -= producer.parts
 
     def clear(self) -> None:
-        """Forget all producers, and parts on their way: the topic is gone."""
+        """Forget all producers and parts in flight, because the topic is gone."""
         self._totals.producers -= len(self)
         self._totals.parts -= sum([each.parts + each.held for each in self._active.values()])
         self._totals.parts -= sum([each.held for each in self._silent.values()])
@@ -413,7 +437,7 @@ class Producers:
 
 
 def producers_of(topic: Topic, totals: ProducerTotals) -> Producers:
-    """Return the producers of a topic, which are made with its first part."""
+    """Return the producers of a topic, which are created with its first part."""
     if topic.producers is None:
         topic.producers = Producers(totals)
     return topic.producers

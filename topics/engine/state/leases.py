@@ -1,10 +1,11 @@
-"""The volatile side of one queue: which jobs are leased, delayed or returned, and what is claimed next.
+"""The volatile state of one queue: the leased, delayed and returned jobs, and the next to claim.
 
-Jobs above `cursor` were never leased and cost nothing here: they are rows of the index. Each one leased since is a Job.
-Heaps keep what is due and what comes next; an entry that is no longer true is passed over when it comes up, and a heap
-that is mostly such entries is made anew. So every operation costs O(log n) of the jobs touched, whatever else waits.
+Jobs above `cursor` were never leased and take no memory here: they are rows of the index. Each job
+leased since is a LeasedJob. Heaps order deadlines and seqs. An outdated entry is skipped when it is
+popped, and a heap of mostly outdated entries is rebuilt. Every operation thus costs O(log n) for
+each job that it touches, whatever else waits.
 
-Nothing happens by itself: `look` is called before anything is decided or told (R-Q-2).
+Nothing happens by itself: `look` is called before each decision and each report (R-Q-2).
 """
 
 from __future__ import annotations
@@ -27,27 +28,31 @@ if TYPE_CHECKING:
 
 LEASED, DELAYED, RETURNED, ENDING, MOVING = JobState
 _STALE_MIN = 1024
-"""A heap this much longer than what it stands for is made anew."""
+"""A heap is rebuilt once it has this many more entries than twice its jobs."""
 
 
 class Counters(NamedTuple):
-    """R-Q-13; count = ready + in_flight + delayed."""
+    """Counters of a queue (R-Q-13): count = ready + in_flight + delayed."""
 
     ready: int
     in_flight: int
 
 
 class ClaimedJobs(NamedTuple):
-    """What a claim pass found."""
+    """The result of a claim pass."""
 
     jobs: list[LeasedJob]
-    """To be leased now: returned ones first, then fresh ones, each ascending (R-Q-3)."""
+    """Jobs to be leased now: returned ones first, then fresh ones, each ascending (R-Q-3)."""
     poison: list[LeasedJob]
-    """Delivered too often: to be moved to the dead-letter topic (R-Q-22)."""
+    """Jobs delivered too often, to be moved to the dead-letter topic (R-Q-22)."""
 
 
 class Leases:
-    """`jobs` are those leased at least once and not gone; `dead_lettered` counts moves since this process started."""
+    """The leases of one queue.
+
+    `jobs` holds those that were leased at least once and are not gone. `dead_lettered` counts moves
+    since this process started.
+    """
 
     __slots__ = (
         "_by_seq",
@@ -72,9 +77,11 @@ class Leases:
         self._floors = floors
         self.jobs: dict[int, LeasedJob] = {}
         self.cursor = 0
-        """Live jobs up to here are all in `jobs`; those above it that are not were never leased."""
+        """Live jobs up to this seq are all in `jobs`. Jobs above it are there only if they were
+        leased.
+        """
         self.leased = 0
-        """Live jobs that are leased or whose ack is on its way."""
+        """The number of live jobs that are leased or whose ack is in flight."""
         self.delayed = 0
         self.dead_lettered = 0
         self.cohort: ClaimWindow | None = None
@@ -83,18 +90,18 @@ class Leases:
         """Open push streams, see push.py."""
         self.alarm: TimerPort | None = None
         self.alarm_ms = 0
-        """For what the alarm was set."""
+        """The time for which the alarm is set, ms."""
         self._times: list[tuple[int, int]] = []
         """Heap of (until, seq) of leases and delays."""
         self._returned: list[int] = []
         """Heap of the seqs of returned jobs."""
         self._by_seq: list[int] = []
-        """Heap of the seqs of all jobs: what retention takes, it takes from below."""
+        """Heap of the seqs of all jobs, because retention removes the lowest first."""
         self._swept = 0
 
     # --- looking -----------------------------------------------------------------------------------------------------
     def look(self, now_ms: int) -> None:
-        """What time and retention have taken since is gone: leases expired, delays over, jobs lost."""
+        """Apply the effects of time and retention: expired leases, ended delays, lost jobs."""
         if self._floors.dead_through > self._swept:
             self._sweep()
         times = self._times
@@ -105,7 +112,9 @@ class Leases:
                 self.release(job)
 
     def next_due(self) -> int | None:
-        """Nothing becomes claimable by time before this, ms, if at all; None: nothing does."""
+        """Return a time (ms) before which no job becomes claimable; None if none ever does by
+        time.
+        """
         return self._times[0][0] if self._times else None
 
     def counters(self, now_ms: int) -> Counters:
@@ -113,7 +122,9 @@ class Leases:
         return Counters(self._index.live - self.leased - self.delayed, self.leased)
 
     def _sweep(self) -> None:
-        """Caps, expiry and prefix deletes take the oldest: jobs up to the floor have left the counters (R-Q-13)."""
+        """Drop jobs up to the floor, which caps, expiry and prefix deletes have removed
+        (R-Q-13).
+        """
         self._swept = dead = self._floors.dead_through
         by_seq = self._by_seq
         while by_seq and by_seq[0] <= dead:
@@ -122,19 +133,19 @@ class Leases:
                 self._lose(job)
 
     def forget(self, seqs: Iterable[int]) -> None:
-        """These records were deleted one by one."""
+        """Drop jobs whose records were deleted one by one."""
         for seq in seqs:
             job = self.jobs.get(seq)
             if job is not None:
                 self._lose(job)
 
     def forget_dead(self) -> None:
-        """Records were deleted, more than there are jobs here."""
+        """Drop jobs whose records were deleted, in one pass over all jobs."""
         seqs = np.sort(np.fromiter(self.jobs, np.uint64, len(self.jobs)))
         self.forget(seqs[~self._index.alive(seqs)].tolist())
 
     def _lose(self, job: LeasedJob) -> None:
-        """The record is gone; a lease on it may still be answered for (R-DEL-10)."""
+        """Drop a job whose record is gone; a lease on it may still be answered (R-DEL-10)."""
         if not job.live:
             return
         job.live = False
@@ -147,7 +158,10 @@ class Leases:
 
     # --- claiming ----------------------------------------------------------------------------------------------------
     def take(self, limit: int, head: int, config: TopicConfig) -> ClaimedJobs:
-        """The next claimable jobs, at most `limit`, and the poison among them; `look` first, then `lease` each."""
+        """Return the next claimable jobs, `limit` at most, and the poison jobs found among them.
+
+        Call `look` before, and `lease` the returned jobs after.
+        """
         jobs: list[LeasedJob] = []
         poison: list[LeasedJob] = []
         most = config.max_deliveries if config.dead_letter is not None else 0
@@ -165,7 +179,7 @@ class Leases:
             seqs = self._index.live_seqs(self.cursor, head, limit - len(jobs))
             self.cursor = seqs[-1] if seqs else head
             for seq in seqs:
-                if seq not in known:  # a lease that survived a restart lies above the cursor
+                if seq not in known:  # A lease that survived a restart may be above the cursor.
                     known[seq] = job = LeasedJob(seq)
                     heappush(self._by_seq, seq)
                     jobs.append(job)
@@ -173,11 +187,11 @@ class Leases:
         return ClaimedJobs(jobs, poison)
 
     def put_back(self, job: LeasedJob) -> None:
-        """A job taken and not leased after all."""
+        """Return a job of `take` that is not leased after all."""
         heappush(self._returned, job.seq)
 
     def lease(self, jobs: Iterable[LeasedJob], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
-        """The jobs are handed out until then, under lease ids from this one on."""
+        """Lease the jobs until `until_ms`, with consecutive lease ids from `lease_id` on."""
         times = self._times
         for job in jobs:
             job.state = LEASED
@@ -194,7 +208,9 @@ class Leases:
 
     # --- the end of a lease ------------------------------------------------------------------------------------------
     def release(self, job: LeasedJob) -> None:
-        """A leased, delayed, ending or moving job is claimable again; its deliveries stay counted."""
+        """Make a leased, delayed, ending or moving job claimable again; its deliveries stay
+        counted.
+        """
         self._leave(job)
         if job.live:
             job.state = RETURNED
@@ -203,7 +219,7 @@ class Leases:
             self.jobs.pop(job.seq, None)
 
     def delay(self, job: LeasedJob, until_ms: int) -> None:
-        """A leased job is handed back, to be claimed once now > until_ms."""
+        """Hand a leased job back, to be claimed once now > until_ms."""
         self._leave(job)
         if job.live:
             job.state = DELAYED
@@ -216,19 +232,21 @@ class Leases:
     def extend(self, job: LeasedJob, until_ms: int) -> None:
         job.until = until_ms
         heappush(self._times, (until_ms, job.seq))
-        self._make_anew()  # a job may be extended again and again with no claim in between
+        self._make_anew()  # A job may be extended many times without a claim in between.
 
     def end(self, job: LeasedJob) -> None:
-        """A leased job's ack is on its way: the lease can no longer expire or be acked again."""
+        """Note that a leased job's ack is in flight: the lease can no longer expire or be acked
+        again.
+        """
         job.state = ENDING
 
     def finish(self, job: LeasedJob) -> None:
-        """The job is done (or moved), its record dead: nothing of it stays."""
+        """Drop a job that is done (or moved) and whose record is dead."""
         self._leave(job)
         self.jobs.pop(job.seq, None)
 
     def finish_all(self, jobs: Iterable[LeasedJob]) -> None:
-        """`finish` each."""
+        """Call `finish` for each job."""
         known = self.jobs
         for job in jobs:
             if job.state is ENDING and job.holder is None:
@@ -238,7 +256,7 @@ class Leases:
             known.pop(job.seq, None)
 
     def _leave(self, job: LeasedJob) -> None:
-        """Out of the counter of its state."""
+        """Remove the job from the counter of its state."""
         state = job.state
         if state is LEASED or state is ENDING:
             self.leased -= job.live
@@ -249,8 +267,9 @@ class Leases:
             self.delayed -= 1
 
     def _make_anew(self) -> None:
-        """Heaps of jobs long gone shrink."""
-        jobs = self.jobs  # with leased ones whose records are gone, which `leased` does not count
+        """Rebuild heaps that are mostly entries of dropped jobs."""
+        # These include leased jobs whose records are gone, which `leased` does not count.
+        jobs = self.jobs
         if len(self._times) > 2 * len(jobs) + _STALE_MIN:
             self._times = [(job.until, job.seq) for job in jobs.values() if job.state in (LEASED, DELAYED)]
             heapify(self._times)
@@ -259,7 +278,7 @@ class Leases:
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def image(self) -> list[LeaseRow]:
-        """Every live job that was leased, for a snapshot; in an order that gives it back."""
+        """Return every live job that was leased, for a snapshot, in the order for `restore`."""
         return [
             LeaseRow(job.seq, job.lease_id if job.state in (LEASED, ENDING) else 0, job.until, job.deliveries, job.node)
             for job in self.jobs.values()
@@ -267,20 +286,23 @@ class Leases:
         ]
 
     def restore(self, lease: LeaseRow) -> None:
-        """A lease as it was logged; the last call of a seq counts."""
+        """Restore a lease from the log. The last call for a seq wins."""
         job = self.jobs.get(lease.seq)
         if job is None:
             job = self.jobs[lease.seq] = LeasedJob(lease.seq)
         job.lease_id, job.until, job.deliveries, job.node = lease.lease_id, lease.until, lease.deliveries, lease.node
 
     def restore_end(self, seq: int) -> None:
-        """The lease on this seq ended, and the job is ready."""
+        """Restore the end of the lease on this seq: the job is ready."""
         job = self.jobs.get(seq)
         if job is not None:
             job.lease_id = 0
 
     def recovered(self, *, keep: bool) -> None:
-        """All rows are there: leases on what is live hold, expired ones are found out by whoever looks first."""
+        """Enter the restored leases of live records, once all rows are known.
+
+        keep: False drops them all. Expired leases are found by the next `look`.
+        """
         jobs, self.jobs = self.jobs, {}
         for seq in sorted(jobs) if keep else ():
             if self._index.next_live(seq) != seq:

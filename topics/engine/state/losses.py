@@ -1,4 +1,4 @@
-"""Losses of a topic, as a reader is told of them. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6."""
+"""Losses of a topic, as a reader sees them. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CRASH", "TRIM", "FloorMarks", "Floors", "Gap", "ReadEntry", "add_gap
 
 
 class ReadEntry(NamedTuple):
-    """Where a read begins and how far it may go: live records with cursor < seq <= stop."""
+    """The bounds of a read: live records with cursor < seq <= stop, after a tombstone, if any."""
 
     tombstone: Tombstone | None
     cursor: int
@@ -22,7 +22,7 @@ class ReadEntry(NamedTuple):
 
 
 def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> ReadEntry:
-    """What a reader at `from_seq` (exclusive) gets. head is H, earliest is E."""
+    """Return the entry of a reader at `from_seq` (exclusive). head is H, earliest is E."""
     tombstone: Tombstone | None = None
     cursor = from_seq
     if from_seq > head:
@@ -33,7 +33,8 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> ReadEntry:
         cursor = floors.lost
     stop = head
     ahead = bisect_right(floors.gaps, cursor, key=_last)
-    for gap in floors.gaps[ahead : ahead + 2]:  # the one that is told, if any, and the one that ends the read
+    # The gap that is reported, if any, and the gap that ends the read.
+    for gap in floors.gaps[ahead : ahead + 2]:
         if gap.first - 1 <= cursor < gap.last and tombstone is None:
             tombstone = _lost(cursor, gap.last, gap.reason, head)
             cursor = gap.last
@@ -52,7 +53,7 @@ def _lost(cursor: int, upto: int, reason: str, head: int) -> Tombstone:
 
 
 class FloorMarks(msgspec.Struct, omit_defaults=True, gc=False):
-    """The marks as snapshots and frames tell of them."""
+    """The marks of the floors, in snapshots and frames."""
 
     cap: int = 0
     ttl: int = 0

@@ -1,4 +1,7 @@
-"""A part of a producer's records: the identity of a write that may come again days later. Source: R-PROD."""
+"""A part of a producer's records: the identity of a write that may be repeated days later.
+
+Source: R-PROD.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ PIECE_MAX = 65_535
 
 
 class Part:
-    """The identity of one write, which is a whole part or a piece of one. See `Identity`; producer: the id, UTF-8."""
+    """The identity of one write, which is a whole part or a piece of one. See `Identity`.
+
+    producer: the id, UTF-8.
+    """
 
     __slots__ = ("_told", "_total", "attempt", "created", "epoch", "last", "part", "piece", "producer")
 
@@ -37,7 +43,7 @@ class Part:
         self.last = last
         self.attempt = attempt
         self.created = False
-        """Whether the write is a piece and made its topic."""
+        """Whether the write is a piece and created its topic."""
         self._total: tuple[int, int] | None = None
         self._told: ProducerPart | None = None
 
@@ -60,7 +66,7 @@ class Part:
         return len(pack_producer_part(ProducerPart(0, 0, 0, 0, 0, self.producer)))
 
     def total_of(self, rows: Rows, node: bytes | None) -> tuple[int, int]:
-        """Return number and checksum of the request's records; they are worked out once."""
+        """Return number and checksum of the request's records, computed once."""
         if self._total is None:
             self._total = rows.count, codec.sum_rows(rows, node)
         return self._total
@@ -79,7 +85,7 @@ class Part:
         return self.begin_whole(core, topic, *self.total_of(rows, node), now_ms)
 
     def begin_whole(self, core: Core, topic: Topic, count: int, sum: int, now_ms: int) -> bytes:
-        """See `begin`: the part has so many records, with this checksum."""
+        """Begin a whole part with so many records and this checksum. See `begin`."""
         core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
         self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
         return pack_producer_part(self._told)
@@ -96,12 +102,16 @@ class Part:
 
     def fail(self, core: Core, topic: Topic) -> None:
         known = topic.producers
-        if known is not None and self.producer in known:  # else the producer is gone with its topic
+        # Otherwise the producer is gone with its topic.
+        if known is not None and self.producer in known:
             known.release(self.producer)
 
 
 def parse_part(text: bytes, limits: Config) -> Part:
-    """The `producer` of a write, which is an object. Raises: RequestError invalid_request naming the member."""
+    """Parse the `producer` of a write, which is an object.
+
+    Raises: RequestError invalid_request, which names the member.
+    """
     given = read_object(text, "producer", "producer.")
     producer = given.string("id").encode()
     check_id(producer, limits)
@@ -114,14 +124,14 @@ def parse_part(text: bytes, limits: Config) -> Part:
 
 
 def check_id(producer: bytes, limits: Config) -> None:
-    """Raises: RequestError invalid_request, it is empty or too long."""
+    """Check a producer's id. Raises: RequestError invalid_request, it is empty or too long."""
     if not producer:
         raise _refused("id", "is empty: name the producer")
     _check_length("id", producer, limits)
 
 
 def check_attempt(attempt: bytes, limits: Config) -> None:
-    """Raises: RequestError invalid_request, it is too long."""
+    """Check an attempt. Raises: RequestError invalid_request, it is too long."""
     _check_length("attempt", attempt, limits)
 
 

@@ -1,4 +1,7 @@
-"""The errors the engine answers with, worded once. Source: wire contract, section 3.2."""
+"""The errors that the engine answers with, each worded in one place.
+
+Source: wire contract, section 3.2.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ def topic_not_found(name: str) -> RequestError:
 
 
 def incarnation_mismatch(name: str, present: str | None) -> RequestError:
-    """present: the topic's incarnation, None where there is no topic."""
+    """Refuse a write that requires another incarnation.
+
+    present: the topic's incarnation, None if there is no such topic.
+    """
     found = "does not exist any more" if present is None else "is another one by now, whose seqs name other records"
     message = f"topic {shown(name)} {found}: look at it again, then write with its present incarnation or with none"
     return RequestError("incarnation_mismatch", message, {"topic": name, "incarnation": present})
@@ -65,7 +71,7 @@ def topic_full(topic: Topic) -> RequestError:
 
 
 def limit_reached(name: str, maximum: int) -> RequestError:
-    """429 for one of the server's own limits; the wire adds Retry-After."""
+    """Refuse with 429 for one of the server's own limits; the wire adds Retry-After."""
     message = f"the server's limit {name} ({maximum}) is reached: free something, or raise TOPICS_{name.upper()}"
     return RequestError("throttled", message, {"limit": name, "max": maximum})
 
@@ -94,7 +100,7 @@ def config_needs_admin(name: str) -> RequestError:
 
 
 def name_forbidden(name: str) -> RequestError:
-    """The refusal of a name that a body, or a router, mentions and the key may not use (R-AUTH)."""
+    """Refuse a name in a body, or of a router, that the key may not use (R-AUTH)."""
     return RequestError("forbidden", f"this key may not use the name {shown(name)}", {"topic": name})
 
 
@@ -133,7 +139,7 @@ def _part(topic: str, part: Part) -> str:
 
 
 def _part_detail(topic: str, part: Part, **more: int) -> dict[str, str | int]:
-    """The detail of a refusal. more: replaces the number of the part."""
+    """Build the detail of a refusal. more: replaces the number of the part."""
     detail: dict[str, str | int] = {"topic": topic, "producer": part.producer.decode(), "epoch": part.epoch}
     return detail | (more or {"part": part.part})
 

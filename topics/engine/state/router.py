@@ -1,4 +1,4 @@
-"""One router: its settings, and how far it has come in its source."""
+"""One router: its settings, and its position in its source."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once"
 GUARANTEES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 HOPS_MAX = 8
-"""A record that came this far is not forwarded (R-RTR-12)."""
+"""A record with so many hops is not forwarded (R-RTR-12)."""
 
 
 class RouterConfig(NamedTuple):
-    """What a client asks for. Source: wire contract, section 9.1."""
+    """A client's settings for a router. Source: wire contract, section 9.1."""
 
     source: str
     dest: str
@@ -35,7 +35,7 @@ class RouterConfig(NamedTuple):
 
 
 class StoredConfig(msgspec.Struct, array_like=True):
-    """The settings that last, as control frames and snapshots hold them."""
+    """The durable settings, as control frames and snapshots hold them."""
 
     preserve_node: bool
     preserve_tag: bool
@@ -57,10 +57,10 @@ class StoredConfig(msgspec.Struct, array_like=True):
 
 class RouterLife(Enum):
     CREATING = 1
-    """Not durable yet: nobody sees it, it forwards nothing."""
+    """Not durable yet: it is invisible and forwards nothing."""
     LIVE = 2
     DELETING = 3
-    """Its deletion is on its way: it forwards nothing more."""
+    """Its deletion is in flight: it forwards nothing more."""
     GONE = 4
 
 
@@ -68,7 +68,7 @@ UNKNOWN = -1
 
 
 class Router:
-    """Forwards what comes into `source` behind seq `position`, which moves when a forward is applied."""
+    """Forwards records of `source` after seq `position`, which moves when a forward is applied."""
 
     __slots__ = (
         "blocked",
@@ -100,61 +100,71 @@ class Router:
     def __init__(self, name: str, router_id: int, source: Topic, dest: Topic, config: RouterConfig) -> None:
         self.name = name
         self.id = router_id
-        """The order number of its creation: never used again."""
+        """The order number of its creation, which is never reused."""
         self.order = router_id
-        """Of its latest frame."""
+        """The order number of its latest frame."""
         self.source = source
         self.dest = dest
         self.config = config
         self.changing = 0
-        """So many changes of `config` are on their way."""
+        """The number of changes of `config` in flight."""
         self.life = RouterLife.CREATING
         self.position = 0
-        """Every source record up to here was forwarded, or was found to be none of ours."""
+        """Every source record up to here was forwarded, or need not be."""
         self.forwarded = 0
-        """`forwarded_total` (R-RTR-15)."""
+        """The counter `forwarded_total` (R-RTR-15)."""
         self.untied = 0
-        """Source seqs up to here may lie before the router's creation in the log, and a replay passes them by: they are
-        never copied by position."""
+        """Source seqs up to here may precede the router's creation in the log, where a replay skips
+        them. They are never copied by position.
+        """
         # --- at work
         self.busy = False
-        """A step waits for something: retention, a read, a commit."""
+        """A step is waiting for retention, a read or a commit."""
         self.flight: Forward | None = None
         self.blocked = False
-        """The last attempt found no room in the destination, or the log took nothing."""
+        """The last attempt found no room in the destination, or the log accepted nothing."""
         self.waiting: list[tuple[int, Callable[[], None]]] = []
         """Readers that wait until `position` reaches a seq."""
         self.parked: list[Callable[[], None]] = []
         """Changes that wait for the outcome of a deletion."""
         self.kept: dict[int, bytes] = {}
-        """Frames of jobs that were acknowledged while the router could not forward them, by source seq (R-RTR-18)."""
+        """Frames of jobs acknowledged while the router could not forward them, by source seq
+        (R-RTR-18).
+        """
         self.kept_seqs: list[int] = []
-        """The keys of `kept`, ascending: there may be very many, and each step asks for the first."""
+        """The keys of `kept`, ascending: there may be very many, and each step needs the first."""
         self.keeping: dict[int, bytes] = {}
-        """Frames of jobs whose ack is on its way, or came too late: what becomes of these is not decided."""
+        """Frames of jobs whose ack is in flight, or came too late: their outcome is undecided."""
         self.kept_bytes = 0
-        """Of all of both."""
+        """The bytes of all frames in `kept` and `keeping`."""
         # --- exactly_once
         self.examined = 0
-        """Destination records up to here were looked at for evidence (R-EO-3)."""
+        """Destination records up to here were searched for evidence (R-EO-3)."""
         self.unmarked = UNKNOWN
-        """Destination records up to here may be copies without FLAG_ROUTED, by a build that did not know it: of these
-        the meta alone is asked. UNKNOWN: a build like that stored the router."""
+        """Destination records up to here may be copies without FLAG_ROUTED, written by a version
+        without that flag: only their meta can identify them. UNKNOWN: such a version stored the
+        router.
+        """
         self.own: list[tuple[int, int]] = []
-        """Runs of destination seqs above `examined` that the log says are its own copies of what lies at or below
-        `position`: ascending; need not be looked at."""
+        """Runs of destination seqs above `examined`, ascending, that the log shows to be copies of
+        records up to `position`. They need not be searched.
+        """
         self.evidence: dict[int, int] = {}
-        """Source seqs above `position` found in the destination already: the seq of the record there."""
+        """Source seqs above `position` whose copies are in the destination already, with the copy's
+        seq.
+        """
 
     def keep(self, frames: Iterable[tuple[int, bytes]]) -> None:
-        """frames: by source seq, of jobs that are about to be acknowledged."""
+        """Hold frames of jobs that are about to be acknowledged, by source seq."""
         for seq, frame in frames:
             if seq not in self.kept and seq not in self.keeping:
                 self.kept_bytes += len(frame)
                 self.keeping[seq] = frame
 
     def consumed(self, runs: list[int]) -> None:
-        """The acks of these jobs are done: first and last seq of each run, ascending."""
+        """Note that the acks of these jobs are done. runs: first and last seq of each,
+        ascending.
+        """
         for seq in list(self.keeping):
             at = bisect_right(runs, seq)
             if at % 2 or (at and runs[at - 1] == seq):
@@ -162,7 +172,10 @@ class Router:
                 insort(self.kept_seqs, seq)
 
     def copied(self, first: int, last: int, before: int) -> None:
-        """These seqs of the destination are its copies. before: the seq that the step which made them came behind."""
+        """Note that these destination seqs are its copies.
+
+        before: the destination's last seq before the step that made them.
+        """
         if self.examined == before:
             self.examined = last
         elif self.own and self.own[-1][1] == before:
@@ -171,7 +184,7 @@ class Router:
             self.own.append((first, last))
 
     def drop_kept(self) -> None:
-        """Those up to `position`."""
+        """Drop held frames up to `position`."""
         passed = bisect_right(self.kept_seqs, self.position)
         gone = [self.kept.pop(seq) for seq in self.kept_seqs[:passed]]
         del self.kept_seqs[:passed]
@@ -180,7 +193,7 @@ class Router:
 
     @property
     def highest_seen(self) -> int:
-        """No seq of the source up to here may be given out again."""
+        """The highest source seq that the router has met; no seq up to here may be reused."""
         return max(self.position, *self.kept_seqs[-1:], *self.keeping, 0)
 
     @property

@@ -1,7 +1,7 @@
 """Payloads of routers' control frames, and routers in the snapshot: compact JSON.
 
-A router's frames lie in the shard of its destination, so copies, direct writes and positions have one order. Its
-creation and deletion are written to the shard of its source, too.
+A router's frames are in the shard of its destination, so that copies, direct writes and positions
+have one order. Its creation and deletion are written to the shard of its source, too.
 """
 
 from __future__ import annotations
@@ -13,54 +13,66 @@ from topics.engine.state.router import UNKNOWN, Router, RouterLife, StoredConfig
 
 
 class RouterPayload(msgspec.Struct, omit_defaults=True):
-    """ROUTER_PUT. The frame's seq is the order number; `id` that of the creation."""
+    """The payload of ROUTER_PUT.
+
+    The frame's seq is the order number; `id` is that of the creation.
+    """
 
     id: int
     name: str
     source: int
-    """Topic ids."""
+    """The topic id of the source; `dest` likewise."""
     dest: int
     config: StoredConfig
     position: int = 0
-    """Of a new router."""
+    """The position of a new router."""
     unmarked: int = UNKNOWN
-    """The router's; a new one has no copies yet."""
+    """`Router.unmarked`. A new router has no copies yet."""
 
 
 class RouterDeletePayload(msgspec.Struct):
-    """ROUTER_DELETE."""
+    """The payload of ROUTER_DELETE."""
 
     id: int
 
 
 class ForwardPayload(msgspec.Struct, omit_defaults=True):
-    """FORWARD: what one step of a router put into its destination; the frame's seq is the first seq of that there.
+    """The payload of FORWARD: the result of one step of a router in its destination.
 
-    Positions are absolute, and the latest frame counts.
+    The frame's seq is the step's first seq there. Positions are absolute, and the latest frame
+    counts.
     """
 
     router: int
     position: int
-    """Of the router afterwards."""
+    """The router's position after the step."""
     forwarded: int
-    """In all, afterwards."""
+    """The total of forwarded records after the step."""
     holes: int = 0
-    """So many seqs of the destination, from the frame's seq on, stand for what the source had lost (R-TRIM-1)."""
+    """The number of destination seqs, from the frame's seq on, that stand for losses in the source
+    (R-TRIM-1).
+    """
     hops: list[Run] = []
-    """Of the holes and the copies."""
+    """The hops of the holes and the copies."""
     source: int = 0
-    """Topic id; 0 where the copies' own frames follow in the batch."""
+    """The topic id of the source; 0 if the copies' own frames follow in the batch."""
     refs: list[tuple[int, int]] = []
-    """Which of its seqs were copied, as runs: the copies have the seqs behind the holes, in order."""
+    """The source seqs that were copied, as runs. The copies have the seqs after the holes, in
+    order.
+    """
     keep: int = 0
-    """Flags (format.FLAG_*) of the originals that the copies keep."""
+    """The flags (format.FLAG_*) of the originals that the copies retain."""
     sizes: list[int] = []
-    """Of these copies; one number when it is the same for all. A power cut may take the originals, if they lie in
-    another shard, but what their copies evicted by a cap of bytes, of now or of later, stays so."""
+    """The sizes of these copies; one number if all are equal. If the originals are in another
+    shard, a power cut may lose them, but evictions by a cap of bytes that counted the copies must
+    stay the same.
+    """
 
 
 class KeepPayload(msgspec.Struct):
-    """KEEP: frames that the router needs once its source is done with the records: when their CONSUME counts."""
+    """The payload of KEEP: frames that the router needs once the source's CONSUME of them
+    counts.
+    """
 
     router: int
     frames: list[tuple[int, bytes]]
@@ -68,7 +80,7 @@ class KeepPayload(msgspec.Struct):
 
 
 class RouterImage(msgspec.Struct, omit_defaults=True):
-    """A router in the snapshot, and in what segments of its destination say of that."""
+    """A router in the snapshot, and in the descriptions in its destination's segments."""
 
     id: int
     name: str
@@ -82,9 +94,9 @@ class RouterImage(msgspec.Struct, omit_defaults=True):
     evidence: list[tuple[int, int]] = []
     unmarked: int = UNKNOWN
     kept: list[tuple[int, bytes]] = []
-    """Of jobs that were acknowledged."""
+    """Frames of jobs that were acknowledged."""
     keeping: list[tuple[int, bytes]] = []
-    """Of jobs whose ack was not decided."""
+    """Frames of jobs whose ack was undecided."""
 
 
 def image_of_router(router: Router) -> RouterImage:
@@ -106,5 +118,5 @@ def image_of_router(router: Router) -> RouterImage:
 
 
 def images_of(routers: list[Router]) -> list[RouterImage]:
-    """Of those that are durable."""
+    """Return the images of the durable ones."""
     return [image_of_router(router) for router in routers if router.life is not RouterLife.CREATING]

@@ -1,7 +1,8 @@
-"""What is staged on a topic and waits for its commit, and the queue that applies it in order.
+"""Operations that are staged on a topic and wait for their commit, applied in order.
 
-A topic's operations lie in one shard of the log and are applied in the order they were staged, whatever their commit
-classes: so records become visible in the order of their seqs, and a delete finds exactly what was written before it.
+A topic's operations are in one shard of the log and are applied in the order they were staged,
+whatever their commit classes. Records therefore become visible in the order of their seqs, and a
+delete finds exactly the records written before it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """Subclasses say what applying means; `apply` and `fail` answer whoever asked. Exactly one of them is called."""
+    """A staged change of a topic, whose subclass implements its application.
+
+    Exactly one of `apply` and `fail` is called; it answers the request.
+    """
 
     __slots__ = ("commit", "core", "topic")
 
@@ -29,25 +33,29 @@ class Operation:
         self.commit: Commit | None = None
 
     def apply(self, commit: Commit) -> None:
-        """Durable in its class, and all before it is applied or has failed."""
+        """Apply the operation: it is durable in its class, and all before it are applied or
+        failed.
+        """
         raise NotImplementedError
 
     def fail(self, error: TopicsError) -> None:
-        """Nothing of it happened."""
+        """Report the failure: nothing of the operation happened."""
         raise NotImplementedError
 
     def staged(self, _topic: Topic) -> tuple[int, int]:
-        """Return how many records it has staged on a topic, and their bytes."""
+        """Return the number of records it has staged on a topic, and their bytes."""
         return 0, 0
 
-    # --- the way there -----------------------------------------------------------------------------------------------
+    # --- staging ----------------------------------------------------------------------------------------------------
     def stage(self, *, synced: bool) -> None:
-        """Queues it behind what is staged on the topic; its frames are in the log's filling batch."""
+        """Queue it after all that is staged on the topic; its frames are in the log's filling
+        batch.
+        """
         self.topic.enqueue(self)
         self.core.log.when_committed(self.topic.id, synced, self.on_commit)
 
     def stage_unlogged(self) -> None:
-        """Queues it without a frame: it is applied as soon as all before it is."""
+        """Queue it without a frame: it is applied as soon as all before it are."""
         self.topic.enqueue(self)
         self.on_commit(AT_ONCE)
 
@@ -57,7 +65,7 @@ class Operation:
 
 
 class Turn(Operation):
-    """A change that waits until all before it is decided; then it is asked again."""
+    """A change that waits until all operations before it are decided, and is then tried again."""
 
     __slots__ = ("again", "failed")
 
@@ -69,9 +77,9 @@ class Turn(Operation):
         self.failed = failed
 
     def wait(self) -> None:
-        """Queues it behind something that is no Turn: whatever ends that goes on with this one.
+        """Queue it after an operation that is no Turn, whose end continues with this one.
 
-        Turns that wait for nothing but each other would ask again for ever.
+        Turns that wait only for each other would try again for ever.
         """
         self.commit = AT_ONCE
         self.topic.pending.append(self)
@@ -84,7 +92,7 @@ class Turn(Operation):
 
 
 def settle(topic: Topic) -> None:
-    """Applies what is decided at the front of the topic's queue."""
+    """Apply the decided operations at the front of the topic's queue."""
     pending = topic.pending
     while pending:
         operation = pending[0]
@@ -104,13 +112,14 @@ def settle(topic: Topic) -> None:
 
 
 def settle_all(operation: Operation, topics: Sequence[Topic]) -> None:
-    """`settle` for an operation in the queues of several topics, whose commit has ended.
+    """`settle` an operation that is in the queues of several topics and whose commit has ended.
 
-    They share a shard of the log, where commits end in order, so the operation is the first one in every queue; and
-    none of them is gone, since the end of a topic would be queued after it.
+    The topics share a shard of the log, in which commits end in order, so the operation is the
+    first in every queue. None of the topics is gone, because the end of a topic would be queued
+    after it.
     """
     queued: list[Topic] = []
-    """Those in which something comes after it."""
+    """Topics with further operations after it."""
     for topic in topics:
         pending = topic.pending
         assert pending[0] is operation, "a topic's operations are decided in order"

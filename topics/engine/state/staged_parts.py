@@ -1,7 +1,8 @@
-"""Parts that come in pieces: which pieces of each are there, and where. Source: R-PROD-9 to R-PROD-13.
+"""Parts that are sent in pieces: the pieces received of each, and their places.
 
-The records of pieces lie in the staging area, a topic that nobody sees (`topic.STAGING`). This table says what they
-are pieces of; the frames carry it, too, and the snapshot has it.
+The records of pieces are in the staging area, a topic that clients cannot see (`topic.STAGING`).
+This table assigns them to parts; their frames and the snapshot hold the assignment, too. Source:
+R-PROD-9 to R-PROD-13.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ _PIECE = struct.Struct("<QIQQ")
 
 
 class PartPiece(NamedTuple):
-    """One piece of a part: where its records lie, their number, bytes and checksum."""
+    """One piece of a part: the place, number, bytes and checksum of its records."""
 
     first_seq: int
-    """The first seq in the staging area; 0: it is not stored, but compared with a part that was appended."""
+    """The first seq in the staging area; 0 if it is not stored, but compared with an appended
+    part.
+    """
     records: int
     size: int
     sum: int
@@ -45,7 +48,7 @@ class Total(NamedTuple):
     size: int = 0
     """Bytes, as the caps of a topic count them."""
     sum: int = 0
-    """Their checksums, added modulo 2^64."""
+    """The sum of their checksums, modulo 2^64."""
 
     def plus(self, piece: PartPiece) -> Total:
         return Total(self.records + piece.records, self.size + piece.size, (self.sum + piece.sum) % (1 << 64))
@@ -65,7 +68,7 @@ class StagedRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class StagedPart:
-    """The pieces of one try at sending a part."""
+    """The pieces of one attempt at sending a part."""
 
     __slots__ = ("attempt", "last_ms", "pieces", "total")
 
@@ -103,12 +106,16 @@ class StagedParts:
         self.parts: dict[Name, StagedPart] = {}
         self._by_topic: dict[int, dict[Name, None]] = {}
         self.bytes = 0
-        """Bytes of all pieces, and `OVERHEAD_BYTES` for each."""
+        """Bytes of all pieces, plus `OVERHEAD_BYTES` for each."""
         self.orphans: deque[int] = deque()
-        """First and last seq of each run in the staging area that belongs to no part, to be deleted."""
+        """First and last seq of each run in the staging area that belongs to no part, to be
+        deleted.
+        """
 
     def add(self, told: StagedPiece, first_seq: int) -> StagedPart | None:
-        """Add a piece that is written, perhaps once more (recovery); return the try that it replaces."""
+        """Add a written piece, possibly again (recovery); return the attempt that it replaces, if
+        any.
+        """
         name = (told.topic_id, told.producer, told.epoch, told.part)
         known, replaced = self.parts.get(name), None
         if told.piece == 0:
@@ -136,13 +143,13 @@ class StagedParts:
         return part
 
     def drop(self, name: Name) -> None:
-        """Removes a part, and leaves its records to be deleted."""
+        """Remove a part, and leave its records to be deleted."""
         part = self.remove(name)
         assert part is not None, "a part of the table"
         self.orphans += part.runs
 
     def of_topic(self, topic_id: int, count_max: int) -> list[Name]:
-        """Return up to so many of a topic's parts."""
+        """Return up to `count_max` of a topic's parts."""
         return list(islice(self._by_topic.get(topic_id, ()), count_max))
 
     def _put(self, name: Name, part: StagedPart) -> None:
@@ -150,7 +157,7 @@ class StagedParts:
         self._by_topic.setdefault(name[0], {})[name] = None
 
     def take_orphans(self, runs_max: int, rows_max: int) -> list[int]:
-        """Take the first of `orphans`, within these bounds."""
+        """Take the first of `orphans`, up to these numbers of runs and rows."""
         taken: list[int] = []
         while self.orphans and len(taken) < 2 * runs_max and rows_max:
             first, last = self.orphans.popleft(), self.orphans.popleft()
@@ -177,7 +184,9 @@ class StagedParts:
         self.bytes += part.held_bytes
 
     def recovered(self, topic_of: Callable[[int], Topic | None], staging: Topic | None) -> None:
-        """Drop parts that are not whole, were appended, or whose topic is gone: all rows are there."""
+        """Drop parts that are incomplete or appended, or whose topic is gone, once all rows are
+        known.
+        """
         for name, part in list(self.parts.items()):
             if staging is None or not _is_there(part, staging) or _is_settled(name, topic_of(name[0])):
                 self.remove(name)
@@ -197,7 +206,7 @@ class StagedParts:
 
 
 def repeated_piece(records: int) -> AppendResult:
-    """The answer to a piece that came before; its records have no seqs."""
+    """Build the answer to a repeated piece, whose records have no seqs."""
     return AppendResult(0, 0, 0, records, False, True, 0, 0)
 
 

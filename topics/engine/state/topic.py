@@ -1,4 +1,4 @@
-"""One topic instance: its numbers, its index, and what is staged but not decided yet."""
+"""One topic: its config, numbers and index, and the operations that are not decided yet."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ if TYPE_CHECKING:
     from topics.engine.write.retention import Expiry
 
 STAGING = " staged"
-"""The name of the staging area, in the log and in snapshots: no topic can have it."""
+"""The name of the staging area, in the log and in snapshots; no topic can have it."""
 
 
 class Life(Enum):
     CREATING = 1
-    """Its creation is not durable yet: readers do not see it, writes queue behind it."""
+    """Its creation is not durable yet: readers do not see it, writes are queued after it."""
     LIVE = 2
     DELETING = 3
-    """Its deletion is on its way: readers still see it, changes wait for the outcome."""
+    """Its deletion is in flight: readers still see it, changes wait for the outcome."""
     GONE = 4
 
 
 class Topic(TopicNumbers):
-    """`config` and what follows from it, the index, and who waits; the numbers are those of `TopicNumbers`."""
+    """`config` and values derived from it, the index and the waiters; `TopicNumbers` has the
+    numbers.
+    """
 
     __slots__ = (
         "config",
@@ -78,51 +80,66 @@ class Topic(TopicNumbers):
         self.name = name
         self.id = topic_id
         self.incarnation = incarnation
-        """Changes whenever seqs may name other records: see incarnation.py."""
+        """It changes whenever seqs may name other records: see incarnation.py."""
         self.order = order
-        """The number of the latest create or config frame of this topic, over all topics."""
+        """The number of the latest create or config frame of this topic, in one sequence over all
+        topics.
+        """
         self.life = Life.CREATING
         """Changed by `enter`."""
         self.is_made = False
-        """Its creation is durable: else readers do not see it, though it is being deleted already."""
+        """Its creation is durable. Without that readers do not see it, even while it is being
+        deleted.
+        """
         self.memory_through = 0
-        """Records up to here may lie in memory though the class is not `ephemeral` any more: see evictions.py."""
+        """Records up to here may be in memory although the class is no longer `ephemeral`: see
+        evictions.py.
+        """
         self.floors = Floors()
         self.index = Index(usage)
         self.keys: KeyStore | None = None
         self.keys_forgotten = 0
-        """A restart in class `ephemeral` forgot keys and parts of producers, of writes up to this seq, whatever the log
-        says of them."""
+        """A restart in class `ephemeral` forgot keys and producers' parts of writes up to this seq,
+        whatever the log holds of them.
+        """
         self.producers: Producers | None = None
         self.running: dict[Hashable, Waiting] | None = None
-        """Identities of writes that are not decided yet, and the duplicates that wait for each; None: as {}."""
+        """Identities of writes in flight, with the duplicates that wait for each; None stands for
+        {}.
+        """
         self.queue = Leases(self.index, self.floors) if config.is_queue else None
-        """Who works on what; None for a log."""
+        """The leases of a queue; None for a log."""
         # --- staged
         self.config_doubtful = False
-        """A change failed and may yet be found after a restart: `config` is not durable by itself any more."""
+        """A change failed and may yet be found after a restart, so that `config` is not durable by
+        itself.
+        """
         self.expiry: Expiry | None = None
-        """The latest expiry staged and not applied."""
+        """The latest expiry that is staged and not applied."""
         self.parked: list[Callable[[], None]] = []
         """Changes that wait for the outcome of a deletion."""
         # --- routers
         self.routers: tuple[Router, ...] = ()
-        """Out of this topic."""
+        """Routers with this topic as source."""
         self.feeders: tuple[Router, ...] = ()
-        """Into this topic."""
+        """Routers with this topic as destination."""
         self.hops: Hops | None = None
-        """Of copies that may be forwarded further; None: there are none."""
+        """The hops of copies that may be forwarded further; None if there are none."""
         # --- readers
         self.waiters: dict[Waiter, None] = {}
-        """Told of changes, in order of arrival: see `topics.engine.state.waiters`."""
+        """Waiters that are notified of changes, in order of arrival: see
+        `topics.engine.state.waiters`.
+        """
         self.last_read_ms = 0
         self.consumed_ms = 0
         self.set_config(config, config)
 
     def set_config(self, applied: TopicConfig, staged: TopicConfig) -> None:
-        """What holds for readers and retention, and the latest that is on its way (the same one, mostly).
+        """Set the config that readers and retention apply, and the latest one staged (usually the
+        same).
 
-        A write is staged in the stronger of both classes: it may be acknowledged after the change (R-CFG-3).
+        A write is staged in the stronger of both classes, because it may be acknowledged after the
+        change (R-CFG-3).
         """
         self.config, self.next_config = applied, staged
         self.stop_filling()
@@ -134,25 +151,25 @@ class Topic(TopicNumbers):
             and not self.memory_through
             and not self.index.usage.has_quota
         )
-        """By its config, an append needs no admission and no retention first."""
+        """Whether, by its config, an append needs neither admission nor retention first."""
         self.writable = self.plain and self.life is Life.LIVE
-        """A write may take the short way: it needs nothing but its seqs."""
+        """Whether a write may take the short way: it needs nothing except its seqs."""
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
         self.need_reservation(self.stage_class == "disk")
 
     def enter(self, life: Life) -> None:
-        """Begin another part of the topic's life."""
+        """Begin another stage of the topic's life."""
         self.life = life
         self.writable = self.plain and life is Life.LIVE
 
     def leave_memory(self) -> None:
-        """None of the records that count is in memory any more."""
+        """Note that none of the records that count is in memory any more."""
         self.memory_through = 0
         self.set_config(self.config, self.next_config)
 
     @property
     def earliest(self) -> int:
-        """E."""
+        """E, the smallest live seq; head + 1 if there is none."""
         return self.index.earliest or self.head + 1
 
     @property
@@ -161,12 +178,17 @@ class Topic(TopicNumbers):
 
     @property
     def keeps_leases(self) -> bool:
-        """Leases survive a restart (R-DUR-11), by the config that holds or by the one on its way."""
+        """Whether leases survive a restart (R-DUR-11), by the config in force or by the one in
+        flight.
+        """
         wanted = self.config.leases_durable or self.next_config.leases_durable
         return wanted and self.stage_class != "ephemeral"
 
     def enforce_caps(self, upto: int, cap_records: int, cap_bytes: int) -> None:
-        """Evicts the oldest records until those up to `upto` are within the caps (0: none). R-CAP-1, -3, -4."""
+        """Evict the oldest records until those up to `upto` are within the caps (0 = no cap).
+
+        Source: R-CAP-1, -3, -4.
+        """
         index = self.index
         records, size = index.live, index.bytes
         if upto < index.last_seq:
@@ -183,12 +205,14 @@ class Topic(TopicNumbers):
             self.floors.settle_gaps(self.earliest)
 
     def retain_caps(self) -> None:
-        """The caps of the applied config."""
+        """Enforce the caps of the applied config."""
         if self.has_caps:
             self.enforce_caps(self.head, self.config.cap_records, self.config.cap_bytes)
 
     def lose_through(self, *, cap: int = 0, ttl: int = 0, deleted: int = 0) -> int:
-        """Records up to here were evicted, expired, or were deleted as a prefix; returns how many died."""
+        """Kill records up to here, which were evicted, expired, or deleted as a prefix; return
+        their number.
+        """
         died = self.index.kill_through(max(cap, ttl, deleted))
         if died and deleted:
             self.index.removals += 1
@@ -202,11 +226,13 @@ class Topic(TopicNumbers):
         return self.keys
 
     def waiting_for(self, identity: Hashable) -> Waiting | None:
-        """Return the duplicates that wait for a write of this name; None when no such write is on its way."""
+        """Return the duplicates that wait for a write of this name; None if no such write is in
+        flight.
+        """
         return None if self.running is None else self.running.get(identity)
 
     def begin_identity(self, identity: Hashable) -> None:
-        """Enter a write of this name, which is on its way."""
+        """Enter a write of this name, which is in flight."""
         running = self.running
         if running is None:
             running = self.running = {}
@@ -214,7 +240,7 @@ class Topic(TopicNumbers):
         running[identity] = []
 
     def end_identity(self, identity: Hashable) -> Waiting:
-        """Take out a write that is decided; return the duplicates that waited for it."""
+        """Remove a write that is decided; return the duplicates that waited for it."""
         assert self.running is not None, "a write that was begun"
         return self.running.pop(identity)
 

@@ -1,5 +1,7 @@
-"""What may happen to the numbers of a topic: seqs, times, the reservation, and what is staged. No other module changes
-them (`tests/project/test_one_write.py`), so what holds between them can be read here.
+"""The numbers of a topic and every change of them: seqs, times, reservation, staged records.
+
+No other module changes them (`tests/project/test_one_write.py`), so that the relations between them
+can be checked here.
 """
 
 from __future__ import annotations
@@ -12,16 +14,16 @@ if TYPE_CHECKING:
     from topics.engine.state.staged_operations import Operation
 
 NO_RESERVATION = (1 << 64) - 1
-"""`reserved` of a class that needs none."""
+"""The value of `reserved` for a class that needs no reservation."""
 _RESERVE_MIN = 256
 _RESERVE_MAX = 1 << 20
 _RESERVE_REQUESTS = 64
-"""Of the size that passed the last reservation: what writes in large batches reserves more."""
+"""Writes as large as the one that exceeded the last reservation: larger batches reserve more."""
 _AHEAD_MAX = _RESERVE_MAX // 2
 
 
 class TakesRows(Protocol):
-    """An operation that was queued, and still takes the rows of further requests."""
+    """A queued operation that still takes the rows of further requests."""
 
     def add(self, write: Any, count: int, size: int, framed: Framed, ts: int, tags: Any) -> None: ...  # noqa: PLR0917
 
@@ -48,31 +50,38 @@ class TopicNumbers:
     def __init__(self) -> None:
         self.head = 0
         self.has_caps = False
-        """Records may have to go when others become visible: see `retain_caps`."""
+        """Whether newly visible records may evict others: see `retain_caps`."""
         self.next_seq = 1
         self.last_ts = 0
-        """`$ts` of the newest record that was staged."""
+        """The `$ts` of the newest staged record."""
         self.last_write_ms = 0
-        """`$ts` of the newest record that readers have seen; 0: this process has not met any."""
+        """The `$ts` of the newest visible record; 0 if this process has not published any."""
         self.pending: list[Operation] = []
-        """Staged and not applied yet, in the order in which they will be, which is that of their seqs."""
+        """Operations staged and not applied yet, in the order of application, which is that of
+        their seqs.
+        """
         self.pending_records = 0
         self.pending_bytes = 0
         self.filling: TakesRows | None = None
         """The last of `pending` while it may still take rows of this pass."""
         self.reserved = NO_RESERVATION
-        """Class `disk`: seqs up to here may be acknowledged before they are on stable storage (R-DUR-6)."""
+        """Class `disk`: seqs up to here may be acknowledged before they are on stable storage
+        (R-DUR-6).
+        """
         self.ample = NO_RESERVATION
-        """A write whose last seq is at most this needs no reservation, neither for itself nor ahead of the next one:
-        a bound that is quick to look at, below which `lacks` and `is_short` say no."""
+        """A write whose last seq is at most this needs no reservation, neither now nor in advance.
+        This one comparison replaces `lacks` and `is_short`, which are both false below it.
+        """
         self.growing = 0
-        """Generation of a reservation on its way to stable storage, which no write waits for; 0: there is none."""
+        """The generation of a reservation in flight that no write waits for; 0 if there is none."""
         self.generation = 0
-        """Counts reservations: those of a generation that a snapshot released do not count in recovery."""
+        """The counter of reservations. Recovery ignores those of generations that a snapshot
+        released.
+        """
 
     # --- giving out ---------------------------------------------------------------------------------------------------
     def stamp(self, now_ms: int) -> int:
-        """Return the `$ts` of a record written now: it never goes back, whatever the clock does."""
+        """Return the `$ts` of a record written now. It never decreases, even if the clock does."""
         return now_ms if now_ms > self.last_ts else self.last_ts
 
     def take(self, count: int, size: int, ts: int) -> None:
@@ -83,7 +92,7 @@ class TopicNumbers:
         self.pending_bytes += size
 
     def take_holes(self, count: int) -> None:
-        """Give out the next seqs to what stands for records that a router's source has lost."""
+        """Give out the next seqs to holes for records that a router's source has lost."""
         self.next_seq += count
 
     def stage(self, operation: Operation, count: int, size: int, ts: int) -> None:
@@ -96,26 +105,26 @@ class TopicNumbers:
 
     # --- the queue ----------------------------------------------------------------------------------------------------
     def enqueue(self, operation: Operation) -> None:
-        """Queue an operation: what is staged from here on comes after it."""
+        """Queue an operation; later operations are staged after it."""
         self.filling = None
         self.pending.append(operation)
 
     def fill(self, operation: TakesRows) -> None:
-        """Let the operation that was queued last take the rows that come in this pass."""
+        """Let the operation that was queued last take further rows of this pass."""
         self.filling = operation
 
     def stop_filling(self) -> None:
-        """Rows that come from here on are an operation of their own."""
+        """Make further rows an operation of their own."""
         self.filling = None
 
     # --- decided ------------------------------------------------------------------------------------------------------
     def unstage(self, count: int, size: int) -> None:
-        """So many records failed: they are pending no more."""
+        """Stop counting records as pending that failed."""
         self.pending_records -= count
         self.pending_bytes -= size
 
     def publish(self, count: int, size: int, upto: int, ts: int) -> None:
-        """Let readers see so many records, which were pending; the last one has this seq and this `$ts`."""
+        """Make pending records visible. The last one has seq `upto` and `$ts` ts."""
         self.pending_records -= count
         self.pending_bytes -= size
         self.head = upto
@@ -124,7 +133,9 @@ class TopicNumbers:
             self.retain_caps()
 
     def publish_new(self, last: int, ts: int) -> None:
-        """Give out the next seqs, up to this one, to records that are committed already, and let readers see them."""
+        """Give out the next seqs up to `last` to records already committed, and make them
+        visible.
+        """
         self.head = last
         self.next_seq = last + 1
         self.last_ts = self.last_write_ms = ts
@@ -132,16 +143,16 @@ class TopicNumbers:
             self.retain_caps()
 
     def show_holes(self, upto: int) -> None:
-        """Let readers see that there is nothing up to here."""
+        """Advance the head over holes up to this seq."""
         self.head = max(self.head, upto)
 
     def retain_caps(self) -> None:
-        """Evict what is beyond the caps."""
+        """Evict the records beyond the caps."""
         raise NotImplementedError
 
     # --- reservations -------------------------------------------------------------------------------------------------
     def need_reservation(self, needed: bool) -> None:
-        """Set whether seqs are to be reserved: the class is `disk`, or it is another one."""
+        """Set whether seqs are to be reserved: True for class `disk`."""
         if not needed:
             self.reserve(NO_RESERVATION)
             self.growing = 0
@@ -149,33 +160,39 @@ class TopicNumbers:
             self.reserve(0)
 
     def lacks(self, count: int) -> bool:
-        """Whether the next `count` seqs go beyond what is reserved."""
+        """Return whether the next `count` seqs exceed the reservation."""
         return self.next_seq + count - 1 > self.reserved
 
     def is_short(self, first_seq: int) -> bool:
-        """Whether little of the reservation is left at `first_seq`, and more is not on its way."""
-        left = self.reserved - first_seq  # `ample` follows from the next line
+        """Return whether little of the reservation is left at `first_seq` and no more is in
+        flight.
+        """
+        left = self.reserved - first_seq  # `reserve` derives `ample` from the next line.
         return left < _AHEAD_MAX and left < first_seq >> 2 and not self.growing
 
     def next_reservation(self, last_seq: int, count: int) -> int:
-        """Begin a reservation of seqs beyond `last_seq`, that of a write of `count`; return its end."""
+        """Begin a reservation beyond `last_seq`, the last of a write of `count`; return its end."""
         self.generation += 1
         return last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, max(last_seq // 2, _RESERVE_REQUESTS * count)))
 
     def reserve(self, upto: int) -> None:
-        """Count on a reservation: durable, or in the commit that publishes the first records which use it."""
+        """Count on a reservation that is durable, or in the commit that publishes its first
+        records.
+        """
         self.reserved = upto
         self.ample = upto if upto == NO_RESERVATION else max(upto - _AHEAD_MAX, upto - upto // 5 - 1)
 
     def reserve_ahead(self) -> int:
-        """Note that the newest reservation is on its way by itself; return what `reserved_ahead` asks for."""
+        """Note that the newest reservation is in flight by itself; return the token for
+        `reserved_ahead`.
+        """
         self.growing = self.generation
         return self.growing
 
     def reserved_ahead(self, generation: int, upto: int) -> None:
-        """The reservation is on stable storage up to here, or has failed (0).
+        """Note the outcome of `reserve_ahead`: on stable storage up to `upto`, or failed (0).
 
-        It does not count if a snapshot has released it meanwhile, or if the class is another.
+        It is ignored if a snapshot has released it meanwhile, or if the class has changed.
         """
         if self.growing == generation:
             self.growing = 0
@@ -183,33 +200,38 @@ class TopicNumbers:
                 self.reserve(max(self.reserved, upto))
 
     def lose_reservation(self) -> None:
-        """Let the next write ask for another reservation: the commit of this one failed, or the class is changing."""
+        """Make the next write reserve again: the commit of the last one failed, or the class is
+        changing.
+        """
         if self.reserved != NO_RESERVATION:
             self.reserve(0)
             self.growing = 0
 
     def release_reservation(self) -> None:
-        """Reserve no more than what is given out: a snapshot says so."""
+        """Reduce the reservation to the seqs given out, as a snapshot states."""
         if self.reserved != NO_RESERVATION:
             self.reserve(self.next_seq - 1)
             self.growing = 0
 
     # --- recovery -----------------------------------------------------------------------------------------------------
     def found(self, upto: int, ts: int = 0) -> None:
-        """Records up to this seq, written up to this time, were there to be seen."""
+        """Note that records up to this seq, written up to this time, were visible."""
         self.head = max(self.head, upto)
         self.last_ts = max(self.last_ts, ts)
 
     def found_taken(self, upto: int) -> None:
-        """Seqs up to here were given out, whether to records or to writes that failed."""
+        """Note that seqs up to here were given out, to records or to failed writes."""
         self.next_seq = max(self.next_seq, upto + 1)
 
     def found_generation(self, generation: int) -> None:
-        """So many reservations were made."""
+        """Note the number of reservations made."""
         self.generation = max(self.generation, generation)
 
     def begin(self, reserved: int) -> None:
-        """All was found: go on after it. reserved: seqs up to here were, and still are."""
+        """End recovery: continue after all that was found.
+
+        reserved: seqs up to this one are reserved.
+        """
         if self.reserved != NO_RESERVATION:
             self.reserve(max(self.head, reserved))
         self.next_seq = max(self.next_seq, self.head + 1)

@@ -1,4 +1,4 @@
-"""Who waits for a topic to change."""
+"""Waiters for a change of a topic."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Protocol
 
 
 class Waiter(Protocol):
-    """Stands in `topic.waiters` (a dict, in order of arrival) while it waits; it enters and leaves by itself.
+    """A reader in `topic.waiters` (a dict, in order of arrival), which it enters and leaves by
+    itself.
 
-    Whoever makes something readable, or loses it, calls `core.wake(topic)`. At the end of that pass every waiter of the
-    topic is told once, topics in ascending order of name; what becomes readable meanwhile tells them again. So nobody
-    misses a change who stands in `waiters` before it, or compares `topic.head` with what it saw when it enters.
+    Code that makes records readable, or loses them, calls `core.wake(topic)`. At the end of the
+    pass every waiter of the topic is notified once, topics in ascending order of name; records that
+    become readable meanwhile cause another notification. A waiter therefore misses no change if it
+    is in `waiters` before the change, or compares `topic.head` with its last view when it enters.
     """
 
     def look_again(self) -> None:
-        """Something changed."""
+        """Handle a change of the topic."""
 
     def on_topic_gone(self) -> None:
-        """The topic was deleted; told instead of `look_again`."""
+        """Handle the deletion of the topic, instead of `look_again`."""
 
     def on_shutdown(self) -> None:
-        """Nobody is to wait any longer."""
+        """End the wait, because the server shuts down."""
