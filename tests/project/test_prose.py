@@ -26,6 +26,7 @@ ROOMS = (
     "embedded",
     "engine/index",
     "engine/read",
+    "engine/shared",
     "engine/state",
     "engine/values",
     "files",

@@ -1,1 +1,1 @@
-"""What all parts of the engine share: registries, dormant topics, lease ids, the core."""
+"""The shared parts of the engine: registries, dormant topics, lease ids, the core."""

@@ -1,4 +1,6 @@
-"""What the parts of the engine share: topics, the store below, the clock, and who is told at the end of the pass."""
+"""The engine's shared state: topics, the store below, the clock, and the work at the end of a
+pass.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ if TYPE_CHECKING:
 
 
 class Core:
-    """One engine's state. `log`, `reader`, `memory` and `requested` are there from `use` on, after recovery."""
+    """The state of one engine.
+
+    `log`, `reader`, `memory` and `requested` exist from `use` on, after recovery.
+    """
 
     appender: Appender
 
@@ -55,34 +60,36 @@ class Core:
         self.staged = StagedParts()
         self.stager: Stager
         self.quiet_from_ms = self.quiet_until_ms = 0
-        """From one to before the other, by the wall clock, nothing expires in any topic."""
+        """The wall-clock times from (inclusive) and until (exclusive) which nothing expires in any
+        topic.
+        """
         self.log_refusals = 0
         """Appends and creations refused because of a long log."""
         self.closing = False
-        """No more waiting: long polls answer at once."""
+        """Whether waiting has ended: long polls answer at once."""
         self.awake: dict[Topic, None] = {}
-        """Topics that changed while somebody waited for that; drained at the end of the pass."""
+        """Changed topics with waiters; drained at the end of the pass."""
         self.awaited: dict[str, dict[Place, None]] = {}
-        """Places in line for the creation of a topic, by its name."""
+        """Queued waits for the creation of a topic, by its name."""
         self.waits = 0
-        """Requests that are parked: waits (wait.py), and those for a checkpoint."""
+        """The number of parked requests: waits (wait.py), and those for a checkpoint."""
         self.waited_topics = 0
-        """Names in all waits that are parked."""
+        """The number of topic names in all parked waits."""
         self.checkpoint_waits: dict[CheckpointWait, None] = {}
         """Requests that wait for a checkpoint to end."""
         self.reads = SharedReads(self)
         self.bounds = ReadBounds.of(config)
         self.turns = ReadTurns(loop, config.pass_read_bytes)
         self.searches = StepQueue(config.pass_search_steps or 1 << 62)
-        """For records that are to be deleted."""
+        """Searches for records that are to be deleted."""
         self.cohorts = Cohorts(self)
         self.routers = Routers()
         self.forwarding: Forwarding
         self.forwardable: dict[Topic, None] = {}
-        """Sources of routers with records published since the routers looked last."""
+        """Sources of routers with records published since the last look of the routers."""
         self.scheduler = Scheduler(self)
         self.filled: list[Topic] = []
-        """Topics whose batch takes no more rows from the end of the pass on."""
+        """Topics whose batch takes no more rows after the end of the pass."""
         self.in_log: set[int] = set()
         """Ids of topics with rows in files of the log, and a few more."""
         self.lease_ids = LeaseIds(self)
@@ -100,12 +107,15 @@ class Core:
         self.searches.use(self.loop)
 
     def check_backlog(self) -> None:
-        """Raises RequestError throttled while the disk is too far behind."""
+        """Check that the disk keeps up. Raises: RequestError throttled, it lags too far."""
         if self.log.is_backlogged():
             raise refusals.backlogged()
 
     def check_log(self) -> None:
-        """The same for what brings records or topics: refused, too, while the log is as long as it may be (R-LOG-2)."""
+        """Check that records or topics may be added.
+
+        Raises: RequestError throttled, the disk lags, or the log has its maximum length (R-LOG-2).
+        """
         self.check_backlog()
         retry_ms = self.log.append_retry_ms()
         if retry_ms:
@@ -113,10 +123,10 @@ class Core:
             raise refusals.log_too_long(retry_ms)
 
     def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
-        """Calls `then` when what the sources of a topic's routers hold now was forwarded; at once without routers.
+        """Call `then` once all records now in the sources of the topic's routers are forwarded.
 
-        It is called in any case, also when a router cannot go on: what waits for space is not waited for. Whoever reads
-        a topic comes through here first (R-RTR-4).
+        Without routers it is called at once. It is called in any case: a router without room in its
+        destination is not waited for. Every read of a topic calls this first (R-RTR-4).
         """
         if topic.feeders:
             self.forwarding.catch_up(topic, then)
@@ -124,7 +134,7 @@ class Core:
             then()
 
     def tell_made(self, topic: Topic) -> None:
-        """Tell the waits for a topic's creation that it is there; they look at the end of the pass."""
+        """Notify the waits for a topic's creation; they look at the end of the pass."""
         line = self.awaited.pop(topic.name, None)
         if line is not None:
             for place in line:
@@ -132,6 +142,6 @@ class Core:
             self.wake(topic)
 
     def wake(self, topic: Topic) -> None:
-        """Something became readable, or was lost: the topic's waiters look again at the end of the pass."""
+        """Let the topic's waiters look again at the end of the pass, after a change or a loss."""
         if topic.waiters:
             self.awake[topic] = None

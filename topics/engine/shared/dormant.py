@@ -1,7 +1,7 @@
-"""Topics that nobody has asked for since the start: columns, as the snapshot and the packs have them.
+"""Topics that no request has named since the start: columns, as in the snapshot and the packs.
 
-A topic is made of its row when somebody asks for it, and is never dormant again. What a snapshot, a list and the
-counters say of it is read from the columns.
+A topic object is created from its row on the first request that names it, and the topic is never
+dormant again. Snapshots, lists and counters read the columns.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NO_RUN = -1
 
 
 class Dormant:
-    """`by_name` and `by_id` tell the rows of those that are dormant still; the columns keep the rows of all that were.
+    """The dormant topics. `by_name` and `by_id` map to rows; they lack topics that were made.
 
-    Their records are counted in `usage` like those of an index.
+    The columns keep all rows. `usage` counts the records like those of an index.
     """
 
     def __init__(self, usage: Usage, blocks: Sequence[PlainTopics] = ()) -> None:
-        """blocks: of a snapshot, whose names and ids are all different."""
+        """blocks: from a snapshot, with distinct names and ids."""
         self._usage = usage
         self.names = [name for block in blocks for name in block.names]
         self.configs: list[TopicConfig] = []
@@ -54,13 +54,13 @@ class Dormant:
         self.live = _zeros(ids)
         self.bytes = _zeros(ids)
         self.earliest = _zeros(ids)
-        """The lowest live seq; 0: there is none."""
+        """The lowest live seq; 0 if there is none."""
         self._last_seqs = _zeros(ids)
         self._packs: list[PackRows] = []
         self._firsts: list[int] = []
-        """Runs are numbered over all packs: the number of the first of each."""
+        """The number of each pack's first run. Runs are numbered over all packs."""
         self._earlier: list[NDArray[np.int64]] = []
-        """By pack: of each run's topic the run before, or `_NO_RUN`."""
+        """For each pack: the previous run of each run's topic, or `_NO_RUN`."""
         self._runs = np.full(len(ids), _NO_RUN, np.int64)
         """The newest run of each topic."""
         self._is_dormant = np.ones(len(ids), np.bool_)
@@ -77,7 +77,11 @@ class Dormant:
 
     # --- records -----------------------------------------------------------------------------------------------------
     def add_pack(self, pack: PackRows) -> list[int]:
-        """Take the runs of dormant topics; return the places of the others, and of those that are not all new."""
+        """Take the runs of dormant topics.
+
+        Returns: the positions of the other runs: of topics that are not dormant, or not entirely
+        new.
+        """
         if not self.by_id:
             return list(range(len(pack.topic_ids)))
         places = np.minimum(np.searchsorted(self._sorted_ids, pack.topic_ids), len(self._sorted_ids) - 1)
@@ -111,7 +115,7 @@ class Dormant:
         return self._firsts[-1] + len(self._earlier[-1]) if self._firsts else 0
 
     def _runs_of(self, row: int) -> list[tuple[PackRows, int]]:
-        """The runs of a topic, oldest first, as places in their packs."""
+        """Return the runs of a topic, oldest first, as positions in their packs."""
         found: list[tuple[PackRows, int]] = []
         run = int(self._runs[row])
         while run != _NO_RUN:
@@ -122,7 +126,7 @@ class Dormant:
         return found[::-1]
 
     def rows_by_file(self) -> dict[int, int]:
-        """Rows of topics that are dormant still, by the file they lie in."""
+        """Return the number of rows of topics that are still dormant, by file id."""
         rows: dict[int, int] = {}
         for row in self.by_id.values():
             for pack, at in self._runs_of(row):
@@ -132,7 +136,7 @@ class Dormant:
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def make(self, row: int) -> Topic:
-        """The topic of a row, which is dormant no more."""
+        """Create the topic of a row, which is no longer dormant."""
         topic_id = int(self.ids[row])
         del self.by_name[self.names[row]], self.by_id[topic_id]
         self._is_dormant[row] = False
@@ -151,12 +155,12 @@ class Dormant:
             self._usage.left(pack.rows.file_id, end - start)
             if not _add_simple(topic, pack.rows, start, end):
                 add_rows(topic, run_of(pack, at))
-        if not self.by_id:  # nobody asks for the columns again, but those who walk them just now
+        if not self.by_id:  # Only iterators that are running now still use the columns.
             self._packs, self._earlier = [], []
         return topic
 
     def state(self, row: int, now_ms: int) -> TopicState:
-        """`Topic.state`."""
+        """Return the state of a dormant topic, like `Topic.state`."""
         config, head = self.configs[row], int(self.heads[row])
         return TopicState(
             self.names[row],
@@ -173,7 +177,9 @@ class Dormant:
         )
 
     def blocks(self, step: int) -> Iterator[PlainTopics]:
-        """For a snapshot: the topics that are dormant when the first one is taken, as they are then."""
+        """Yield the topics that are dormant at the first step, in their state of that time, for a
+        snapshot.
+        """
         rows = np.flatnonzero(self._is_dormant)
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
@@ -193,7 +199,7 @@ class Dormant:
 
 
 class DormantTopic:
-    """A dormant topic, for those who want nothing but its state."""
+    """A view of a dormant topic for readers of its state."""
 
     __slots__ = ("_dormant", "_row", "name")
 
@@ -219,7 +225,7 @@ class DormantTopic:
 
 
 def run_of(pack: PackRows, at: int) -> RowColumns:
-    """A run of a pack."""
+    """Return a run of a pack."""
     return next(split(pack.rows, list(_bounds(pack, at))))
 
 
@@ -228,8 +234,10 @@ def _bounds(pack: PackRows, at: int) -> tuple[int, int]:
 
 
 def _add_simple(topic: Topic, rows: RowColumns, start: int, end: int) -> bool:
-    """`add_rows` for rows [start, end), all new, in a third of the time; False where it is not as simple as that:
-    there are holes, or tags, or times that decrease."""
+    """Add rows [start, end), all new, in a third of the time of `add_rows`.
+
+    Returns: False, and nothing is done, if there are holes, tags, or decreasing times.
+    """
     part = slice(start, end)
     seqs, ts = rows.seqs[part], rows.ts[part]
     first = int(seqs[0])
@@ -243,7 +251,7 @@ def _add_simple(topic: Topic, rows: RowColumns, start: int, end: int) -> bool:
 
 
 def add_rows(topic: Topic, rows: RowColumns) -> bool:
-    """Enter those of these rows that are new and above the floors; return whether there are any."""
+    """Enter the rows that are new and above the floors; return whether there are any."""
     index = topic.index
     new = int(np.searchsorted(rows.seqs, np.uint64(max(index.last_seq, topic.floors.dead_through)), "right"))
     if new == len(rows.seqs):

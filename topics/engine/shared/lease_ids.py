@@ -1,6 +1,7 @@
-"""Numbers of leases: one row for all queues, none given out twice, whatever ends the process. Source: R-Q-5.
+"""Lease ids: one sequence for all queues, never reused after any end of the process.
 
-A range is reserved on stable storage before its first number is used; a restart goes on behind the last range.
+A range is reserved on stable storage before its first number is used. A restart continues after the
+last range. Source: R-Q-5.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ if TYPE_CHECKING:
 
 _RANGE_MIN, _RANGE_MAX = 4096, 1 << 20
 _REBUILT_SHIFT = 16
-"""Of the wall clock's milliseconds, see `recovered`: room for 65 million leases a second."""
+"""The shift of the wall clock's milliseconds in `recovered`: room for 65 million leases a
+second.
+"""
 _NO_TOPIC = 0
 
 Then = Callable[[StorageError | None], None]
 
 
 class LeaseIds:
-    """`reserved` is the highest number that may have been used; it goes into every snapshot."""
+    """The source of lease ids.
+
+    `reserved` is the highest number that may have been used; every snapshot holds it.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -39,14 +45,14 @@ class LeaseIds:
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def restore(self, reserved: int) -> None:
-        """Numbers up to this one may have been used."""
+        """Note that numbers up to this one may have been used."""
         self.reserved = max(self.reserved, reserved)
 
     def recovered(self, *, rebuilt_at_ms: int) -> None:
-        """The next number follows all that were reserved.
+        """Continue after all reserved numbers.
 
-        rebuilt_at_ms: not 0 when the directory was rebuilt from segments, which do not tell what was reserved: then the
-        numbers go on from the clock, far above any that were used.
+        rebuilt_at_ms: not 0 if the directory was rebuilt from segments, which do not state what was
+        reserved. The numbers then continue from the clock, far above any that were used.
         """
         self.reserved = max(self.reserved, rebuilt_at_ms << _REBUILT_SHIFT)
         self._free_upto = self.reserved
@@ -54,18 +60,21 @@ class LeaseIds:
 
     # --- use ---------------------------------------------------------------------------------------------------------
     def take(self, count: int) -> int:
-        """The first of `count` numbers in a row, after `when_free(count)`."""
+        """Return the first of `count` consecutive numbers, after `when_free(count)`."""
         first = self._next
         self._next += count
         assert self._next <= self._free_upto + 1, "lease ids are reserved before they are used"
         return first
 
     def when_free(self, count: int, then: Then) -> None:
-        """Calls `then` once `count` numbers may be taken, mostly at once, or with the error that prevents it."""
+        """Call `then` once `count` numbers may be taken, usually at once, or with the error that
+        prevents it.
+        """
         left = self._free_upto + 1 - self._next
         if left >= count and not self._waiting:
             if left - count < self._range // 2 and not self._is_staged:
-                with contextlib.suppress(StorageError):  # who needs more than what is there will be told
+                # A later call that needs more than what is left gets the error.
+                with contextlib.suppress(StorageError):
                     self._reserve(count)
             then(None)
             return
@@ -78,7 +87,7 @@ class LeaseIds:
         self._waiting.append((count, then))
 
     def _reserve(self, count: int) -> None:
-        """Raises StorageError: the log takes nothing."""
+        """Stage the next range. Raises: StorageError, the log accepts nothing."""
         core = self._core
         upto = self.reserved + max(self._range, 2 * count)
         with core.log.use_reserve():

@@ -1,4 +1,4 @@
-"""Reads of a pass, within a budget of bytes: many clients that ask for much at once do not hold up everybody else."""
+"""A budget of bytes for the reads of a pass, so that many large reads delay no other client."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from topics.engine.values.ports import TimersPort
 
 
 class ReadTurns:
-    """A read begins at once while the pass has bytes left; the others wait for the following passes, in turn.
+    """Begins a read at once while the pass has bytes left; other reads wait for later passes, in
+    order.
 
-    budget: bytes of records (as the log has them) that reads of a pass may render; the one that crosses it is whole.
-    0: no limit. Bytes, not time: a run of the simulator takes the same turns as a server under load.
+    budget: bytes of records (as in the log) that the reads of a pass may render, 0 = unlimited; the
+    read that exceeds it is completed. The budget is counted in bytes instead of time, so that a run
+    of the simulator takes the same turns as a server under load.
     """
 
     def __init__(self, loop: TimersPort, budget: int) -> None:
@@ -22,16 +24,16 @@ class ReadTurns:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
-        """Reads that wait for their turn."""
+        """Return the number of waiting reads."""
         return len(self._waiting)
 
     @property
     def left(self) -> int:
-        """Bytes that reads may yet render in this pass, 0 and below: none."""
+        """The bytes that reads may still render in this pass; none at 0 and below."""
         return self._left
 
     def take(self, begin: Callable[[], None]) -> None:
-        """Calls `begin`, now or at the end of a later pass."""
+        """Call `begin`, now or at the end of a later pass."""
         if self._left > 0 and not self._waiting:
             begin()
             return
@@ -40,11 +42,11 @@ class ReadTurns:
         self._waiting.append(begin)
 
     def spend(self, size: int) -> None:
-        """A read is about to render so many bytes, or to send them."""
+        """Count bytes that a read is about to render or send."""
         self._left -= size
 
     def next_pass(self) -> None:
-        """The pass ends: what waits goes on with the budget of the next one."""
+        """End the pass: continue the waiting reads with the budget of the next one."""
         self._left = self._budget
         if not self._waiting:
             return
@@ -58,4 +60,4 @@ class ReadTurns:
 
 
 def _nothing() -> None:
-    """A timer that makes the loop come back at once."""
+    """The callback of a timer that makes the loop return at once."""

@@ -9,19 +9,21 @@ from topics.engine.state.router import Router, RouterLife
 from topics.engine.state.topic import Topic
 
 _JUST_GONE, _TOLD_ONCE = -2, -1
-"""In `Routers.gone`: no snapshot has told of it, or one."""
+"""Values in `Routers.gone`: no snapshot has stated the pair yet, or one has."""
 
 
 class Routers:
-    """`by_name` holds routers being created and deleted, too."""
+    """The registry of routers. `by_name` includes routers being created and deleted."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Router] = {}
         self.by_id: dict[int, Router] = {}
         self._names: list[str] = []
         self.gone: dict[tuple[int, int], int] = {}
-        """Source and destination (topic ids) of routers that are gone: the log may still hold forwards of theirs. To
-        the highest number of a file that may, once that is known; see `ties`."""
+        """Source and destination (topic ids) of deleted routers whose forwards the log may still
+        hold. The value is the highest number of a log file that may, once that is known; see
+        `ties`.
+        """
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -41,24 +43,27 @@ class Routers:
             del self.by_name[router.name]
             del self.by_id[router.id]
             del self._names[bisect_left(self._names, router.name)]
-        for source in {router.source for router in routers}:  # once: a topic may have thousands
+        # One pass over a topic's routers, of which there may be thousands.
+        for source in {router.source for router in routers}:
             source.routers = tuple(router for router in source.routers if router.life is not RouterLife.GONE)
         for dest in {router.dest for router in routers}:
             dest.feeders = tuple(router for router in dest.feeders if router.life is not RouterLife.GONE)
 
     def of_topic(self, topic: Topic) -> list[Router]:
-        """Those with the topic as source or destination, by name."""
+        """Return the routers with the topic as source or destination, by name."""
         return sorted({*topic.routers, *topic.feeders}, key=lambda router: router.name)
 
     def note_gone(self, pair: tuple[int, int]) -> None:
-        """A router between these is gone."""
+        """Note that a router between these topics is gone."""
         self.gone[pair] = _JUST_GONE
 
     def ties(self, log_files: list[int]) -> list[tuple[int, int]]:
-        """Those of `gone` that the snapshot has to tell of which is taken now; forgets the others.
+        """Return the deleted (source, dest) pairs that this snapshot must still state; forget the
+        rest.
 
-        log_files: numbers of the log's files, which only grow. A step of a router may be staged when it goes. By the
-        second snapshot from then on it is in one of the files there are: each one syncs the log before it is written.
+        log_files: the numbers of the log's files, which only grow. A step of a router may be staged
+        when the router is deleted. By the second snapshot after that, the step is in one of the
+        files that exist then, because each snapshot syncs the log before it is written.
         """
         oldest, newest = min(log_files, default=0), max(log_files, default=0)
         gone, self.gone = self.gone, {}
@@ -74,7 +79,7 @@ class Routers:
         return router if router is not None and router.life is not RouterLife.CREATING else None
 
     def after(self, name: str, prefix: str) -> Iterator[Router]:
-        """Visible routers behind `name` whose names begin with `prefix`, ascending."""
+        """Yield visible routers after `name` whose names begin with `prefix`, ascending."""
         names = self._names
         for at in range(max(bisect_right(names, name), bisect_left(names, prefix)), len(names)):
             if not names[at].startswith(prefix):

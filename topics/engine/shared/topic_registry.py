@@ -13,10 +13,12 @@ from topics.engine.values.topic_config import DURABILITIES, TopicConfig
 
 
 class Registry:
-    """`by_name` holds topics being created and deleted, too: a name is taken until its topic is gone. Dormant topics
-    are neither there nor in `by_id` until `named` or `with_id` ask for them.
+    """The registry of topics.
 
-    The staging area of producers is a topic by its records and its id alone: it has no name that anybody finds.
+    `by_name` includes topics being created and deleted: a name is taken until its topic is gone.
+    Dormant topics are in neither `by_name` nor `by_id` until `named` or `with_id` returns them. The
+    staging area of producers has records and an id like a topic, but no name that a client can
+    find.
     """
 
     def __init__(self, usage: Usage) -> None:
@@ -25,22 +27,24 @@ class Registry:
         self.dormant = Dormant(usage)
         self.staging: Topic | None = None
         self._names: list[str] = []
-        """Of `by_name` and dormant topics, sorted; names are ASCII, so this is the order of bytes."""
+        """The names in `by_name` and of dormant topics, sorted; names are ASCII, so this is the
+        order of bytes.
+        """
         self.visible_by_class = dict.fromkeys(DURABILITIES, 0)
-        """How many topics readers see, by class; kept, as probes ask for it often."""
+        """The number of visible topics by class, maintained because probes read it often."""
         self.queues: dict[Topic, None] = {}
-        """Of the topics that readers see."""
+        """The visible queues."""
         self.last_id = 0
-        """Ids are never used again."""
+        """The newest topic id; ids are never reused."""
         self.last_order = 0
-        """Of the frames that create, configure and delete topics, over all topics."""
+        """The newest order number of create, config and delete frames, over all topics."""
 
     def __len__(self) -> int:
         return len(self.by_name) + len(self.dormant)
 
     @property
     def visible_count(self) -> int:
-        """Topics that readers see."""
+        """The number of topics that readers see."""
         return sum(self.visible_by_class.values())
 
     def take_id(self) -> int:
@@ -52,14 +56,14 @@ class Registry:
         return self.last_order
 
     def named(self, name: str) -> Topic | None:
-        """The topic that has the name; a dormant one is made."""
+        """Return the topic with the name, creating it if it is dormant."""
         topic = self.by_name.get(name)
         if topic is None and (row := self.dormant.by_name.get(name)) is not None:
             topic = self._make(row)
         return topic
 
     def with_id(self, topic_id: int) -> Topic | None:
-        """The topic of this id; a dormant one is made."""
+        """Return the topic with the id, creating it if it is dormant."""
         topic = self.by_id.get(topic_id)
         if topic is None and (row := self.dormant.by_id.get(topic_id)) is not None:
             topic = self._make(row)
@@ -74,11 +78,11 @@ class Registry:
         return topic_id in self.by_id or topic_id in self.dormant.by_id
 
     def holder(self, name: str) -> Topic | None:
-        """The topic that has the name, that of the staging area among them."""
+        """Return the topic with the name; the staging area has a name here, too."""
         return self.staging if name == STAGING else self.named(name)
 
     def add_dormant(self, dormant: Dormant) -> None:
-        """Topics of a snapshot, before any other."""
+        """Add the topics of a snapshot, before any other."""
         assert not self.by_id, "no name is taken"
         self.dormant = dormant
         self._names = sorted(dormant.names)
@@ -88,7 +92,7 @@ class Registry:
         self.last_order = max(self.last_order, dormant.last_order)
 
     def make_all(self) -> None:
-        """No topic is dormant any more."""
+        """Create all dormant topics."""
         for row in list(self.dormant.by_id.values()):
             self._make(row)
 
@@ -106,12 +110,12 @@ class Registry:
             self._count(topic, 1)
 
     def show(self, topic: Topic) -> None:
-        """Its creation is durable: readers see it from now on."""
+        """Make a topic visible, whose creation is durable."""
         topic.is_made = True
         self._count(topic, 1)
 
     def configure(self, topic: Topic, applied: TopicConfig, staged: TopicConfig) -> None:
-        """`Topic.set_config` of a topic that may have been counted."""
+        """Set the config of a topic, and correct the counters if it is visible."""
         if topic.visible:
             self._count(topic, -1)
         topic.set_config(applied, staged)
@@ -132,12 +136,12 @@ class Registry:
         del self._names[bisect_left(self._names, topic.name)]
 
     def visible(self, name: str) -> Topic | None:
-        """The topic readers see under this name."""
+        """Return the topic that readers see under this name."""
         topic = self.named(name)
         return topic if topic is not None and topic.visible else None
 
     def listed(self, name: str) -> Topic | DormantTopic | None:
-        """The topic readers see under this name; a dormant one stays so."""
+        """Return the topic that readers see under this name, without creating a dormant one."""
         topic = self.by_name.get(name)
         if topic is not None:
             return topic if topic.visible else None
@@ -145,8 +149,11 @@ class Registry:
         return None if row is None else DormantTopic(self.dormant, row)
 
     def after(self, name: str, prefix: str = "", within: Prefixes = ()) -> Iterator[Topic | DormantTopic]:
-        """Visible topics behind `name` whose names begin with `prefix` and with one of `within`, ascending. Walks these
-        alone, whatever else there is."""
+        """Yield visible topics after `name` that begin with `prefix` and one of `within`,
+        ascending.
+
+        The cost depends only on the matching names.
+        """
         names = self._names
         first = bisect_right(names, name)
         for start in _starts(prefix, within):
@@ -169,7 +176,10 @@ class Registry:
 
 
 def _starts(prefix: str, within: Prefixes) -> list[str]:
-    """What names begin with that begin with `prefix` and one of `within`: ascending, no name with two of them."""
+    """Return the beginnings of names that begin with `prefix` and one of `within`.
+
+    They are ascending, and no name begins with two of them.
+    """
     if not within:
         return [prefix]
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""What the snapshot says about topics: everything that neither rows in files nor the log behind it say."""
+"""The topics in a snapshot: all state that neither rows in files nor the later log holds."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class KeyRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
-    """One topic: in the snapshot, and (without keys, with some of its producers) in headers and footers of its
-    segments."""
+    """One topic in the snapshot, or in a description in headers and footers of its segments.
+
+    A description has no keys and only some of the producers.
+    """
 
     name: str
     id: int
@@ -41,17 +43,19 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     reserved: int = 0
     generation: int = 0
     keys: list[KeyRow] = msgspec.field(default_factory=list)
-    """Of a snapshot made by a version that did not have them by themselves."""
+    """Keys in a snapshot by a version that did not list them by themselves."""
     leases: list[LeaseRow] = msgspec.field(default_factory=list)
-    """Of a queue that keeps them; of its jobs leased at least once, those that are there still."""
+    """The leases of a queue with durable leases, of jobs that still exist."""
     hops: list[Run] = msgspec.field(default_factory=list)
-    """Of copies that may be forwarded further."""
+    """The hops of copies that may be forwarded further."""
     feeders: list[RouterImage] = msgspec.field(default_factory=list)
-    """Routers into this topic, where it describes itself; the snapshot lists all of them by themselves."""
+    """Routers into this topic, in a description; the snapshot lists all routers by themselves."""
     incarnation: str = ""
-    """Set in the snapshot alone: a directory built from descriptions draws others. "": of a version that knew none."""
+    """Set only in the snapshot, because a directory rebuilt from descriptions draws new ones. "":
+    from a version without incarnations.
+    """
     producers: list[ProducerRow] = msgspec.field(default_factory=list)
-    """Producers, in a description; the snapshot has those of all topics by themselves."""
+    """Producers, in a description; the snapshot lists those of all topics by themselves."""
     staged: list[StagedRow] = msgspec.field(default_factory=list)
     """Parts that wait for their last pieces, in the image of the staging area."""
 
@@ -60,7 +64,9 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class PlainTopics(msgspec.Struct, gc=False):
-    """Topics of which a snapshot has nothing more to tell (see `is_plain`), as columns of shape (n,), n >= 1."""
+    """Topics without further state in a snapshot (see `is_plain`), as columns of shape (n,), n >=
+    1.
+    """
 
     names: list[str]
     ids: list[int]
@@ -69,15 +75,15 @@ class PlainTopics(msgspec.Struct, gc=False):
     last_ts: list[int]
     generations: list[int]
     configs: list[msgspec.Raw]
-    """The different ones."""
+    """The distinct configs."""
     config: list[int]
-    """Into `configs`."""
+    """Indexes into `configs`."""
     incarnations: str
-    """16 digits each."""
+    """The incarnations, 16 digits each, joined."""
 
     @classmethod
     def of(cls, topics: Sequence[Topic]) -> PlainTopics:
-        """Their committed state."""
+        """Build the columns of the topics' committed state."""
         numbers, table = config_table([topic.config for topic in topics])
         return cls(
             [topic.name for topic in topics],
@@ -93,13 +99,13 @@ class PlainTopics(msgspec.Struct, gc=False):
 
 
 def config_table(configs: Sequence[TopicConfig]) -> tuple[list[int], list[msgspec.Raw]]:
-    """The number of each, and the different ones as JSON."""
+    """Return the index of each config among the distinct ones, and these as JSON."""
     table = {config: number for number, config in enumerate(dict.fromkeys(configs))}
     return [table[config] for config in configs], [msgspec.Raw(config.as_json()) for config in table]
 
 
 def is_plain(topic: Topic) -> bool:
-    """A log on stable storage, without expiry, which has lost nothing and forwards nothing further."""
+    """Return whether it is a log on stable storage, without expiry, losses and hops."""
     config, floors = topic.config, topic.floors
     return (
         config.durability in ("disk", "fsync")
@@ -124,34 +130,36 @@ class TopicsSnapshot(msgspec.Struct):
     last_id: int
     last_order: int
     topics: list[TopicImage]
-    """Those that are not in `plain`."""
+    """The topics that are not in `plain`."""
     plain: list[PlainTopics] = []
     last_lease: int = 0
-    """Highest lease id that may have been used."""
+    """The highest lease id that may have been used."""
     routers: list[RouterImage] = []
     ties: list[tuple[int, int]] = []
-    """Source and destination (topic ids) of routers that are gone, whose forwards the log may still hold."""
+    """Source and destination (topic ids) of deleted routers whose forwards the log may still
+    hold.
+    """
     keys: list[KeyRows] = []
     producers: list[ProducerRows] = []
-    """A later row of a producer is newer."""
+    """Rows of producers; a later row of a producer is newer."""
 
 
 class PreparedSnapshot:
-    """What a snapshot tells of topics, encoded step by step: JSON, a comma before each item."""
+    """The topics of a snapshot, encoded step by step: JSON, a comma before each item."""
 
     def __init__(self) -> None:
         self.topics: list[bytes] = []
-        """Any number of images each."""
+        """Pieces with any number of images each."""
         self.plain: list[bytes] = []
-        """`PlainTopics`."""
+        """Encoded `PlainTopics`."""
         self.keys: list[bytes] = []
-        """`KeyRows`."""
+        """Encoded `KeyRows`."""
         self.producers: dict[int, list[bytes]] = {}
-        """`ProducerRows`, by topic id."""
+        """Encoded `ProducerRows`, by topic id."""
 
 
 class Rest(msgspec.Struct):
-    """The members of `TopicsSnapshot` that are not lists of any length."""
+    """The members of `TopicsSnapshot` other than the long lists."""
 
     last_id: int
     last_order: int
@@ -160,8 +168,11 @@ class Rest(msgspec.Struct):
     ties: list[tuple[int, int]]
 
     def pack(self, lists: Mapping[bytes, Sequence[bytes]]) -> list[bytes | memoryview]:
-        """A `TopicsSnapshot` as JSON in pieces. lists: the other members by name; of each the items, encoded, a comma
-        before each, in pieces of any number of them."""
+        """Encode a `TopicsSnapshot` as JSON in pieces.
+
+        lists: the other members by name. Each holds the encoded items, a comma before each, in
+        pieces of any number of items.
+        """
         pieces: list[bytes | memoryview] = []
         for name, items in lists.items():
             pieces.append(b'%b"%b":[' % (b"," if pieces else b"{", name))
@@ -173,7 +184,7 @@ class Rest(msgspec.Struct):
 
 
 def key_rows_of(topic: Topic, now_ms: int) -> Iterator[list[KeyRow]]:
-    """Yield the idempotency keys that a restart keeps, a thousand at a time."""
+    """Yield the idempotency keys that survive a restart, a thousand at a time."""
     rows: list[KeyRow] = []
     within = () if topic.keys is None else topic.keys.within(now_ms, topic.config.idempotency_window_ms)
     for key, entry in within:
@@ -186,7 +197,10 @@ def key_rows_of(topic: Topic, now_ms: int) -> Iterator[list[KeyRow]]:
 
 
 def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
-    """Return the committed state of a topic, without idempotency keys; now_ms None: as its files describe it."""
+    """Return the committed state of a topic, without idempotency keys.
+
+    now_ms: None for the description in its files.
+    """
     producers: list[ProducerRow] = []
     if now_ms is None and topic.producers is not None:
         producers = topic.producers.described()
