@@ -32,6 +32,7 @@ ROOMS = (
     "files",
     "http/access",
     "http/handlers",
+    "http/lane",
     "http/plan",
     "http/streams",
     "http/wire",

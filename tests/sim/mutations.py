@@ -692,7 +692,7 @@ MUTANTS = (
     _one(
         "what runs behind the lane's answers left to the next pass, which nobody makes",
         "http/lane/lane_answers.py",
-        "            self.service.again()  # what came behind runs now, and the log has had its turn\n",
+        "            self.service.again()  # later bytes run now, and the log has had its turn\n",
         "            pass\n",
     ),
     _one(

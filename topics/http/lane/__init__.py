@@ -1,1 +1,1 @@
-"""Plain requests of a whole pass, handled as columns (scan.c)."""
+"""The lane: plain requests of a whole pass, handled as columns (scan.c)."""

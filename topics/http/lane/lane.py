@@ -1,13 +1,14 @@
-"""The lane: plain requests of a whole pass handled as columns. Everything else is the general path's
-(http1_connection.py).
+"""The lane: plain requests of a whole pass, handled as columns.
 
-    receives -> scan.c: plain requests, grouped by topic -> write_scan.c: bodies of writes as rows
-        -> one append a topic -> committed: one call renders the answers of a group
+    receives -> scan.c: plain requests by topic -> write_scan.c: bodies of writes as rows
+        -> one append per topic -> committed: one call renders the answers of a group
     reads -> one call to the engine for all -> one call renders their answers
 
-The lane has no meaning of its own: it answers "plain, and here are its columns" or "not mine", and then the bytes go to
-the general path untouched, which words every error. A connection's requests are answered in order because the lane
-takes only from connections that are between requests, and what comes behind waits there (`HttpConnection.take`).
+All other requests take the general path (http1_connection.py). The lane adds no meaning: it either
+finds that a request is plain, and returns its columns, or leaves the bytes untouched to the general
+path, which words every error. The requests of a connection are answered in order, because the lane
+only takes from connections that are between requests, and later bytes wait in the connection
+(`HttpConnection.receive`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ REASONS = {
     lib.TP_MISS_BUSY: "busy",
     lib.TP_MISS_BODY: "body",
 }
-"""Why a receive, or the end of one, was not the lane's."""
+"""Names of the reasons why the lane did not take a receive, or the end of one."""
 _ROOM = 8192
 _RECEIVES = 4096
 _LEAST = 2
@@ -51,9 +52,9 @@ _MANY = 2
 """Groups from which on they are appended together."""
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
-"""Tries a second to learn a name."""
+"""Tries per second to learn a name."""
 _AROUND_READ_BYTES = 640
-"""More than an answer to a read has around its elements, a topic's name of 255 characters included."""
+"""Bound of the bytes around the elements of a read's answer, with a name of 255 characters."""
 _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
 _ANSWER = Phase.ANSWER
@@ -69,11 +70,11 @@ class Peer(Protocol):
 
 
 Row = tuple[Any, memoryview]
-"""A Peer and what arrived from it."""
+"""A Peer and the bytes that arrived from it."""
 
 
 class Lane:
-    """One server's. `take` is asked before anybody else when something was received in a pass."""
+    """The lane of one server. `take` sees all received bytes of a pass first."""
 
     def __init__(self, service: Service, links: ConnectionColumns, keyring: Keyring, secret: int) -> None:
         config = service.config
@@ -97,14 +98,14 @@ class Lane:
         self._names: list[str] = []
         self._names_json: list[bytes] = []
         self._principals: list[Principal | None] = []
-        """Whose requests these are, where that is counted."""
+        """By topic number: the principal that counts the requests; None without a cap."""
         self._are_counted = False
-        """Some are."""
+        """Whether any principal counts its requests."""
         self.change_keys(keyring)
         self._hosts: list[bytes] = []
-        """Those the scanner knows, by their places."""
+        """Host values that the scanner knows, by their places."""
         self._declined: dict[bytes, int] = {}
-        """How often a name was not learnt, in this tick."""
+        """Number of refusals to learn a name, in this tick."""
         self._declined_tick = 0
         self._requests = ffi.new("struct tp_request[]", _ROOM)
         self._groups = ffi.new("struct tp_group[]", _ROOM)
@@ -117,20 +118,26 @@ class Lane:
         self._reasons = ffi.new("uint8_t[]", _RECEIVES)
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
         self._long_read_bytes = max(config.gzip_min_bytes - _AROUND_READ_BYTES, 0) if config.gzip_level else 1 << 62
-        """Bytes of elements from which on an answer may be compressed: not for a client that takes gzip."""
+        """Bytes of elements from which on an answer may be compressed.
+
+        A read of a client that accepts gzip is then not plain.
+        """
         self._missed = ffi.new("uint32_t[]", _RECEIVES)
         self.least = _LEAST
-        """Receives in a pass below which no connection becomes a column: for one alone the general path is faster."""
+        """Receives in a pass from which on connections become columns.
+
+        For a single one the general path is faster.
+        """
         self.taken = 0
-        """Requests."""
+        """Requests taken."""
         self.missed = [0] * (max(REASONS) + 1)
-        """Receives, or ends of some, by reason."""
+        """Receives not taken, or not to their ends, by reason."""
 
     # --- a pass ------------------------------------------------------------------------------------------------------
     def take(self, batch: list[Row]) -> list[Row]:
-        """Takes the plain requests of a pass, those of the table's rows and of `batch`.
+        """Take the plain requests of a pass, from the table's rows and from `batch`.
 
-        Returns the rows that the general path is to be given, in order.
+        Return the rows for the general path, in order.
         """
         service, links = self._service, self._links
         left: list[Row] = []
@@ -150,7 +157,7 @@ class Lane:
         return left
 
     def connections(self) -> list[Any]:
-        """Those of the table that something was received from in this pass."""
+        """Return the connections of the table that bytes were received from in this pass."""
         links = self._links
         if not links.count:
             return []
@@ -165,23 +172,24 @@ class Lane:
         return batch
 
     def _scan_new(self, batch: list[Row], left: list[Row]) -> list[Row]:
-        """Receives of connections that are not columns yet, those between requests; returns the others."""
+        """Make columns of connections between requests, and take their receives; return others."""
         links = self._links
         fresh: list[Row] = []
         others = []
-        seen = {row[0] for row in left}  # with a receive of this pass already: what comes behind it is not looked at
+        # These have a receive of this pass already; later ones must not overtake it.
+        seen = {row[0] for row in left}
         for row in batch:
             conn = row[0]
             state = conn.state
             if type(state) is FirstBytes and conn not in seen:
                 state = state.begin_http1(row[1])
                 if type(state) is FirstBytes:
-                    seen.add(conn)  # what follows in this pass are not its first bytes
+                    seen.add(conn)  # later bytes of this pass are not its first ones
             if conn.owned and conn not in seen:
                 self.leave(conn)
                 self.missed[lib.TP_MISS_BUSY] += 1
                 others.append(row)
-                seen.add(conn)  # or the next receive of this pass would overtake this one
+                seen.add(conn)  # otherwise the next receive of this pass would overtake this one
             elif (
                 conn.expected == 0
                 and conn not in seen
@@ -219,7 +227,7 @@ class Lane:
         view: Callable[[int], memoryview],
         left: list[Row],
     ) -> None:
-        """Takes what is plain of these receives; what is not goes to `left`."""
+        """Take the plain requests of these receives; add the rest to `left`."""
         service = self._service
         started_ns = service.now_ns()
         while count > _RECEIVES:
@@ -264,9 +272,9 @@ class Lane:
             service.append.add(service.now_ns() - parsed_ns)
 
     def _read(self, refs: Any, coming: Coming, started_ns: int) -> tuple[int, Any, int] | None:
-        """Takes the reads that the scan has found and renders their answers, to be given to `Answers.send`.
+        """Take the reads found by the scan. Return the arguments of `Answers.send`, or None.
 
-        coming: the writes of this pass, by whose they are.
+        Their answers are rendered by then. coming: the writes of this pass, by principal.
         """
         rows, numbers, topic_count = self._reads
         count = lib.tp_scanned_reads(self._scanner, rows, numbers, topic_count)
@@ -286,29 +294,33 @@ class Lane:
         return self.answers.render_reads(found, refs, self._upto, started_ns)
 
     def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
-        """A receive, or its end, goes to the general path; not `answered`: what was taken before it is waited for."""
+        """Pass a receive, or its end, to the general path.
+
+        answered: no request taken before it waits for its answer.
+        """
         conn = self._links.connection(ref)
         if conn is None or not conn.owned:
-            return  # closed since
+            return  # closed in the meantime
         self._links.leave(conn)
         if not answered:
             conn.state.phase = _ANSWER
         left.append((conn, view))
 
     def leave(self, conn: Any) -> None:
-        """A connection of the table that something unusual happens to is the general path's again."""
+        """Return a connection of the table to the general path, because of an unusual event."""
         self.answers.leave(conn)
 
     def refresh(self, conn: Any) -> None:
-        """Tells an owned connection's state since when it waits."""
+        """Set the begin of the current wait in an owned connection's state."""
         service = self._service
         conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
 
     def _drop_unusual_topics(self, buffer: bytearray | memoryview, groups: int) -> Coming:
-        """A topic that needs more than columns (a cap that refuses, expiry) is not plain; it may be learnt again.
+        """Make the groups empty that need more than columns, and return the counts by key.
 
-        Neither are requests that might be more than their key may have in flight; returns how many each then has. Nor
-        are duplicates of what is on its way: they would keep the buffer.
+        A topic whose write may be refused or that needs expiry is forgotten, and may be learnt
+        again. The requests of a key that might exceed its cap are left to the general path, and so
+        are duplicates of undecided writes, which would hold the buffer.
         """
         rows = self._group_bytes
         if not self._are_counted:
@@ -340,7 +352,7 @@ class Lane:
         return coming
 
     def _key(self, buffer: bytearray | memoryview, at: int) -> bytes:
-        """The idempotency key of request `at`."""
+        """Return the idempotency key of request `at`."""
         start, length = REQUEST.unpack_from(self._request_bytes, at * REQUEST.size)[6:8]
         return bytes(buffer[start : start + length])
 
@@ -361,19 +373,21 @@ class Lane:
             group.begin()
             self.taken += taken
             if not engine.takes_plain(name):
-                buffer = bytearray(buffer)  # an answer just given had the topic changed: the append may have to wait
+                # An answer just given may have changed the topic, so that the append has to wait.
+                buffer = bytearray(buffer)
             its = self._columns.rows(buffer, row, rows, size)
             fields = (name, its, None, identity, None, None, True, None, None, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
 
     def _append_many(self, buffer: bytearray | memoryview, groups: list[GroupRow], columns: Taken) -> list[GroupRow]:
-        """Those that need nothing but columns, all topics at once; returns the others."""
+        """Append the groups that need only columns, all topics at once; return the others."""
         names, principals = self._names, self._principals
         plain = [group for group in groups if group[3] and group[0] < KEYED]
         others: list[GroupRow] = []
         if len(plain) < len(groups):
             keyed = {names[group[0] - KEYED] for group in groups if group[0] >= KEYED}
-            others = [group for group in groups if group[0] >= KEYED or names[group[0]] in keyed]  # in their order
+            # Groups of topics with keyed requests stay in their order.
+            others = [group for group in groups if group[0] >= KEYED or names[group[0]] in keyed]
             plain = [group for group in plain if names[group[0]] not in keyed]
         if not plain:
             return others
@@ -394,9 +408,9 @@ class Lane:
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self, rows: list[Row]) -> None:
-        """What the general path has just answered and the lane did not know: names of plain topics, Host values.
+        """Learn names of plain topics and Host values from requests that the lane did not know.
 
-        rows: those `take` gave back, handled since.
+        rows: those that `take` returned, which the general path has handled since.
         """
         service = self._service
         if service.gate is not None:
@@ -434,7 +448,7 @@ class Lane:
             self._hosts[place : place + 1] = [host]
 
     def change_keys(self, keyring: Keyring) -> None:
-        """Other keys are valid from now on; what was learnt of topics was learnt with the old ones."""
+        """Replace the valid keys, and forget the topics, which were learnt with the old ones."""
         digests = keyring.digests
         if digests and lib.tp_learn_keys(self._scanner, digests, len(digests) // 32) < 0:
             raise MemoryError("no memory for the digests of keys")
@@ -450,7 +464,7 @@ class Lane:
     def _learn_topic(
         self, name: str, raw: bytes, name_json: bytes, principal: Principal | None, *, reads: bool
     ) -> None:
-        """raw: what stands in the target behind `_PATH`."""
+        """Learn a topic. raw: the bytes of the target after `_PATH`."""
         engine = self._service.engine
         if not (engine.reads_plain(name) if reads else engine.will_take_plain(name)):
             self._declined[raw] = self._declined.get(raw, 0) + 1

@@ -1,4 +1,4 @@
-"""The answers of the lane: what a pass has decided is rendered group by group into one buffer and queued at once."""
+"""Answers of the lane, rendered group by group into one buffer and queued at once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ REQUEST = struct.Struct("=8I")
 _WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
 _ANSWER = Phase.ANSWER
 _FIXED_BYTES = 450
-"""Of an answer, beyond head, name and seqs."""
+"""Bound of an answer's bytes without head, name and seqs."""
 _NAME_BYTES = 257
-"""Of a topic's name as JSON, at most: no character of one is escaped."""
+"""Bound of a topic's name as JSON, none of whose characters is escaped."""
 _AROUND_READ_BYTES = 700
-"""Of an answer to a read, beyond head and elements."""
+"""Bound of a read's answer without head and elements."""
 
 
 class ConnectionColumns(Protocol):
@@ -60,7 +60,8 @@ class ConnectionColumns(Protocol):
 class Taken:
     """Columns over the plain requests of one scan.
 
-    tp_request rows, the records of each (0: not taken), and names of connections by number of the receive.
+    requests: tp_request rows. counts: records of each request; 0: not taken. refs: connections by
+    number of the receive. started_ns: time of the scan.
     """
 
     __slots__ = ("counts", "refs", "requests", "started_ns")
@@ -73,7 +74,7 @@ class Taken:
 
 
 class Group:
-    """The requests of one topic and scan, rows `first` to `first + count`, on their way through one append."""
+    """The requests of one topic and scan in one append: rows `first` to `first + count`."""
 
     __slots__ = ("answers", "columns", "count", "first", "principal", "taken", "topic")
 
@@ -93,19 +94,19 @@ class Group:
         self.count = count
         self.taken = taken
         self.topic = topic
-        """Its name as JSON."""
+        """The topic's name as JSON."""
         self.principal = principal
 
     def begin(self) -> None:
-        """Counts its requests as being in progress."""
+        """Count the requests as in flight."""
         self.answers.service.in_flight.enter(self.principal, self.taken)
 
     def done(self, result: AppendResult | TopicsError) -> None:
-        """The append's outcome; told at the end of the pass."""
+        """Note the outcome of the append. The answers follow at the end of the pass."""
         self.answers.finished.append((self, result))
 
     def requests(self) -> list[tuple[int, int, int]]:
-        """ref, records, flags of each that was taken, in order."""
+        """Return (ref, records, flags) of each request that was taken, in order."""
         columns, found = self.columns, []
         rows = ffi.buffer(columns.requests + self.first, self.count * REQUEST.size)
         for at, row in enumerate(REQUEST.iter_unpack(rows), self.first):
@@ -115,18 +116,18 @@ class Group:
 
 
 class Groups:
-    """Requests of several topics and one scan on their way through one `append_plain`."""
+    """Requests of several topics and one scan in one `append_plain`."""
 
     __slots__ = ("answers", "columns", "principals")
 
     def __init__(self, answers: Answers, columns: Taken, principals: dict[int, Principal]) -> None:
-        """principals: whose requests they are, by number of the topic, where that is counted."""
+        """principals: principals that count the requests, by number of the topic."""
         self.answers = answers
         self.columns = columns
         self.principals = principals
 
     def begin(self, groups: list[GroupRow]) -> int:
-        """Counts their requests as being in progress; returns how many there are."""
+        """Count the requests as in flight; return their number."""
         in_flight, taken = self.answers.service.in_flight, sum([group[3] for group in groups])
         if self.principals:
             for number, _first, _count, requests, *_rest in groups:
@@ -136,7 +137,7 @@ class Groups:
         return taken
 
     def end(self, groups: list[GroupRow]) -> None:
-        """Counts the requests of these as being in progress no longer."""
+        """Count the requests of these groups as no longer in flight."""
         in_flight = self.answers.service.in_flight
         if self.principals:
             for number, _first, _count, requests, *_rest in groups:
@@ -145,11 +146,11 @@ class Groups:
             in_flight.leave(None, sum([group[3] for group in groups]))
 
     def done(self, appended: PlainAppended) -> None:
-        """What became of some of them; told at the end of the pass."""
+        """Note the outcome of some groups. The answers follow at the end of the pass."""
         self.answers.finished_many.append((self, appended))
 
     def one_by_one(self, appended: PlainAppended) -> list[tuple[Group, AppendResult | TopicsError]]:
-        """The same as groups of one topic each."""
+        """Return the outcome as groups of one topic each."""
         found: list[tuple[Group, AppendResult | TopicsError]] = []
         error, groups, names, first_seqs, append_ns, sync_ns = appended
         for (number, first, count, taken, _row, rows, _size), name, seq in zip(groups, names, first_seqs, strict=True):
@@ -162,10 +163,13 @@ class Groups:
 
 
 class Answers:
-    """One server's. `flush` is called at the end of every pass, before its sends are queued."""
+    """The answers of one server. `flush` is called at the end of every pass, before its sends."""
 
     def __init__(self, service: Service, links: ConnectionColumns, scanner: Any, room: int) -> None:
-        """scanner: the lane's, which has the texts of answers. room: the most requests of one scan."""
+        """scanner: the lane's, which has the texts of answers.
+
+        room: the most requests of one scan.
+        """
         self._scanner = scanner
         self.service = service
         self._links = links
@@ -181,7 +185,10 @@ class Answers:
         self._lengths = ffi.new("uint32_t[]", answers)
 
     def flush(self) -> None:
-        """Answers all that is decided. Refusals, and the last answers of connections, are worded one by one."""
+        """Answer all decided requests.
+
+        Refusals, repeats and the last answers of connections are rendered one by one.
+        """
         if not self.finished and not self.finished_many:
             return
         service = self.service
@@ -206,7 +213,7 @@ class Answers:
     def _end_many(
         self, many: list[tuple[Groups, PlainAppended]], finished: list[tuple[Group, AppendResult | TopicsError]]
     ) -> list[tuple[Groups, PlainAppended]]:
-        """Those that are answered together; the others go to `finished`."""
+        """Return the groups that are answered together; add the others to `finished`."""
         together = []
         for groups, appended in many:
             if appended.error is not None or self.service.closing:
@@ -236,7 +243,7 @@ class Answers:
         for group, result in finished:
             columns = group.columns
             times = (columns.started_ns, result.append_ns, result.sync_ns)
-            if times != before:  # those of a pass and a commit have them in common
+            if times != before:  # most groups of a pass and commit share them
                 after = LANE_END % self._times(now_ns - times[0], times[1], times[2])
                 before = times
             name = group.topic[1:-1]
@@ -273,7 +280,7 @@ class Answers:
     def _render_many(  # noqa: PLR0917 - columns
         self, groups: Groups, appended: PlainAppended, now_ns: int, memory: Any, room: int, sends: int
     ) -> int:
-        """Answers to the requests of many topics, their sends from number `sends` on; returns the bytes."""
+        """Render the answers of many topics, as sends from number `sends` on. Return the bytes."""
         columns, head = groups.columns, self.service.writer.json_head
         after = LANE_END % self._times(now_ns - columns.started_ns, appended.append_ns, appended.sync_ns)
         topics: list[int] = []
@@ -301,9 +308,10 @@ class Answers:
         return int(size)
 
     def render_reads(self, found: PlainReads, refs: Any, upto: Any, started_ns: int) -> tuple[int, Any, int]:
-        """The answers to the reads of a scan; returns what `send` is to be given, before anything else is rendered.
+        """Render the answers to the reads of a scan. Return the arguments of `send`.
 
-        upto: u32 a receive, gets the end of what was taken of it.
+        `send` must be called before anything else is rendered. upto: u32 per receive, set to the
+        end of the bytes that were taken of it.
         """
         taken = found.taken
         service = self.service
@@ -332,26 +340,26 @@ class Answers:
         return number, memory, self._count[0]
 
     def send(self, number: int, memory: Any, sends: int) -> None:
-        """Queues the answers last rendered."""
+        """Queue the answers last rendered."""
         for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, self.service.tick):
             self._one(ref, data)
 
     def leave(self, conn: Any) -> None:
-        """A connection of the table that something unusual happens to is the general path's again."""
+        """Return a connection of the table to the general path, because of an unusual event."""
         if self._links.leave(conn):
             conn.state.phase = _ANSWER
 
     def _one(self, ref: int, data: bytes, *, last: bool = False) -> None:
-        """By hand: to a connection that is not a column any more, or will not be."""
+        """Answer a connection that is not a column any more, or will not be."""
         conn = self._links.connection(ref)
         if conn is not None:
             if conn.owned:
                 self.leave(conn)
-            self.service.again()  # what came behind runs now, and the log has had its turn
+            self.service.again()  # later bytes run now, and the log has had its turn
             conn.state.answer(data, last=last)
 
     def _refuse(self, group: Group, error: TopicsError) -> None:
-        """Each request gets the error, as the general path words it."""
+        """Answer each request with the error, as the general path words it."""
         service = self.service
         service.refused_total += group.taken
         refusal = as_request_error(error)
@@ -363,14 +371,22 @@ class Answers:
             self._one(ref, answer if last else answer * count, last=last)
 
     def _repeat(self, group: Group, result: AppendResult) -> None:
-        """A duplicate (R-IDEM-3) hears what the write it repeats was told, however many records it has itself."""
+        """Answer duplicates with the result of the original write.
+
+        Their own number of records does not matter.
+
+        Source: wire contract, R-IDEM-3.
+        """
         service = self.service
         times = repeat_times(service.now_ns() - group.columns.started_ns)
         for ref, _count, flags in group.requests():
             self._one(ref, service.writer.json(200, _repeated(group, result, flags, times)))
 
     def _close_with(self, group: Group, result: AppendResult) -> None:
-        """The server is going away: every answer is its connection's last, and what is behind it gets none."""
+        """Answer and close, because the server stops.
+
+        Later requests of the connections get no answer.
+        """
         service = self.service
         total_ns = service.now_ns() - group.columns.started_ns
         if result.deduped:
@@ -388,7 +404,7 @@ class Answers:
 
 
 def _repeated(group: Group, result: AppendResult, flags: int, times: bytes) -> bytes:
-    """The answer to a duplicate."""
+    """Return the body of the answer to a duplicate."""
     with_seqs = not flags & _WITHOUT_SEQS
     return record_endpoints.write_json(
         group.topic, result.first_seq, result.count, with_seqs, times, head=result.head_seq, deduped=True

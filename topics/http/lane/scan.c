@@ -1,8 +1,10 @@
-/* Plain requests: `POST /v0/topics/<name>` and `/diff` of it, over HTTP/1.1 with a head of a few known fields, all of it here.
+/* Plain requests: `POST /v0/topics/<name>` and its `/diff`, over HTTP/1.1, whole, with a head of a
+ * few known fields.
  *
- * Nothing is decided here that the general path (http/http1/http1_connection.py) does not decide alike: whatever is unusual, a
- * repeated field, an unknown one, a value with white space at its end, is no error but "not plain". So what is taken
- * needs no error messages, and tests/server/test_lane.py can compare the two byte for byte. */
+ * The rules agree with those of the general path (http/http1/http1_connection.py). Anything unusual
+ * (a repeated field, an unknown one, a value with white space at its end) is not an error but "not
+ * plain". So the taken requests need no error messages, and tests/server/test_lane.py can compare
+ * both paths byte for byte. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +13,14 @@
 #include "sha256.h"
 
 enum { NAMES_MAX = 1 << 18, TOPIC_NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
-static const uint64_t SCANS_BEFORE = 0xffffff00; /* so that every server comes to see more scans than 32 bits count */
+/* The first stamp: high enough that each server soon exceeds 32 bits of scans. */
+static const uint64_t SCANS_BEFORE = 0xffffff00;
 enum {
     SEEN_HOST = 1, SEEN_TYPE = 2, SEEN_LENGTH = 4, SEEN_ACCEPT = 8, SEEN_AGENT = 16, SEEN_ENCODING = 32,
     SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256, SEEN_IDEMPOTENCY = 512
 };
 
-/* The texts, each ended by a zero byte. 0, or -1: other than that. */
+/* Take the texts, each ended by a zero byte. Return 0; -1 for a wrong number or size. */
 static int take_texts(tp_scanner *s, const char *texts, uint32_t len)
 {
     const char *text = texts, *stop = texts + len;
@@ -109,7 +112,7 @@ int tp_learn_keys(tp_scanner *s, const unsigned char *digests, uint32_t count)
 
 void tp_digest(const unsigned char *text, uint64_t len, unsigned char *digest) { sha256(text, len, digest); }
 
-/* The key of a token, TP_NO_KEY for none. Takes the same time whichever key it is, and whether it is any. */
+/* Return the key of a token, or TP_NO_KEY. The time is the same for every key, and for none. */
 static uint32_t key_of(const tp_scanner *s, const char *token, uint64_t len)
 {
     uint8_t digest[32];
@@ -118,13 +121,14 @@ static uint32_t key_of(const tp_scanner *s, const char *token, uint64_t len)
     for (uint32_t key = 0; key < s->key_count; key++) {
         uint8_t differs = 0;
         for (int i = 0; i < 32; i++) differs |= digest[i] ^ s->digests[32 * (size_t)key + (size_t)i];
-        uint32_t same = (uint32_t)(((uint64_t)differs - 1) >> 32); /* all ones when nothing differs */
+        /* All ones if the digests are equal. */
+        uint32_t same = (uint32_t)(((uint64_t)differs - 1) >> 32);
         found = (found & ~same) | (key & same);
     }
     return found;
 }
 
-/* Keyed, so that nobody can choose names that all fall into one place. */
+/* Hash a name with a secret, so that a client cannot choose names that share one place. */
 static uint64_t hash_name(const tp_scanner *s, const char *p, uint64_t len, uint32_t key)
 {
     uint64_t h = s->secret ^ len ^ (uint64_t)key << 32;
@@ -139,7 +143,7 @@ static uint64_t hash_name(const tp_scanner *s, const char *p, uint64_t len, uint
     return h;
 }
 
-/* The slot where a name is, or would be. */
+/* Return the slot of a name, or the free slot where it would be. */
 static uint32_t *slot_of(const tp_scanner *s, uint64_t hash, const char *p, uint64_t len, uint32_t key)
 {
     for (uint64_t at = hash & (s->slot_count - 1);; at = (at + 1) & (s->slot_count - 1)) {
@@ -214,7 +218,7 @@ void tp_forget_topics(tp_scanner *s)
 
 /* ---- one request -------------------------------------------------------------------------------------------------- */
 
-/* Equal but for the case of ASCII letters; `name` is lower case and holds letters and '-' alone. */
+/* Compare without case. name: lower-case letters and '-' only. */
 static inline int is_field(const char *p, const char *name, uint64_t len)
 {
     for (uint64_t i = 0; i < len; i++)
@@ -229,7 +233,7 @@ static inline int is_printable(const char *p, const char *end)
     return 1;
 }
 
-/* One field, its line from p to `stop` (the CR). 0, or the reason why it is not plain. */
+/* Read one field, its line from p to `stop` (the CR). Return 0, or the TP_MISS_* reason. */
 static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *seen, uint32_t *flags,
                       uint64_t *length, uint32_t *key, const char **idempotency_key, uint32_t *idempotency_len)
 {
@@ -269,7 +273,8 @@ static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *
     case 13:
         if (!s->key_count || !is_field(p, "authorization", 13) || !STARTS(value, stop, "Bearer ")) return TP_MISS_FIELD;
         value += 7;
-        for (const char *q = value; q < stop; q++) /* blanks around a token are the general path's to strip */
+        /* Only the general path strips blanks around a token. */
+        for (const char *q = value; q < stop; q++)
             if ((uint8_t)*q <= ' ' || (uint8_t)*q >= 0x7f) return TP_MISS_FIELD;
         *key = value == stop ? TP_NO_KEY : key_of(s, value, (uint64_t)(stop - value));
         if (*key == TP_NO_KEY) return TP_MISS_FIELD;
@@ -304,7 +309,7 @@ static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *
     return 0;
 }
 
-/* The request at `from`: fills *r, its offsets counted from `from`. 0, or the reason why it is not plain. */
+/* Read the request at `from` into *r, with offsets from `from`. Return 0, or a TP_MISS_*. */
 static int read_request(tp_scanner *s, const char *from, const char *end, struct tp_request *r)
 {
     const char *p = from;
@@ -425,7 +430,8 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
                 if (reason) break;
                 continue;
             }
-            if (r.key_len) { /* whether it is a duplicate is asked for each: alone in its group and in its receive */
+            /* Each keyed request is checked for duplicates: it needs its own group and receive. */
+            if (r.key_len) {
                 topic = NOT_ANY;
                 r.flags |= (group_count + 1) << 8;
                 s->found[found++] = r;
@@ -465,7 +471,7 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
 
 /* ---- answers ------------------------------------------------------------------------------------------------------ */
 
-/* Characters of `first,first+1,...,last`. */
+/* Return the number of characters of `first,first+1,...,last`. */
 static uint64_t list_bytes(uint64_t first, uint64_t last)
 {
     uint64_t bytes = last - first;

@@ -12,7 +12,7 @@ static inline const char *skip_white(const char *p, const char *end)
     return p;
 }
 
-/* A whole number up to `most` as JSON has it, without sign, fraction or exponent. NULL: not that. */
+/* Read an integer of JSON up to `most`, without sign, fraction or exponent. NULL: it is none. */
 static const char *read_number(const char *p, const char *end, uint64_t most, uint64_t *value)
 {
     const char *from = p;
@@ -34,7 +34,7 @@ static const char *read_boolean(const char *p, const char *end, uint64_t *value)
     return NULL;
 }
 
-/* An object with nothing but fields of a plain read, each once. 0, or -1: not plain. */
+/* Read an object that only has fields of a plain read, each once. Return 0; -1: not plain. */
 static int read_query(const char *p, const char *end, struct tp_read *read)
 {
     uint32_t given = 0;

@@ -1,4 +1,4 @@
-/* What scan.c and scan_reads.c share: the scanner, and text. Internal to these. */
+/* The scanner and helpers for text, shared by scan.c and scan_reads.c. Internal to them. */
 #ifndef TOPICS_HTTP_SCANNER_H
 #define TOPICS_HTTP_SCANNER_H
 
@@ -17,37 +17,39 @@ struct name {
     uint32_t key;
     uint8_t forgotten, reads; /* reads: the target of reads, "<name>/diff" */
     uint32_t group;           /* in the scan `stamp`; of reads, the slot */
-    uint64_t stamp;           /* 64 bits: one that comes again would give a name the group of another; 0: none yet */
+    uint64_t stamp;           /* 64 bits, as a repeated stamp would mix up groups; 0: none yet */
 };
 
-/* Of an answer to a write: what is before the topic's name, the first seq, and so on. */
+/* Texts of a write's answer: before the topic's name, before the first seq, and so on. */
 enum { TEXT_NAME, TEXT_FIRST, TEXT_LAST, TEXT_SEQS, TEXT_SEQS_END, TEXT_HEAD, TEXT_COUNT, TEXTS, TEXT_BYTES = 16 };
 
 struct tp_scanner {
     uint32_t max_head_bytes, max_head_fields, max_key_bytes;
-    uint64_t max_body_bytes, max_command_bytes, secret; /* of a write; of a read, too; 0: any */
+    /* max_command_bytes: bodies of reads; 0: no limit */
+    uint64_t max_body_bytes, max_command_bytes, secret;
     uint8_t *digests;
     uint32_t key_count;
     uint32_t host_count;
-    struct { uint64_t stamp; uint32_t len; char text[HOST_BYTES_MAX]; } hosts[HOSTS_MAX]; /* stamp: of the last scan that met it */
+    /* stamp: the last scan that met it */
+    struct { uint64_t stamp; uint32_t len; char text[HOST_BYTES_MAX]; } hosts[HOSTS_MAX];
     struct name *names;
     uint32_t name_count, name_room;
-    uint32_t *slots, slot_count; /* number of a name + 1; a power of two of them */
+    uint32_t *slots, slot_count; /* number of a name + 1; slot_count is a power of two */
     char *arena;
     uint64_t arena_used, arena_room;
-    uint64_t stamp; /* the number of this scan */
+    uint64_t stamp; /* number of the current scan */
     struct tp_request *found; /* in order of arrival */
-    struct tp_read *reads;    /* likewise, and the names they are for, each once */
+    struct tp_read *reads;    /* in order of arrival */
     uint32_t *read_topics;
     uint32_t read_count, read_topic_count;
-    uint32_t found_room;      /* of all three */
+    uint32_t found_room;      /* rows of found, reads and read_topics */
     struct { char at[TEXT_BYTES]; uint32_t len; } texts[TEXTS];
 };
 
-/* The read of request r, its body at `body`, becomes a row. 0, or the reason why it does not. */
+/* Add the read of request r, with its body at `body`, as a row. Return 0, or a TP_MISS_*. */
 int add_read(tp_scanner *s, const struct tp_request *r, const char *body);
 
-/* Whether a text begins with a literal, or is one. */
+/* Whether a text begins with a literal, or equals it. */
 #define STARTS(p, end, text) ((uint64_t)((end) - (p)) >= sizeof(text) - 1 && !memcmp(p, text, sizeof(text) - 1))
 #define IS(p, len, text) ((len) == sizeof(text) - 1 && !memcmp(p, text, sizeof(text) - 1))
 
@@ -71,7 +73,7 @@ static inline char *put(char *out, const void *text, uint64_t len)
     return out + len;
 }
 #define PUT(out, literal) put(out, literal, sizeof(literal) - 1)
-/* Copies as many bytes for all texts, which is one move: the rest of an answer comes behind them. */
+/* Copy TEXT_BYTES of every text, in one move; the rest of the answer overwrites the excess. */
 #define PUT_TEXT(out, text) (memcpy(out, s->texts[text].at, TEXT_BYTES), (out) + s->texts[text].len)
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* digest: room for 32 bytes. */
+/* Write the digest of `text`: 32 bytes. */
 void sha256(const uint8_t *text, uint64_t len, uint8_t *digest);
 
 #endif
