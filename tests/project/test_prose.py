@@ -40,6 +40,7 @@ ROOMS = (
     "pipelines",
     "server",
     "spark",
+    "store/checkpoint",
     "store/disk",
     "store/format",
     "store/in_memory",

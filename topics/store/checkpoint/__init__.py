@@ -1,1 +1,3 @@
-"""What empties the log: live records go into segments and packs, then a snapshot is taken."""
+"""Checkpoints, which empty the log: live records are copied into segments and packs, then a
+snapshot is taken.
+"""

@@ -1,20 +1,25 @@
-"""Checkpoint: what the log holds goes into segments and packs, so that the log can be used again.
+"""Checkpoint: records of the log are copied into segments and packs, so that its files can be
+reused.
 
-    cut       every shard begins another file with a mark; all before it is published and lies in files the log has left
-    copy      live records of those files, topic by topic (evacuation.py); the catalog reads them there; all synced
-    flag      records deleted one by one get their flag in segments and packs, once a snapshot has the floors of that
-              instant; synced (delete_flags.py)
-    drop      segments and runs without a live record are forgotten
-    snapshot  the catalog's part and ours of one instant; the log is synced up to it first, so that a snapshot never
-              knows of something that a power cut takes; written twice (snapshot_files.py)
+    cut       every shard begins another file with a mark; everything before it is published, and is
+              in files the log has left
+    copy      live records of those files, topic by topic (evacuation.py); the catalog then reads
+              the copies; all synced
+    flag      records deleted individually get their flag in segments and packs, once a snapshot has
+              the floors of that instant; synced (delete_flags.py)
+    drop      segments and runs without a live record are removed from the manifest
+    snapshot  the catalog's part and the store's, of one instant; the log is synced up to it first,
+              so that a snapshot never has anything that a power cut removes; written twice
+              (snapshot_files.py)
     recycle   log files before the cut, and files no longer in use
-    move      older sealed segments to the cold directory, where there is one (tiering.py), and a snapshot that says so
+    move      older sealed segments to the cold directory, if there is one (tiering.py), and a
+              snapshot that lists them there
 
-On a full disk, or one that copies of all the log would fill, the cut begins no file, and only what space allows is
-copied (low_space.py).
+On a full disk, or one that copies of the whole log would fill, the cut begins no file, and only as
+much is copied as space allows (low_space.py).
 
-Nothing before the snapshot is needed by recovery, nothing after it undoes anything: a crash anywhere leaves the last
-snapshot, the log behind it, and files that it does not list.
+Recovery needs nothing from before the snapshot, and nothing after it undoes anything. A crash at
+any point leaves the last snapshot, the log after it, and files that it does not list.
 """
 
 from __future__ import annotations
@@ -56,12 +61,15 @@ log = logging.getLogger(__name__)
 
 _LOOK_EVERY_NS = 1_000_000_000
 OnShown = Callable[[bool], None]
-"""Called when the snapshot is there: all deletes that were published when its checkpoint began show in the files it
-lists, and so do all records, unless it is given False: some lay in the log alone, for want of space."""
+"""The callback when the snapshot is written.
+
+All deletes published before its checkpoint began are then in the files that it lists. The same
+holds for records if it is called with True; with False some are only in the log, for lack of space.
+"""
 
 
 class Checkpointer:
-    """One checkpoint at a time; started by bytes of log, by time, or by `run`."""
+    """The checkpoints of a store, one at a time; started by bytes of log, by time, or by `run`."""
 
     def __init__(
         self,
@@ -80,7 +88,9 @@ class Checkpointer:
         retired_shards: dict[int, ReplayStart],
         doubtful: Collection[str],
     ) -> None:
-        """doubtful: paths of segments and packs whose flags the page cache may show and the disk lack (StorePart)."""
+        """doubtful: paths of segments and packs whose flags the page cache may show and the disk
+        lack (StorePart).
+        """
         self._loop = loop
         self._config = config
         self._log = wal
@@ -92,11 +102,18 @@ class Checkpointer:
         self._snapshot = last_snapshot
         self._replay = replay
         self._replay_shards = replay_shards
-        """How many shards the log had from there on: another number than now, until a checkpoint has copied it."""
+        """Number of shards that the log had from the replay's start on.
+
+        It differs from the current one until a checkpoint has copied that log.
+        """
         self._doubtful = frozenset(doubtful)
-        """Named by each snapshot until what the log says was deleted there is flagged: this process may be killed."""
+        """Paths that each snapshot names until the deletes that the log has of them are flagged,
+        because this process may be killed.
+        """
         self._retired_shards = retired_shards
-        """Shards of an earlier count: where their replay begins once a checkpoint has copied them."""
+        """Shards of an earlier count, and where their replay begins once a checkpoint has copied
+        them.
+        """
         self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self._scarcity = LowSpace(catalog, manifest, table, wal, config, self._turns)
         self._tiering = Tiering(loop, config, manifest, table, opener)
@@ -105,38 +122,44 @@ class Checkpointer:
         self._unflagged: list[Deletions] = []
         """Deleted records whose flag is not on the disk yet; outlives a checkpoint that failed."""
         self._given_up: list[int] = []
-        """Ids of segments and packs that the next snapshot does not list; they go when it is there."""
+        """Ids of segments and packs that the next snapshot does not list.
+
+        They are removed once it is written.
+        """
         self._stopped = False
         self._beginning = False
-        """One was started and has not run yet."""
+        """Whether a checkpoint was started and does not run yet."""
         self._emptied = True
-        """The last one left nothing in the log but what came meanwhile."""
+        """Whether the last checkpoint left nothing in the log except what came meanwhile."""
         self._ended_ns = 0
-        """When the last one ended, well or not."""
+        """Time at which the last checkpoint ended, well or not."""
         self._frames_seen = 0
         self._bytes_seen = 0
         self._last_bytes = self._found_bytes()
-        """Of the last snapshot that was taken, or that found no space."""
+        """Bytes of the last snapshot that was taken, or that found no space."""
         self._copied_part = 1.0
-        """Bytes of copies for each of the log, as the last checkpoint of all of it made them: routers make several."""
+        """Bytes of copies per byte of log in the last checkpoint of the whole log.
+
+        It exceeds 1 where routers make several copies.
+        """
         self._met_full_disk = False
-        """The last attempt ended for want of space."""
+        """Whether the last attempt ended for lack of space."""
         self._live_at_attempt = -1
         """Live rows at the last attempt on a full disk; -1: none since there was space."""
         self._left_told = 0
-        """Log files that the last attempt had no space to empty."""
+        """Number of log files that the last attempt had no space to empty."""
         self._room_at_attempt: int | None = None
-        """Space for copies at the last attempt that left files for want of it."""
+        """Space for copies at the last attempt that left files for lack of it."""
         self.counters = CheckpointCounters()
 
     @property
     def snapshot_number(self) -> int:
-        """Of the newest snapshot."""
+        """Number of the newest snapshot."""
         return self._snapshot
 
     # --- when --------------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Looks once a second whether a checkpoint is due."""
+        """Check once a second whether a checkpoint is due."""
         self._ended_ns = self._loop.clock.monotonic_ns()
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
         bound = self._log.bound
@@ -146,9 +169,11 @@ class Checkpointer:
             self._begin()
 
     def stop(self) -> None:
-        """No more by itself; one that runs ends what the log waits for, and moves no more segments.
+        """Start no more checkpoints.
 
-        Nobody works beside it any more, so it rests no more either.
+        A running one completes what the log waits for, but moves no more segments.
+
+        It no longer rests either, since no other work runs beside it.
         """
         self._stopped = True
         self._turns.hurry()
@@ -172,13 +197,17 @@ class Checkpointer:
             self._begin()
 
     def _begin(self) -> None:
-        """Starts one, unless one runs."""
+        """Start a checkpoint, unless one runs."""
         if self._running is None and not self._beginning and not self._stopped and not self._log.read_only:
             self._beginning = True
             self._loop.spawn(self._run_logged(), "checkpoint")
 
     def _is_space_wanted(self) -> bool:
-        """The disk is full, and something died since the last attempt to give its space back, or more may be copied."""
+        """Return whether the disk is full and another attempt may help.
+
+        It may if records died since the last one, whose space can be freed, or if there is space
+        for more copies.
+        """
         if not self._log.disk_full:
             self._live_at_attempt, self._room_at_attempt = -1, None
             return False
@@ -194,11 +223,11 @@ class Checkpointer:
         except (OSError, StorageError) as error:
             log.error("checkpoint failed: %s", error)
         else:
-            if self._log.bound.pressed and self._emptied:  # else the next look tries again
+            if self._log.bound.pressed and self._emptied:  # otherwise the next check tries again
                 self._begin()
 
     async def until_idle(self) -> None:
-        """Returns when none runs; in the same step the next one may begin."""
+        """Return when none runs; the next one may begin in the same step."""
         while self._running is not None:
             await self._running
 
@@ -210,17 +239,21 @@ class Checkpointer:
         whole: bool = False,
         on_shown: OnShown = lambda is_whole: None,
     ) -> None:
-        """One whole checkpoint, after the one that may be running. clean: the last before the log is closed.
+        """Take one whole checkpoint, after the one that may be running.
 
-        moves: segments to the cold directory, too, when all the log waits for is done; the last one never does. whole:
-        nothing stays in the log, also on a full disk, or it fails. on_shown: see there.
+        clean: the last one before the log is closed.
+        moves: also move segments to the cold directory, after everything that the log waits for;
+            the last one never does.
+        whole: leave nothing in the log, on a full disk, too, or fail.
+        on_shown: see `OnShown`.
 
-        Raises OSError or StorageError; a full disk and a lack of descriptors are tried again later, any other error of
-        a write or sync latches the log, because nobody knows what the disk holds.
+        Raises OSError or StorageError. A full disk and a lack of descriptors are tried again later.
+        Any other error of a write or sync latches the log, because the contents of the disk are
+        unknown then.
         """
         await self.until_idle()
         if self._stopped and not clean:
-            return  # the one it waited for was the last one: the log's files are closed
+            return  # the one that it waited for was the last one: the log's files are closed
         self._running = done = Future[None]()
         try:
             await self._checkpoint(clean, moves and not clean, whole=whole, on_shown=on_shown)
@@ -240,7 +273,7 @@ class Checkpointer:
             done.set_result(None)
 
     async def _on_full_disk(self) -> None:
-        """The next attempt makes do with less; what a snapshot needs at least is taken from the reserve."""
+        """Release the reserve if a snapshot needs its space; the next attempt manages with less."""
         self._met_full_disk = True
         if self._log.disk_full and await self._log.space.release_reserve():
             self._live_at_attempt = -1
@@ -290,7 +323,9 @@ class Checkpointer:
             await self._move_to_cold()
 
     async def _move_to_cold(self) -> None:
-        """After all the log waits for: a slow cold directory holds up the next checkpoint at most."""
+        """Move segments after everything that the log waits for, so that a slow cold directory only
+        delays the next checkpoint.
+        """
         moved = await self._tiering.copy_due()
         self.counters.cold_failed = self._tiering.broken
         if not moved:
@@ -299,15 +334,18 @@ class Checkpointer:
         try:
             await self.take_snapshot(clean=False)
         except (OSError, StorageError):
-            mark(moved, HOT)  # copied again by the next one
+            mark(moved, HOT)  # the next checkpoint copies them again
             raise
         self._tiering.drop_hot(moved)
 
     async def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
-        """Those of the files that there is space to empty; what is replayed begins with the first of the others."""
+        """Return the files that there is space to empty, and update `replay` to begin with the
+        first of the others.
+        """
         least = self._least_bytes
         chosen = await self._scarcity.affordable([file for file in left if not file.superseded], least)
-        chosen += [file for file in left if file.superseded]  # what lives there shares a frame
+        # the live records of these share a frame
+        chosen += [file for file in left if file.superseded]
         self._tell_of_left(len(left) - len(chosen))
         room = self._log.space.free_bytes() - least
         self._room_at_attempt = room if len(chosen) < len(left) else None
@@ -317,12 +355,12 @@ class Checkpointer:
                 shard, number = place(file)
                 kept[shard] = min(kept.get(shard, number), number)
         if not kept.keys() <= replay.keys():
-            return left  # a shard of another count goes as a whole, or not at all
+            return left  # a shard of another count is emptied as a whole, or not at all
         replay.update((shard, ReplayStart(number)) for shard, number in kept.items())
         return chosen
 
     def _tell_of_left(self, count: int) -> None:
-        """For who runs the machine: deletes alone do not give these files back."""
+        """Log for the operator that deletes by themselves do not free these files."""
         if count and count != self._left_told:
             log.warning(
                 "no space to empty %d log files: the oldest needs %d KiB more free space, or what lives in it deleted",
@@ -332,13 +370,18 @@ class Checkpointer:
         self._left_told = count
 
     async def _cut(self) -> dict[int, ReplayStart]:
-        """Every shard writes a mark in another file; returns where replay begins then: in its file."""
+        """Have every shard write a mark in another file.
+
+        Return where replay begins then: in that file.
+        """
         self._log.request_rotation()
         return await self._mark(range(len(self._log.shards)))
 
     async def _cut_here(self) -> dict[int, ReplayStart]:
-        """The same without another file: a full disk may have no space for one, nor for a mark, which a shard needs
-        only where it has no file that holds anything."""
+        """Cut without another file, for which a full disk may have no space.
+
+        There may be no space for a mark either, which only a shard needs whose file holds nothing.
+        """
         shards = self._log.shards
         numbers = {shard: wal.file_no for shard, wal in enumerate(shards) if wal.file_no}
         replay = await self._mark([shard for shard in range(len(shards)) if shard not in numbers])
@@ -346,7 +389,7 @@ class Checkpointer:
         return {**replay, **{shard: ReplayStart(number) for shard, number in numbers.items()}}
 
     async def _mark(self, shards: Iterable[int]) -> dict[int, ReplayStart]:
-        """Returns the files, of these shards, in which the marks lie."""
+        """Write marks in these shards; return the files that they are in."""
         payload = msgspec.json.encode({"snapshot": self._snapshot})
         waits: dict[int, Future[Commit]] = {}
         with self._log.use_reserve():
@@ -368,25 +411,33 @@ class Checkpointer:
 
     @property
     def _snapshot_bytes(self) -> int:
-        """What the next snapshot takes, as far as the last one tells; an older pair goes only when it is there."""
+        """Estimated bytes of the next snapshot, by the last one.
+
+        An older pair is removed only once it is written.
+        """
         return COPIES * self._last_bytes
 
     @property
     def _least_bytes(self) -> int:
-        """The same of a full disk: one copy, which may be somewhat larger, and whose space a second copy of the last
-        one gives."""
+        """Estimated bytes of the next snapshot on a full disk.
+
+        That is one copy, which may be somewhat larger; a second copy of the last one gives its
+        space.
+        """
         numbers = snapshot_numbers(self._loop.files, self._config.data_dir)
         return self._last_bytes // 4 + (self._last_bytes if len(numbers) < COPIES else 0)
 
     def _found_bytes(self) -> int:
-        """Of the snapshot that the start has found."""
+        """Return the bytes of the snapshot that the start has found."""
         try:
             return self._loop.files.file_size(f"{self._config.data_dir}/{snapshot_path(self._snapshot)}")
         except OSError:
             return 0
 
     def _tells_of_others(self, left: list[StoredFile]) -> bool:
-        """Frames in these files may say what was made of frames in another shard."""
+        """Return whether frames in these files may state what was made of frames in another
+        shard.
+        """
         several = len(self._log.shards) > 1 or bool(self._retired_shards)
         return several and not all(file.superseded for file in left)
 
@@ -417,11 +468,12 @@ class Checkpointer:
         return relocation
 
     async def flag_deleted(self) -> None:
-        """Marks what was deleted one by one in segments and packs.
+        """Flag the individually deleted records in segments and packs.
 
-        What caps evicted is worked out again by a replay, from the records that lived then. A record that is flagged
-        would be missing there, so the floors as they are now become durable first, in a snapshot that changes nothing
-        else: the log behind it is the same as before. It names the files, for a start that finds this cut short.
+        A replay derives evictions by caps again, from the records that were live then. A flagged
+        record would be missing there, so the current floors become durable first, in a snapshot
+        that changes nothing else: the log after it is the same as before. It names the files, for a
+        start after an interrupted flagging.
         """
         turns = self._turns
         turns.resume()
@@ -440,7 +492,7 @@ class Checkpointer:
         self._doubtful = frozenset()
 
     async def _drop(self) -> None:
-        """Forgets segments and runs that hold no live record."""
+        """Remove segments and runs without a live record from the manifest."""
         manifest, catalog, turns = self._manifest, self._catalog, self._turns
         turns.resume()
         for topic_id in manifest.topic_ids() - catalog.untouched():
@@ -462,7 +514,7 @@ class Checkpointer:
             self._given_up.append(pack.file_id)
 
     def _is_dead(self, topic_id: int, segment: Segment) -> bool:
-        """A sealed segment whose records were all deleted one by one."""
+        """Return whether all records of a sealed segment were deleted individually."""
         stored = self._table.get(segment.file_id)
         if not segment.sealed or stored is None or stored.live_rows:
             return False
@@ -472,13 +524,20 @@ class Checkpointer:
         )
 
     def _check_left(self, left: list[StoredFile]) -> None:
-        """No record may still need a log file that is about to be recycled: our own mistake, and the worst one."""
+        """Check that no record still needs a log file that is about to be recycled.
+
+        That bug would lose records.
+        """
         for file in left:
             if file.live_rows:
                 raise StorageError(f"{file.path}: {file.live_rows} records were not copied; the log file is kept")
 
     async def take_snapshot(self, *, clean: bool, flagging: Collection[str] = ()) -> None:
-        """The catalog and the files in use, of one instant; flagging: see StorePart. Raises OSError."""
+        """Write a snapshot of the catalog and the files in use, of one instant.
+
+        flagging: see StorePart.
+        Raises: OSError.
+        """
         turns = self._turns
         turns.resume()
         for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
@@ -506,7 +565,7 @@ class Checkpointer:
         )
 
     async def _sync_log(self) -> None:
-        """All that is committed now is on stable storage."""
+        """Make everything committed so far durable."""
         waits: list[Future[Commit]] = []
         for wal in self._log.shards:
             future: Future[Commit] = Future()
@@ -519,7 +578,7 @@ class Checkpointer:
                 raise error
 
     def _remove(self) -> None:
-        """Unlinks files that no snapshot lists any more, once their readers have gone."""
+        """Unlink files that no snapshot lists any more, once their readers have finished."""
         self._opener.remove_owed()
         given_up, self._given_up[:] = self._given_up[:], []
         for file_id in given_up:
@@ -531,7 +590,7 @@ class Checkpointer:
         self._loop.spawn(self._unlink(file), "drop")
 
     async def _unlink(self, file: StoredFile) -> None:
-        file.live_rows = 0  # the catalog said so; rows below a floor may still be counted
+        file.live_rows = 0  # by the catalog; rows below a floor may still be counted
         self._table.remove(file)
         self._opener.forget(file)
         index = [index_path(file.path)] if file.kind is FileKind.SEGMENT else []
@@ -539,6 +598,8 @@ class Checkpointer:
 
 
 def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
-    """A log file of a number below its shard's cut, or of a shard that is no longer written to."""
+    """Return whether a log file's number is below its shard's cut, or its shard is no longer
+    written to.
+    """
     shard, number = place(file)
     return shard not in cut or number < cut[shard].file_no

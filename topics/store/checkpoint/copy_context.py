@@ -1,4 +1,6 @@
-"""What the parts of one checkpoint's copying share: where records come from, and who is told where they are now."""
+"""The shared context of one checkpoint's copying: the sources of records, and the catalog that
+learns their copies.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,19 @@ from topics.store.segments.manifest import Manifest
 log = logging.getLogger(__name__)
 
 SEQ_SPAN_MAX = 1 << 32
-"""Index columns hold a seq as a distance from the first one in 32 bits."""
+"""Bound on a segment's seqs: index columns hold the distance from the first one in 32 bits."""
 
 
 class Unsynced(NamedTuple):
-    """What was written and must be synced before the next snapshot; outlives a checkpoint that failed."""
+    """Files and directories to sync before the next snapshot; outlives a checkpoint that failed."""
 
     files: dict[str, None]
     directories: dict[str, None]
-    """Those with new entries."""
+    """Directories with new entries."""
 
 
 class Placed(NamedTuple):
-    """Records written, of which the catalog was not told yet."""
+    """Records that were written, but not announced to the catalog yet."""
 
     topic_id: int
     seqs: NDArray[np.uint64]
@@ -44,10 +46,14 @@ class Placed(NamedTuple):
 
 
 class CopyContext:
-    """One checkpoint's. Records that were deleted while they were copied are added to `dead`.
+    """The context of one checkpoint.
 
-    given_up: ids of files that the manifest lists no more. `unsynced`, `dead` and `given_up` outlive a checkpoint that
-    fails: the next one has to do what this one could not.
+    Records that were deleted while they were copied are added to `dead`.
+
+    given_up: ids of files that the manifest no longer lists.
+
+    `unsynced`, `dead` and `given_up` outlive a checkpoint that fails, because the next one has to
+    complete its work.
     """
 
     def __init__(
@@ -81,7 +87,9 @@ class CopyContext:
         self.copied_bytes = 0
 
     def announce(self, placed: Placed, file_id: int) -> None:
-        """Tells the catalog, and keeps what died meanwhile for flagging."""
+        """Announce copies to the catalog, and keep records that were deleted meanwhile for
+        flagging.
+        """
         died = self.catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets, placed.lengths)
         self.copied_rows += len(placed.seqs)
         self.copied_bytes += int(placed.lengths.sum(dtype=np.int64))
@@ -90,7 +98,11 @@ class CopyContext:
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
 
     async def fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
-        """The pieces' bytes, for as long as wanted. memory: where one piece may be put. Raises StorageError."""
+        """Return the pieces' bytes, which belong to the caller.
+
+        memory: where one piece may be read to.
+        Raises: StorageError.
+        """
         future: Future[list[memoryview]] = Future()
         at_once = True
 
@@ -98,7 +110,8 @@ class CopyContext:
             if isinstance(result, StorageError):
                 future.set_error(result)
             else:
-                # What comes at once lies in the hot tail, which goes on; what was read for us is ours.
+                # Bytes that come at once are in the hot tail, which changes; bytes read from a file
+                # are the caller's.
                 future.set_result([_kept(view, memory) for view in result] if at_once else result)
 
         self._reader.fetch(pieces, on_fetched, memory)
@@ -106,11 +119,13 @@ class CopyContext:
         return await future
 
     async def sync(self, fd: int) -> None:
-        """Raises OSError: see `in_place`."""
+        """Sync a file. Raises OSError: see `in_place`."""
         await in_place(self.files.fsync(fd))
 
     def new_epoch(self) -> int:
-        """What tells a file from those that had its number before; never 0."""
+        """Return a random number, never 0, that distinguishes a file from earlier ones with its
+        number.
+        """
         return int.from_bytes(self._random_bytes(8), "little") | 1
 
 
@@ -122,9 +137,8 @@ def _kept(view: memoryview, memory: memoryview | None) -> memoryview:
 
 
 def joined_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -> bytes | memoryview:
-    """Return the frames of these rows, which are back to back in `views`, as frames of the topic's own.
-
-    Raises CorruptError.
+    """Return the frames of these rows, which are without gaps in `views`, as frames of the topic's
+    own. Raises CorruptError.
     """
     data = views[0] if len(views) == 1 else b"".join(views)
     if not any(share_frames(part.flags) for part in rows):
@@ -138,7 +152,10 @@ def joined_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]
 
 @contextlib.contextmanager
 def giving_up() -> Iterator[None]:
-    """Around what takes back a copy after an error: a second error is logged, and the first one is raised."""
+    """Log errors of the code inside, which takes back a copy after an error.
+
+    The first error is raised.
+    """
     try:
         yield
     except OSError as error:

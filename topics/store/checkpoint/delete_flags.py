@@ -1,7 +1,7 @@
-"""Marks deleted records in segments and packs: one byte behind the frame, one in the index's flags column.
+"""Deleted flags in segments and packs: one byte after the frame, one in the index's flags column.
 
-Neither is under a checksum: the first is told by most of its bits, the second has its parity beside it. Durable before
-the snapshot that lets the log forget the delete.
+Neither is under a checksum: the first is decided by most of its bits, the second includes its
+parity. They are durable before the snapshot that lets the log drop the delete.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from topics.store.segments.tiers import Tiers
 _FLAG = bytes([DELETED])
 _IN_FLIGHT_MAX = 128
 _OFFSETS_PER_ROW = 12
-"""In index columns the offsets begin behind ts (8) and seq delta (4)."""
+"""Bytes per row of the index columns before the offsets: ts (8) and seq delta (4)."""
 
 
 class Writes:
-    """Many small writes to one file, a bounded number in flight."""
+    """Many small writes to one file, a bounded number of them in flight."""
 
     def __init__(self, write: Callable[[int, bytes, int, Callable[[int], None]], None], fd: int) -> None:
         self._write = write
@@ -54,7 +54,7 @@ class Writes:
         self._write(self._fd, data, offset, self._on_written)
 
     async def finish(self) -> None:
-        """Raises OSError for the first that failed."""
+        """Wait for all writes. Raises OSError, the first that failed."""
         while self._in_flight:
             await self._wait()
         if self._error:
@@ -74,7 +74,7 @@ class Writes:
 
 
 class DeleteFlags:
-    """Sets the flags of one checkpoint's deletions."""
+    """The flags of one checkpoint's deletions."""
 
     def __init__(
         self,
@@ -90,7 +90,10 @@ class DeleteFlags:
         self._packs = {pack.file_id: pack for pack in manifest.packs.values()}
 
     async def flag(self, deletions: Iterable[Deletions]) -> int:
-        """Flags them durably; those in files no longer in use are passed over. Returns how many. Raises OSError."""
+        """Flag the deletions durably, except those in files no longer in use.
+
+        Return how many. Raises OSError.
+        """
         by_file: dict[int, list[Deletions]] = defaultdict(list)
         for entry in deletions:
             if len(entry.seqs):
@@ -126,7 +129,10 @@ class DeleteFlags:
             await self._files.close(fd)
 
     async def _flag_segment_index(self, path: str, segment: Segment, offsets: NDArray[np.uint32]) -> None:
-        """A missing or damaged index is left alone: it will be derived from the data, flags included."""
+        """Flag rows in the index of a segment.
+
+        A missing or damaged index stays as it is: it will be derived from the data, flags included.
+        """
         try:
             fd = await self._open(index_path(path))
         except FileNotFoundError:
@@ -155,7 +161,11 @@ class DeleteFlags:
             await self._files.close(fd)
 
     async def _open(self, path: str) -> int:
-        """A cold directory that cannot be reached fails a checkpoint, not the log: nothing was written to it."""
+        """Open a file to flag.
+
+        An unreachable cold directory fails a checkpoint, not the log, because nothing was written
+        to it.
+        """
         try:
             return await self._files.open(path, os.O_RDWR)
         except FileNotFoundError:
@@ -166,7 +176,7 @@ class DeleteFlags:
             raise
 
     async def _flag_columns(self, fd: int, columns_at: int, rows: int, offsets: NDArray[np.uint32]) -> None:
-        """Reads the offsets and flags columns and writes the flags back."""
+        """Read the offsets and flags columns and write the flags back."""
         stored_bytes = bytearray(4 * rows)
         await self._files.read_into(fd, stored_bytes, columns_at + _OFFSETS_PER_ROW * rows)
         stored = np.frombuffer(stored_bytes, "<u4")

@@ -1,8 +1,8 @@
 """The copying part of a checkpoint: live records out of log files into segments and packs.
 
-A topic with little to copy gets a run in a pack, unless it has segments of its own; a topic whose runs have become many
-is merged into one. Frames are verified on the way. All files are synced together at the end (`sync`), before the
-snapshot that lists them.
+A topic with little to copy gets a run in a pack, unless it has segments of its own; the runs of a
+topic that has many are merged into one. Frames are verified when they are copied. All files are
+synced together at the end (`sync`), before the snapshot that lists them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ from topics.store.segments.manifest import Segment
 log = logging.getLogger(__name__)
 
 RUNS_MAX = 8
-"""A topic with so many runs in packs is merged into one run or into its first segment."""
+"""A topic with this many runs in packs has them merged into one run or into its first segment."""
 _SEGMENTS_AT_A_TIME = 8
-"""Copied at once: while some wait for the disk, or for a pass of the loop, another one has work to do."""
+"""Segments copied at a time: while some wait for the disk, or for a pass of the loop, another one
+has work.
+"""
 _SYNCS_IN_FLIGHT = 64
 _WINDOW_ROWS = 16_384
 
 
 class Evacuation:
-    """One checkpoint's: decides what goes where."""
+    """The copying of one checkpoint: decides which records are written where."""
 
     def __init__(
         self,
@@ -51,8 +53,11 @@ class Evacuation:
         loop: Loop,
         all_shared: bool = False,
     ) -> None:
-        """all_shared: rows that share a frame are copied wherever that lies. Where not every shard goes on in another
-        file, what says that they are there may be recycled before the frame is."""
+        """all_shared: rows that share a frame are copied from wherever the frame is.
+
+        If not every shard begins another file, the frames that record these rows may be recycled
+        before the shared frame is.
+        """
         self.copying = copying
         self._files = copying.files
         self._table = copying.table
@@ -73,8 +78,11 @@ class Evacuation:
 
     # --- what goes where ---------------------------------------------------------------------------------------------
     async def copy(self, topic_ids: Sequence[int], from_files: NDArray[np.uint32]) -> None:
-        """Copies all live rows of these topics that lie in these files. Raises OSError, StorageError: what was not
-        announced to the catalog by then is as if it had not been."""
+        """Copy all live rows of these topics in these files.
+
+        After OSError or StorageError, records not announced to the catalog by then count as not
+        copied.
+        """
         self._turns.resume()
         try:
             for number, topic_id in enumerate(topic_ids):
@@ -97,8 +105,8 @@ class Evacuation:
             last_seq = max(last_seq, catalog.last_shared(topic_id))
         if not last_seq:
             return
-        # What recovery skips is told by the highest seq copied, so nothing below it may stay in the log: a
-        # copy by position may lie in an older file than a direct write before it.
+        # Recovery skips records up to the highest seq copied, so nothing below it may stay in the
+        # log: a copy by position may be in an older file than a direct write before it.
         from_files = self._log_files()
         if topic_id in self._manifest.segments:
             await self._to_segments(topic_id, NO_RUNS, from_files, last_seq)
@@ -116,7 +124,9 @@ class Evacuation:
             await self.packs.flush()
 
     def _runs_to_merge(self, topic_id: int, size: int, last_seq: int) -> Runs:
-        """Its runs in packs, if they are too many or, with `size` bytes out of the log, enough for a segment."""
+        """Return the topic's runs in packs if they are too many or, with `size` bytes from the log,
+        enough for a segment.
+        """
         runs = self._manifest.runs.get(topic_id, [])
         if not runs or (len(runs) + 1 < RUNS_MAX and size < self._config.pack_run_bytes):
             return NO_RUNS
@@ -130,10 +140,13 @@ class Evacuation:
         return np.array([file.file_id for file in self._table.of_log()], np.uint32)
 
     async def sync(self) -> None:
-        """Everything written is durable, many files at a time, so that they share the journal's commits.
+        """Make everything written durable, many files at a time, so that they share the journal's
+        commits.
 
-        Until then the catalog may already read copies that a crash would take: nobody is told that they are durable,
-        and the log still has them. Raises OSError.
+        Until then the catalog may already read copies that a crash would remove. None is reported
+        as durable, and the log still has the records.
+
+        Raises: OSError.
         """
         await self._in_parallel([sync_file(self._files, path) for path in self.copying.unsynced.files])
         await self._in_parallel([self._files.sync_directory(path) for path in self.copying.unsynced.directories])
@@ -141,12 +154,15 @@ class Evacuation:
         self.copying.unsynced.directories.clear()
 
     async def _in_parallel(self, coros: list[Coroutine[Any, Any, None]]) -> None:
-        """Raises an error, when all have ended; a failed sync never as a full disk, for it is not tried again."""
+        """Run coroutines; raise an error when all have ended.
+
+        A failed sync is never raised as a full disk, because it is not tried again.
+        """
         error: OSError | None = None
         for at in range(0, len(coros), _SYNCS_IN_FLIGHT):
             tasks = [self._loop.spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
             for task in tasks:
-                task.when_done(_nothing)  # it may end before its turn comes: its error is raised here, not reported
+                task.when_done(_nothing)  # it may end before it is awaited, which raises its error
             for task in tasks:
                 try:
                     await task
@@ -158,7 +174,10 @@ class Evacuation:
 
     # --- segments ----------------------------------------------------------------------------------------------------
     async def _to_segments(self, topic_id: int, before: Runs, from_files: NDArray[np.uint32], last_seq: int) -> None:
-        """Rows out of packs (`before`), then those in the log, a window at a time: a topic may have millions."""
+        """Copy rows of packs (`before`), then those in the log.
+
+        It is done a window at a time: a topic may have millions.
+        """
         if before.merged:
             await self._merge(topic_id, before)
         if not self._catalog.exists(topic_id):
@@ -177,7 +196,7 @@ class Evacuation:
             await self._begin(topic_id, rest)
 
     async def _begin(self, topic_id: int, share: Share) -> None:
-        """Has the share copied beside others, once there is room for it."""
+        """Begin to copy the share beside others, once there is room for it."""
         if not self._catalog.exists(topic_id):
             return
         writer = SegmentCopy(self.copying, self._gatherings, topic_id, share)
@@ -186,7 +205,10 @@ class Evacuation:
         self._turns.resume()
 
     async def _end(self) -> None:
-        """All that was begun is settled, one by one, with others in between. Raises the error of one."""
+        """Settle all begun copies, one by one, with other work in between.
+
+        Raises the error of one.
+        """
         while not self._copies.is_empty:
             if self._turns.over:
                 await self._turns.rest()
@@ -194,7 +216,10 @@ class Evacuation:
         await self._copies.end()
 
     async def _give_up(self, *errors: Exception) -> list[Exception]:
-        """What was begun and is not settled never was. Returns these errors and one of those that came meanwhile."""
+        """Take back the copies that are not settled.
+
+        Return these errors and one of those that came meanwhile.
+        """
         try:
             await self._copies.end()
         except Exception as other:
@@ -207,10 +232,12 @@ class Evacuation:
         return list(errors)
 
     async def _merge(self, topic_id: int, before: Runs) -> None:
-        """Runs into the topic's first segment: all of their rows, or none, and then the runs are gone.
+        """Merge runs into the topic's first segment: all of their rows, which replaces the runs, or
+        none.
 
-        Were a part of a run in a segment, both would be listed, and what is deleted in the one would live in the other.
-        A run with a record that is damaged stays where it is: nothing else waits for its merge.
+        If a part of a run were in a segment, both would be listed, and a record deleted in one
+        would be live in the other. A run with a damaged record stays where it is: nothing else
+        depends on its merge.
         """
         if not self._catalog.exists(topic_id):
             return
@@ -231,7 +258,7 @@ class Evacuation:
         )
 
     async def seal(self, tails: Iterable[Segment]) -> None:
-        """Seals segments that are not full. Raises OSError, StorageError."""
+        """Seal segments that are not full. Raises OSError or StorageError."""
         try:
             for tail in tails:
                 before = self._manifest.sealed_totals(tail.topic_id)

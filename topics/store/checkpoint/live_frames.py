@@ -1,4 +1,4 @@
-"""Rows of one topic as bytes for its segment: read, each frame verified, back to back."""
+"""Rows of one topic as bytes for its segment: read, each frame verified, without gaps."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from topics.store.read.reader import FileRange
 from topics.store.segments.segment import Extension, check_copied, extension_of
 
 _SPAN_MAX = 2
-"""A stretch of a file is read as a whole if it is at most so many times the bytes of the rows in it."""
+"""A stretch of a file is read as a whole if it is at most this many times the bytes of its rows."""
 _ROOM_STEP = 1 << 20
 
 
 class LiveFrames(NamedTuple):
-    """Frames back to back, good until the next are gathered; `lengths` has the bytes of each."""
+    """Frames without gaps, valid until the next are gathered; `lengths` has the bytes of each."""
 
     data: memoryview
     lengths: NDArray[np.uint32]
@@ -34,8 +34,10 @@ class LiveFrames(NamedTuple):
 
 
 class Gatherings:
-    """One checkpoint's: one for each segment that is filled at a time. Their memory is used again and again: pages that
-    are new each time cost as much as copying."""
+    """The readers of one checkpoint, one for each segment that is being filled.
+
+    Their memory is reused: pages that are new each time cost as much as copying.
+    """
 
     def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
         self._copying = copying
@@ -44,14 +46,14 @@ class Gatherings:
 
     @contextmanager
     def one(self) -> Iterator[LiveFrameReader]:
-        """One that no other segment uses meanwhile."""
+        """Lend a reader that no other segment uses meanwhile."""
         gathering = self._free.pop() if self._free else LiveFrameReader(self._copying, self.turns)
         yield gathering
-        self._free.append(gathering)  # not after an error: a read may still go on
+        self._free.append(gathering)  # not after an error, when a read may still be in flight
 
 
 class LiveFrameReader:
-    """Frames of one segment at a time."""
+    """A reader of frames, of one segment at a time."""
 
     def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
         self._copying = copying
@@ -60,7 +62,11 @@ class LiveFrameReader:
         self._room = memoryview(b"")
 
     async def gather(self, rows: RowColumns, topic_id: int, sum: int) -> LiveFrames:
-        """All of the rows, which lie in one file. sum: the segment's so far. Raises CorruptError, StorageError."""
+        """Return the verified frames of rows of one file.
+
+        sum: the segment's running sum so far.
+        Raises: CorruptError, StorageError.
+        """
         if share_frames(rows.flags):
             views = await self._pieces(rows)
             await self._turns.turn()

@@ -1,9 +1,9 @@
-"""A checkpoint on a full disk, or one with little space: it needs little and gives back as much as it can.
+"""A checkpoint with little or no free space: it needs little space and frees as much as it can.
 
-An ordinary one begins a new log file and copies all live records before anything is freed; one that ran out of space
-half-way would leave nothing for its own snapshot, and none could follow. With no space for that, the log goes on in the
-file it is in, and only so many of its oldest files are emptied as what lives in them can be copied: after deletes that
-is nothing, and the files are free at once.
+An ordinary one begins a new log file and copies all live records before anything is freed. One that
+ran out of space half-way would leave none for its own snapshot, and none could follow. Without
+space for that, the log stays in its current file, and only those of its oldest files are emptied
+whose live records can be copied. After deletes there are none, and the files are free at once.
 """
 
 from __future__ import annotations
@@ -27,22 +27,27 @@ from topics.store.wal.wal_files import place
 _COPIES_PART = 75
 """Percent of the free space that copies may take at most; the rest is for the log."""
 _PACK_BYTES = 3 * BLOCK_BYTES
-"""Of a pack, beside its runs: header, footer, and a name in its directory."""
+"""Bytes of a pack beside its runs: header, footer, and a name in its directory."""
 _RUN_BYTES = 512
-"""Of a run, beside its rows: header, description of the topic, row of the table."""
+"""Bytes of a run beside its rows: header, description of the topic, row of the table."""
 _ROWS_A_LOOK = 65_536
-"""Half a millisecond."""
+"""Rows per step, half a millisecond."""
 _LOG_TIMES_AMPLE = 16
-"""So many times of what the log holds is enough space, without a look at what lives in it."""
+"""Factor by which free space that exceeds the log is enough, without a look at its live records."""
 
 
 def live_rows(table: FileTable) -> int:
-    """Of all files. On a full disk it only falls; a checkpoint is worth another attempt when it has."""
+    """Return the live rows of all files.
+
+    On a full disk the number only falls, and another attempt is worthwhile once it has.
+    """
     return sum(file.live_rows for file in table)
 
 
 class LowSpace:
-    """Reckons what copies take, in turns with everybody else: it looks at all that lives in the log."""
+    """The estimate of what copies take, made in turns with other work: it looks at all live records
+    of the log.
+    """
 
     def __init__(  # noqa: PLR0917 - called in one place
         self,
@@ -64,12 +69,15 @@ class LowSpace:
         self._looks = 0
         """Calls of the catalog since the last rest."""
         self.lacking_bytes = 0
-        """Of free space, to choose one more file than `affordable` did."""
+        """Free space that `affordable` lacked to choose one more file."""
 
     async def is_tight(self, snapshot_bytes: int) -> bool:
-        """Copies of all that lives in the log would take more than they may. snapshot_bytes: left to the next snapshot.
+        """Return whether copies of all live records in the log would take more space than they may.
 
-        Routers make several records of one frame, each of which is copied: what the log holds says little.
+        snapshot_bytes: left to the next snapshot.
+
+        Routers make several records of one frame, each of which is copied, so the bytes of the log
+        are no measure.
         """
         space = self._log.space
         if not space.lacks(_LOG_TIMES_AMPLE * self._log.held_bytes + snapshot_bytes):
@@ -82,11 +90,14 @@ class LowSpace:
         return space.lacks(max(copied_bytes * 100 // _COPIES_PART, copied_bytes + snapshot_bytes))
 
     def affordable_bytes(self, copied_part: float) -> int:
-        """Of log: half of those whose copies there is space for, a file of each shard at least.
+        """Return the bytes of log whose copies take half the space for copies.
 
-        copied_part: bytes of copies for each of them.
+        It is at least a file of each shard.
 
-        With more than that in the log, a disk that gets full has no space to empty its files, whatever is deleted.
+        copied_part: bytes of copies per byte of log.
+
+        With more than that in the log, a disk that becomes full has no space to empty its files,
+        whatever is deleted.
         """
         try:
             free = self._log.space.free_bytes()
@@ -96,11 +107,15 @@ class LowSpace:
         return max(sizes.shards * sizes.file, int(free * _COPIES_PART / 200 / max(1.0, copied_part)))
 
     async def affordable(self, left: Iterable[StoredFile], snapshot_bytes: int) -> list[StoredFile]:
-        """Of each shard's log files in `left`, oldest first, those whose live records there is space to copy.
+        """Return those log files of `left`, oldest first in each shard, whose live records there is
+        space to copy.
 
-        Always the first files of a shard: what is replayed begins with a file and goes on to the log's end. With
-        several shards all records that share a frame are copied with the first file chosen: a frame that tells of some
-        may lie in one shard, the frame they share in another, and those that refer to them in a third. Raises OSError.
+        They are always the first files of a shard, because replay begins with a file and continues
+        to the log's end. With several shards all records that share a frame are copied with the
+        first file chosen: a frame that records some may be in one shard, the frame they share in
+        another, and records that refer to them in a third.
+
+        Raises: OSError.
         """
         free = self._log.space.free_bytes()
         budget = max(0, min(free * _COPIES_PART // 100, free - snapshot_bytes))
@@ -126,7 +141,9 @@ class LowSpace:
         return chosen
 
     async def _costs(self, file_ids: NDArray[np.uint32]) -> tuple[Counter[int], set[int]]:
-        """Of what lives in each file, and the files of which some goes into a pack."""
+        """Return the bytes that copies of each file's live records take, and the files of which
+        some are copied into a pack.
+        """
         live: Counter[int] = Counter()
         packed: set[int] = set()
         for topic_id in self._catalog.topics_in_log():
@@ -147,7 +164,7 @@ class LowSpace:
         return cost
 
     async def _bytes_in(self, topic_id: int, file_ids: NDArray[np.uint32], last_seq: int = SEQ_MAX) -> tuple[int, int]:
-        """How many rows of the topic live in the files, and bytes of frames."""
+        """Return how many rows of the topic are live in the files, and their bytes of frames."""
         rows = frame_bytes = first_seq = 0
         while True:
             self._looks += 1
@@ -162,8 +179,10 @@ class LowSpace:
                 return rows, frame_bytes
 
     def _copied_bytes(self, topic_id: int, rows: int, frame_bytes: int) -> int:
-        """On the disk, of some of a topic's rows: frames and index, as a run of a pack, or each segment's rounded up to
-        blocks."""
+        """Return the bytes on the disk of copies of a topic's rows: frames and index.
+
+        They are in a run of a pack, or in segments, each rounded up to blocks.
+        """
         if not rows:
             return 0
         size = frame_bytes + rows * ROW_BYTES
@@ -173,7 +192,7 @@ class LowSpace:
         return size + segments * 2 * BLOCK_BYTES
 
     def _is_small(self, topic_id: int, frame_bytes: int) -> bool:
-        """So many bytes of a topic go into a pack."""
+        """Return whether this many bytes of a topic are copied into a pack."""
         return frame_bytes < self._run_bytes and topic_id not in self._manifest.segments
 
     def _log_files(self) -> NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""Records of topics with little to copy, collected and written into packs, a run a topic."""
+"""Records of topics with little to copy, collected and written into packs, one run per topic."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from topics.store.segments.segment import check_copied
 log = logging.getLogger(__name__)
 
 _RUNS_PER_PACK = 2048
-"""The index of a pack is made in one go: of so many runs it takes some milliseconds."""
+"""The index of a pack is built in one step: for this many runs it takes some milliseconds."""
 
 
 class Runs(NamedTuple):
-    """Runs of one topic that are to be merged with what comes out of the log."""
+    """Runs of one topic that are to be merged with its records from the log."""
 
     rows: list[RowColumns]
     merged: set[tuple[int, int]]
-    """(pack number, run number)"""
+    """The runs by (pack number, run number)."""
 
 
 NO_RUNS = Runs([], set())
 
 
 class SmallCopy(NamedTuple):
-    """A topic on its way into a pack."""
+    """A topic that is being copied into a pack."""
 
     topic_id: int
     rows: list[RowColumns]
-    """Out of the log."""
+    """Rows from the log."""
     before: Runs
-    """What its run replaces."""
+    """Runs that the new run replaces."""
 
     @property
     def all_rows(self) -> list[RowColumns]:
@@ -55,7 +55,10 @@ class SmallCopy(NamedTuple):
 
 
 class PackCopy:
-    """Writes what was added, some packs after each other. The catalog is told of a pack when it is complete."""
+    """The writer of what was added, one pack after the other.
+
+    A pack is announced to the catalog when it is complete.
+    """
 
     def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
         self._copying = copying
@@ -66,13 +69,13 @@ class PackCopy:
         self._file: _PackFile | None = None
 
     def add(self, entry: SmallCopy, size: int) -> None:
-        """Collects; `flush` reads and writes it. size: bytes of its rows."""
+        """Collect a topic; `flush` reads and writes it. size: bytes of its rows."""
         self._small.append(entry)
         self.collected_bytes += size
         self.collected_reads += sum(len(part.seqs) for part in entry.all_rows)
 
     async def flush(self) -> None:
-        """Reads what was collected in one go and adds it to the pack."""
+        """Read what was collected in one step and add it to the pack."""
         small, self._small, self.collected_bytes, self.collected_reads = self._small, [], 0, 0
         ranges = [
             [(part.file_id, *piece) for part in entry.all_rows for piece in contiguous(part.offsets, part.lengths)]
@@ -92,7 +95,7 @@ class PackCopy:
 
     async def _add_run(self, entry: SmallCopy, views: list[memoryview]) -> None:
         copying = self._copying
-        description = copying.catalog.describe(entry.topic_id)  # it may be deleted while we wait
+        description = copying.catalog.describe(entry.topic_id)  # the topic may be deleted meanwhile
         merged = entry.before.merged
         try:
             data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
@@ -117,7 +120,7 @@ class PackCopy:
             await self.finish()
 
     async def finish(self) -> None:
-        """Completes the pack begun, if there is one; what it holds counts from then on."""
+        """Complete the begun pack, if there is one; its records count from then on."""
         copying, pack = self._copying, self._file
         if pack is None:
             return
@@ -140,14 +143,14 @@ class PackCopy:
             self.drop_runs(topic_id, merged)
 
     async def abandon(self) -> None:
-        """After an error: the pack begun never was."""
+        """Take back the begun pack after an error."""
         pack, self._file = self._file, None
         if pack is not None:
             await self._copying.files.close(pack.fd)
             await unlink_if_there(self._copying.files, pack.path)
 
     def drop_runs(self, topic_id: int, merged: set[tuple[int, int]]) -> None:
-        """Runs, (pack number, run number), whose records were written elsewhere."""
+        """Remove runs, (pack number, run number), whose records were written elsewhere."""
         if merged:
             manifest = self._copying.manifest
             packs = {number for number, _ in merged}
@@ -159,7 +162,10 @@ class PackCopy:
 def _checked(
     topic_id: int, rows: list[RowColumns], views: list[memoryview]
 ) -> tuple[bytes | memoryview, NDArray[np.uint64], codec.FrameScan]:
-    """Frames of these rows out of their pieces, the rows' seqs, and what a scan says. Raises CorruptError."""
+    """Return the joined frames of these rows, the rows' seqs, and the scan of the frames.
+
+    Raises CorruptError.
+    """
     data = joined_frames(views, topic_id, rows)
     seqs = np.concatenate([part.seqs for part in rows])
     return data, seqs, check_copied(data, 0, topic_id, seqs, 0)

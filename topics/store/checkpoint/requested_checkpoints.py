@@ -1,6 +1,7 @@
-"""Checkpoints that clients ask for. Source: wire contract 7.9.
+"""Checkpoints that clients request. Source: wire contract 7.9.
 
-Requests that come before the next checkpoint begins share it, however many they are: at most one runs and one is next.
+Requests that come before the next checkpoint begins share it, however many they are: at most one
+runs and one is next.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from topics.store.wal.sharded_log import ShardedLog
 _log = logging.getLogger(__name__)
 
 Done = Callable[[StorageError | None], None]
-"""Called once, with the reason where the checkpoint failed."""
+"""The callback of a request, called once, with the reason if the checkpoint failed."""
 
 
 class RequestedCheckpoints:
@@ -32,13 +33,15 @@ class RequestedCheckpoints:
         self._present: dict[Done, None] = {}
         """Requests for the one that runs."""
         self._is_wanted = False
-        """Another one is to begin, whether its requests still wait for it or not."""
+        """Whether another one is to begin, even if its requests were withdrawn."""
         self._serves = False
         self._begun = 0
-        """Checkpoints begun in this process."""
+        """Number of checkpoints begun in this process."""
         self._runs = False
         self.shown = 0
-        """Number of the newest checkpoint that has shown all it had to; 0: none."""
+        """Number of the newest checkpoint after which everything it had to copy is in files; 0:
+        none.
+        """
 
     @property
     def snapshot_number(self) -> int:
@@ -46,23 +49,27 @@ class RequestedCheckpoints:
         return self._checkpointer.snapshot_number
 
     def number(self, wished: int) -> int:
-        """Return the number of the checkpoint to wait for: the next one, unless one that runs is `wished` or later.
+        """Return the number of the checkpoint to wait for: the next, unless a running one is
+        `wished` or later.
 
-        wished: what an earlier call returned, or 0. From another process it may be any number: either it is unknown
-        here, or a checkpoint of that number has begun since.
+        wished: what an earlier call returned, or 0. From another process it may be any number:
+            either it is unknown here, or a checkpoint of that number has begun since.
         """
         return self._begun if self._runs and 0 < wished <= self._begun else self._begun + 1
 
     def ask(self, number: int, done: Done) -> None:
-        """Call `done` when the checkpoint has shown all that was acknowledged before it began; number: see `number`.
+        """Call `done` when everything acknowledged before the checkpoint began is in files.
 
-        A failure is passed to it instead: a disk without space for copies of all records, a log that is read-only.
+        number: see `number`.
+
+        A failure is passed to `done`: a disk without space for copies of all records, a read-only
+        log.
         """
         (self._next if number > self._begun else self._present)[done] = None
         self.begin(number)
 
     def leave(self, done: Done) -> None:
-        """Forget `done`; its checkpoint goes on."""
+        """Forget `done`; its checkpoint continues."""
         self._next.pop(done, None)
         self._present.pop(done, None)
 
@@ -93,7 +100,8 @@ class RequestedCheckpoints:
         try:
             if log.read_only:
                 raise log.admission.read_only_error()
-            # Once a full disk was found, the next checkpoint makes do with little space; the one after it is whole.
+            # After a full disk was found, the next checkpoint manages with little space; the one
+            # after it is whole.
             for _ in range(2):
                 await self._checkpointer.run(on_shown=self._on_shown)
                 if not self._present or log.disk_full:
@@ -114,7 +122,7 @@ class RequestedCheckpoints:
             done(error)
 
     def _reason(self, error: OSError | StorageError) -> StorageError:
-        """Return the error that clients are given (R-DUR-16)."""
+        """Return the error for the clients (R-DUR-16)."""
         if lacks_space(error):
             return DiskFullError(f"no space left for a checkpoint: {error}")
         if self._log.read_only:

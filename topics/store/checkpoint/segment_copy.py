@@ -1,8 +1,9 @@
-"""Records copied into a segment of one topic: its tail or a new one. Source of the format: segment_format.py.
+"""Records copied into a segment of one topic: its tail or a new one. Format: segment_format.py.
 
-`fill` reads, verifies and writes all there is for this segment, its index and footer, too, if it is full then; several
-segments are filled side by side. Nothing counts before `settle`, which comes in the order of the topic's seqs: then the
-segment is listed as it is now, and the catalog knows where its records are.
+`fill` reads, verifies and writes all records of this segment, and its index and footer if it is
+full then; several segments are filled side by side. Nothing counts before `settle`, which is called
+in the order of the topic's seqs: then the segment is listed as it is now, and the catalog gets the
+records' new places.
 """
 
 from __future__ import annotations
@@ -29,23 +30,25 @@ READS_A_CHUNK = 512
 
 
 class Share(NamedTuple):
-    """What one segment gets."""
+    """The records for one segment."""
 
     tail: Segment | None
-    """The segment that takes it; None: a new one."""
+    """The segment to extend; None: a new one."""
     rows: list[RowColumns]
-    """Each of one file."""
+    """Rows, each item of one file."""
     ends: bool
-    """The segment is sealed, full or not."""
+    """Whether the segment is sealed, full or not."""
     before: Totals = Totals()
-    """Of the topic's earlier segments."""
+    """Sums over the topic's earlier segments."""
 
 
 class Shares:
-    """Divides the records of one topic among its tail and new segments. `add` rows in their order, then `last`.
+    """The division of one topic's records among its tail and new segments: `add` rows in order,
+    then `last`.
 
-    A new segment takes more than one that grows from checkpoint to checkpoint may have, and is sealed then: fewer
-    files, syncs and indexes for a busy topic, while what a start has to scan, unsealed segments, stays small.
+    A new segment takes more than one that grows from checkpoint to checkpoint may have, and is
+    sealed then. A busy topic has fewer files, syncs and indexes, and unsealed segments, which a
+    start has to scan, stay small.
     """
 
     def __init__(self, copying: CopyContext, topic_id: int) -> None:
@@ -57,13 +60,13 @@ class Shares:
         self._before = copying.manifest.sealed_totals(topic_id)
         self._rows: list[RowColumns] = []
         self._first_seq = self._records = self._bytes = 0
-        """Of the segment that the next record goes to; first_seq 0: it begins there."""
+        """Numbers of the segment for the next record; first_seq 0: it begins with that record."""
         if self._tail is not None:
             self._first_seq, self._records = self._tail.first_seq, self._tail.records
             self._bytes = self._tail.frames_end
 
     def add(self, rows: RowColumns) -> list[Share]:
-        """The shares that are whole now."""
+        """Add rows; return the shares that are complete now."""
         whole = []
         at = 0
         while at < len(rows.seqs):
@@ -78,11 +81,14 @@ class Shares:
         return whole
 
     def last(self) -> Share | None:
-        """What is left, for a segment that may grow on."""
+        """Return the rest, for a segment that may still grow."""
         return Share(self._tail, self._rows, False, self._before) if self._rows else None
 
     def _fitting(self, seqs: NDArray[np.uint64], lengths: NDArray[np.uint32]) -> int:
-        """How many of these records the segment takes: the first one in any case, unless its seq is too far away."""
+        """Return how many of these records the segment takes.
+
+        The first one always fits, unless its seq is too far away.
+        """
         if not self._first_seq:
             self._first_seq = int(seqs[0])
             self._bytes = SEGMENT_HEADER_MIN
@@ -105,7 +111,10 @@ class Shares:
 
 
 class SegmentCopy:
-    """One share on its way into its segment. Made in the order of seqs, and settled in it."""
+    """One share that is copied into its segment.
+
+    Created in the order of seqs, and settled in it.
+    """
 
     def __init__(self, copying: CopyContext, gatherings: Gatherings, topic_id: int, share: Share) -> None:
         self._copying = copying
@@ -116,16 +125,19 @@ class SegmentCopy:
         self._config = copying.config
         self.topic_id = topic_id
         self._share = share
-        self._description = copying.catalog.describe(topic_id)  # it may be deleted while we wait
+        self._description = copying.catalog.describe(topic_id)  # the topic may be deleted meanwhile
         self._segment: Segment | None = None
-        """As it is to be listed."""
+        """The segment as it is to be listed."""
         self._fd = -1
         self._placed: list[Placed] = []
         self._rows: list[RowColumns] = []
-        """As they lie in the segment."""
+        """The rows with their places in the segment."""
 
     async def fill(self) -> SegmentCopy:
-        """Writes all of it, unless the topic goes meanwhile. Raises OSError, StorageError: then it never was."""
+        """Write the whole share, unless the topic is deleted meanwhile.
+
+        After OSError or StorageError it was not copied.
+        """
         try:
             await self._open()
             with self._gatherings.one() as gathering:
@@ -168,7 +180,7 @@ class SegmentCopy:
         await self._files.write_all(self._fd, header, 0)
 
     async def _append(self, rows: RowColumns, gathering: LiveFrameReader) -> bool:
-        """Copies and verifies rows of one file; False when the topic is gone."""
+        """Copy and verify rows of one file; False if the topic is gone."""
         chunks = _Chunks(rows, self._config.checkpoint_bytes_per_pass)
         at = 0
         while at < len(rows.seqs):
@@ -192,7 +204,7 @@ class SegmentCopy:
         self._rows.append(rows._replace(file_id=segment.file_id, offsets=offsets, lengths=lengths, flags=flags))
 
     async def _seal(self) -> None:
-        """Writes index and footer, and syncs both files: nobody has to open them again for that."""
+        """Write index and footer, and sync both files, so that they need not be opened again."""
         segment = self.segment
         path = self._path_of(segment)
         await self._turns.turn()
@@ -214,7 +226,7 @@ class SegmentCopy:
         segment.sealed = True
 
     def _earlier_rows(self) -> list[RowColumns]:
-        """What lives in the tail that was there before."""
+        """Return the live rows of the tail before the copy."""
         tail = self._share.tail
         if tail is None:
             return []
@@ -224,7 +236,7 @@ class SegmentCopy:
 
     @property
     def segment(self) -> Segment:
-        """As it is so far."""
+        """The segment as it is so far."""
         assert self._segment is not None, "fill comes first"
         return self._segment
 
@@ -238,8 +250,11 @@ class SegmentCopy:
         )
 
     def settle(self) -> bool:
-        """Lists the segment and tells the catalog where the records are now. `Relocation.sync` follows before the
-        snapshot. False: the topic is gone, and the segment with it."""
+        """List the segment and announce the records' new places to the catalog.
+
+        `Evacuation.sync` follows before the snapshot. Return False if the topic is gone, and the
+        segment with it.
+        """
         segment, tail = self._segment, self._share.tail
         if segment is None:
             return False
@@ -261,7 +276,7 @@ class SegmentCopy:
         return True
 
     async def give_up(self) -> None:
-        """Takes back what was not settled; nothing to do after that, or twice."""
+        """Take back what was not settled; afterwards, or the second time, it does nothing."""
         await self._close_file()
         segment, self._segment = self._segment, None
         if segment is not None and self._share.tail is None:
@@ -277,7 +292,10 @@ class SegmentCopy:
 
 
 class _Chunks:
-    """Where to divide rows of one file: at most the budget's bytes and a bounded number of reads, one row at least."""
+    """The division of rows of one file into chunks.
+
+    Each has at most the budget's bytes and a bounded number of reads, but at least one row.
+    """
 
     def __init__(self, rows: RowColumns, budget: int) -> None:
         self._budget = budget
@@ -286,7 +304,7 @@ class _Chunks:
         self._reads = np.concatenate(([0], np.cumsum(apart)))
 
     def end(self, start: int) -> int:
-        """Of the chunk that begins with row `start`."""
+        """Return the end of the chunk that begins with row `start`."""
         before = int(self._ends[start - 1]) if start else 0
         end = int(np.searchsorted(self._ends, before + self._budget, side="right"))
         end = min(end, int(np.searchsorted(self._reads, int(self._reads[start]) + READS_A_CHUNK)))

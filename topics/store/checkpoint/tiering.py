@@ -1,8 +1,10 @@
-"""Older sealed segments move to the cold directory: copied, synced, listed there by a snapshot, removed here.
+"""Moves of older sealed segments to the cold directory: copied, synced, listed by a snapshot,
+removed.
 
-A crash anywhere leaves at least the copy that the newest snapshot lists; the next start removes the other one. A cold
-directory that is full or fails costs nothing but space here. After an error other than a lack of space or descriptors
-nothing moves any more until the next start: what a failed sync has dropped, another sync would not bring back.
+A crash at any point leaves at least the copy that the newest snapshot lists; the next start removes
+the other one. A cold directory that is full or fails costs nothing but space in the data directory.
+After an error other than a lack of space or descriptors nothing is moved until the next start:
+another sync would not recover what a failed one has dropped.
 """
 
 from __future__ import annotations
@@ -29,12 +31,15 @@ log = logging.getLogger(__name__)
 
 _BYTES_A_CHECKPOINT = 256 << 20
 _SEGMENTS_A_CHECKPOINT = 512
-"""The next checkpoint waits for this one: what is left is moved by the next."""
+"""Segments moved per checkpoint.
+
+The next checkpoint waits for this one, so the rest is moved by the next.
+"""
 _COPIES_AT_A_TIME = 4
 
 
 class Tiering:
-    """What moves, and how. `copy_due`, then a snapshot that lists the copies, then `drop_hot`."""
+    """The moves of a store: `copy_due`, then a snapshot that lists the copies, then `drop_hot`."""
 
     def __init__(
         self,
@@ -54,13 +59,15 @@ class Tiering:
         self._table = table
         self._opener = opener
         self.broken = False
-        """The cold directory failed; nothing moves until the next start."""
+        """The cold directory failed; nothing is moved until the next start."""
         self.stopped = False
-        """No more copies are begun: somebody waits for the checkpoint to end."""
+        """No more copies are begun, because a task waits for the checkpoint to end."""
 
     # --- what --------------------------------------------------------------------------------------------------------
     def due(self) -> list[Segment]:
-        """Sealed segments beyond the newest ones kept here, by count and by bytes; oldest first in each topic."""
+        """Return the sealed segments beyond the newest ones that stay here, by count and by bytes;
+        oldest first in each topic.
+        """
         if not self._tiers.cold or self.broken:
             return []
         found: list[Segment] = []
@@ -88,7 +95,10 @@ class Tiering:
 
     # --- how ---------------------------------------------------------------------------------------------------------
     async def copy_due(self) -> list[Segment]:
-        """Copies what is due, durably; returns what was copied. An error is logged, and ends the round."""
+        """Copy the due segments durably; return those that were copied.
+
+        An error is logged, and ends the round.
+        """
         copied: list[Segment] = []
         try:
             await side_by_side(self._loop.spawn, self._copies(), _COPIES_AT_A_TIME, copied.append)
@@ -113,18 +123,21 @@ class Tiering:
             yield self._copy(segment)
 
     async def _copy(self, segment: Segment) -> Segment:
-        """Its files are whole and synced; their names are not."""
+        """Copy a segment's files, whole and synced; their names are not."""
         source, target = f"{self._tiers.hot}/{segment.path}", f"{self._tiers.cold}/{segment.path}"
         make_directories(self._files, self._tiers.cold, topic_directory(segment.topic_id), {})
         try:
             await self._copy_file(index_path(source), index_path(target))
-        except FileNotFoundError:  # it is made again from the segment, not from what an earlier move may have left
+        except FileNotFoundError:
+            # it is derived again from the segment, not from a file that an earlier move may have left
             await unlink_if_there(self._files, index_path(target))
         await self._copy_file(source, target)
         return segment
 
     async def _sync_directories(self, copied: list[Segment]) -> None:
-        """All that the copies lie in, from below: a process that was killed may have made one and not synced it."""
+        """Sync all directories of the copies, from the bottom up: a killed process may have created
+        one and not synced it.
+        """
         cold = self._tiers.cold
         names = dict.fromkeys(topic_directory(segment.topic_id) for segment in copied)
         if names:
@@ -133,7 +146,7 @@ class Tiering:
             await self._files.sync_directory(cold)
 
     async def _copy_file(self, source: str, target: str) -> None:
-        """Under a temporary name first, so that a file of the right name is whole."""
+        """Copy under a temporary name first, so that a file of the right name is whole."""
         files, temporary = self._files, f"{target}.tmp"
         read_fd = await files.open(source, os.O_RDONLY)
         try:
@@ -158,7 +171,10 @@ class Tiering:
         await files.rename(temporary, target)
 
     def drop_hot(self, moved: list[Segment]) -> None:
-        """Reads go to the cold directory from now on; the files here go when nobody reads them any more."""
+        """Let reads use the cold directory from now on.
+
+        The files here are removed after their last reader.
+        """
         for segment in moved:
             stored = self._table.get(segment.file_id)
             if stored is not None:
@@ -172,6 +188,6 @@ class Tiering:
 
 
 def mark(moved: list[Segment], tier: int) -> None:
-    """The next snapshot lists them there."""
+    """Have the next snapshot list these segments in the tier."""
     for segment in moved:
         segment.tier = tier

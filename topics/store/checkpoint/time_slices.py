@@ -1,8 +1,9 @@
-"""When work that is divided into small pieces lets the rest of the loop have its turn.
+"""Time slices for work that is divided into small pieces, so that other work of the loop has its
+turn.
 
-After a slice of work come passes that last twice as long together, or one that had nothing to do: beside a busy server
-the work gets a third of the time, beside an idle one all of it. (Virtual time stands still within a pass: there every
-pass had nothing to do.)
+A slice of work is followed by passes that last twice as long together, or by one that had nothing
+to do. Beside a busy server the work gets a third of the time, beside an idle one all of it.
+(Virtual time does not advance within a pass, so in the simulator every pass had nothing to do.)
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ _IDLE_PASS_NS = 100_000
 
 
 class TimeSlices:
-    """One piece of work's. `if turns.over: await turns.rest()` between its pieces.
+    """The slices of one piece of work: `if turns.over: await turns.rest()` between its parts.
 
-    Where several tasks share the work, each waits for its `turn` and does a piece in `working`: what others do while
-    it waits for the disk is not its work.
+    If several tasks share the work, each waits for its `turn` and does a part in `working`; time of
+    others while it waits for the disk is not counted.
     """
 
     def __init__(self, clock: Clock, next_pass: Callable[[], Future[None]], slice_ns: int) -> None:
-        """slice_ns: how long to work before resting; 0: never, by time."""
+        """slice_ns: time to work before a rest; 0: never rest by time."""
         self._now_ns = clock.monotonic_ns
         self._next_pass = next_pass
         self._slice_ns = slice_ns
         self._began_ns = self._now_ns()
         self._worked_ns = 0
-        """What tasks that share the work have used of the slice."""
+        """Time of the slice used by tasks that share the work."""
         self._slices = 0
-        """That have ended."""
+        """Number of slices that have ended."""
 
     @property
     def over(self) -> bool:
-        """The slice is used up."""
+        """Whether the slice is used up."""
         return 0 < self._slice_ns <= self._used_ns
 
     @property
@@ -45,25 +46,27 @@ class TimeSlices:
         return self._worked_ns + self._now_ns() - self._began_ns
 
     def hurry(self) -> None:
-        """From now on nobody else works: the slice that has begun lasts to the end."""
+        """Do not rest any more, since no other work runs: the current slice lasts to the end."""
         self._slice_ns = 0
 
     def resume(self) -> None:
-        """What came before was no work, for instance waiting for the disk."""
+        """Restart the slice's clock: the time before was no work, for instance waiting for the
+        disk.
+        """
         self._began_ns = self._now_ns()
 
     async def rest(self) -> None:
-        """Returns in a later pass, at the beginning of a slice."""
+        """Return in a later pass, at the beginning of a slice."""
         await self._rest(self._used_ns)
 
     async def turn(self) -> None:
-        """Returns once there is something left of the slice, or of a later one: at once, mostly."""
+        """Return once part of a slice is left, usually at once."""
         while 0 < self._slice_ns <= self._worked_ns:
             await self._rest(self._worked_ns)
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """A piece of work in which nothing is awaited."""
+        """Count the time of the code inside, which awaits nothing, as work."""
         began_ns = self._now_ns()
         try:
             yield
@@ -80,7 +83,7 @@ class TimeSlices:
             now_ns = self._now_ns()
             if now_ns >= until_ns or now_ns - before_ns < _IDLE_PASS_NS or not self._slice_ns:
                 break
-        if self._slices == ended:  # else the slice that another task began goes on
+        if self._slices == ended:  # otherwise the slice that another task began continues
             self._slices += 1
             self._worked_ns = 0
             self._began_ns = now_ns
