@@ -24,6 +24,7 @@ ROOMS = (
     "cli",
     "common",
     "embedded",
+    "engine/delivery",
     "engine/index",
     "engine/read",
     "engine/shared",

@@ -1,4 +1,6 @@
-"""The readers of a topic that have caught up with it and asked the same: one pass serves them all."""
+"""Readers of a topic that have caught up with it and have
+equal options: one pass serves them all.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Cohort:
-    """A waiter of the topic. All members stand at `cursor`; between passes that is the head, and all know it."""
+    """A waiter of the topic.
+
+    All members are at `cursor`; between passes that is the head, which all of them got.
+    """
 
     __slots__ = ("_core", "_more", "_running", "cursor", "members", "query", "reading", "told_caught_up", "topic")
 
@@ -28,9 +33,9 @@ class Cohort:
         self.members: dict[Subscription, None] = {}
         self.reading = False
         self.told_caught_up = True
-        """The last frame was a caught-up."""
+        """Whether the last frame was a caught-up."""
         self._more = False
-        """Another pass is due."""
+        """Whether another pass is due."""
         self._running = False
 
     # --- as a waiter -------------------------------------------------------------------------------------------------
@@ -42,7 +47,7 @@ class Cohort:
         self._disband()
 
     def on_shutdown(self) -> None:
-        """Readers that stay are ended by whoever opened them."""
+        """Ignore the shutdown: the connections that opened the readers end them."""
 
     # --- members -----------------------------------------------------------------------------------------------------
     def add(self, subscription: Subscription) -> None:
@@ -52,7 +57,7 @@ class Cohort:
         subscription.cohort = self
 
     def remove(self, subscription: Subscription) -> None:
-        """It leaves with what it knows."""
+        """Remove a member, which takes the cohort's cursor and state along."""
         del self.members[subscription]
         subscription.cohort = None
         subscription.cursor = self.cursor
@@ -62,7 +67,7 @@ class Cohort:
             self._core.cohorts.forget(self)
 
     def _disband(self) -> None:
-        """Everybody reads on alone."""
+        """Remove all members; each continues by itself."""
         members = list(self.members)
         for subscription in members:
             self.remove(subscription)
@@ -72,7 +77,7 @@ class Cohort:
 
     # --- a pass ------------------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        """Passes, until one waits for the disk or none is due; without nesting, however many there are."""
+        """Make passes until one waits for the disk or none is due; in a loop, without nesting."""
         if self._running:
             return
         self._running = True
@@ -121,14 +126,14 @@ class Cohort:
 
 
 class Cohorts:
-    """The cohorts that take members, by topic and options."""
+    """The cohorts that accept members, by topic and options."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._open: dict[tuple[Topic, DiffQuery], Cohort] = {}
 
     def join(self, subscription: Subscription, topic: Topic) -> None:
-        """A subscription that stands at the topic's head, and has told its reader so."""
+        """Add a subscription that is at the topic's head and has sent its reader a caught-up."""
         key = topic, subscription.query
         cohort = self._open.get(key)
         if cohort is None or cohort.reading or cohort.cursor != topic.head:
@@ -136,7 +141,7 @@ class Cohorts:
         cohort.add(subscription)
 
     def forget(self, cohort: Cohort) -> None:
-        """It has no members any more."""
+        """Forget a cohort without members."""
         key = cohort.topic, cohort.query
         if self._open.get(key) is cohort:
             del self._open[key]

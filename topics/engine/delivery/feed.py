@@ -1,4 +1,4 @@
-"""One connection's subscriptions: which of them is behind, and one read pass at a time for those."""
+"""The subscriptions of one connection: which of them lag, and one read pass at a time for those."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 
 
 class Feed:
-    """What a connection follows. A topic is behind, and read in order of names up to its head; or it stands in a cohort
-    and delivers when it changes.
+    """Topics that a connection follows.
 
-    Nothing is delivered from inside `subscribe` and `unsubscribe`, so an answer to them can be written first; after
-    `unsubscribe` and `close` nothing of theirs is delivered any more.
+    A topic lags, and is read in order of names up to its head; or it is in a cohort and delivers
+    when it changes. No burst is delivered from inside `subscribe` and `unsubscribe`, so an answer
+    to them can be written first. After `unsubscribe` and `close` no burst of theirs is delivered.
     """
 
     __slots__ = ("_behind", "_core", "_deferred", "_reading", "_running", "closed", "paused", "sink", "subscriptions")
@@ -35,21 +35,23 @@ class Feed:
         self.sink = sink
         self.subscriptions: dict[str, Subscription] = {}
         self.paused = True
-        """Nothing is delivered until `resume`."""
+        """Whether nothing is delivered until `resume`."""
         self.closed = False
         self._behind: list[str] = []
-        """Names, ascending."""
+        """Names of lagging topics, ascending."""
         self._reading: Subscription | None = None
-        """Whose pass is under way."""
+        """Subscription whose pass is in progress."""
         self._running = False
         self._deferred = False
 
     # --- what a connection calls -------------------------------------------------------------------------------------
     def subscribe(self, name: str, query: DiffQuery, from_seq: int) -> Subscription:
-        """Follows a topic from a cursor (exclusive), replacing what was followed under this name; `resume` starts it.
+        """Follow a topic from a cursor (exclusive). Replaces a
+        subscription of this name. `resume` starts it.
 
-        query: options; 0 for `limit` and `max_batch_bytes` means diff's defaults, bounds are clamped; `from_seq` and
-        `wait_ms` in it mean nothing. The topic need not be there: the first pass tells that it is gone.
+        query: options; 0 for `limit` and `max_batch_bytes` means diff's defaults, bounds are
+        clamped; `from_seq` and `wait_ms` in it have no meaning. The topic need not exist: the first
+        pass then reports that it is gone.
         """
         self.unsubscribe(name)
         options = self._core.bounds.one_pass(query._replace(from_seq=0))
@@ -58,7 +60,7 @@ class Feed:
         return subscription
 
     def unsubscribe(self, name: str) -> bool:
-        """Whether there was such a subscription."""
+        """End a subscription. Return whether it existed."""
         subscription = self.subscriptions.pop(name, None)
         if subscription is None:
             return False
@@ -71,22 +73,24 @@ class Feed:
         return True
 
     def pause(self) -> None:
-        """Delivers nothing until `resume`: the connection holds enough."""
+        """Deliver nothing until `resume`: the connection holds enough."""
         self.paused = True
 
     def resume(self) -> None:
-        """Reads on, from where it was; delivers what is readable until the sink has enough."""
+        """Continue from the cursor: deliver what is readable until the sink has enough."""
         self.paused = False
         self.read_on()
 
     def resume_soon(self) -> None:
-        """The same, but reads what is behind only after whoever calls this, and whoever called that, has returned."""
+        """Continue as `resume`, but read lagging topics only after
+        the calling code has returned to the loop.
+        """
         self.paused = False
         if self._behind:
             self._defer()
 
     def close(self) -> None:
-        """Follows nothing any more."""
+        """End all subscriptions."""
         self.closed = True
         self.sink = _NOBODY
         self._behind.clear()
@@ -98,15 +102,15 @@ class Feed:
 
     # --- the subscriptions that are behind ---------------------------------------------------------------------------
     def fall_behind(self, subscription: Subscription) -> None:
-        """It left its cohort: it is read by itself from its cursor on."""
+        """Read a subscription that left its cohort by itself, from its cursor on."""
         insort(self._behind, subscription.name)
 
     def _leave_behind(self, name: str) -> None:
-        """There may be as many as topics."""
+        """Remove a name by bisection: there may be as many names as topics."""
         del self._behind[bisect_left(self._behind, name)]
 
     def read_on(self) -> None:
-        """Passes over what is behind, in order of names, until all has caught up or something has to be waited for."""
+        """Read lagging topics by name until all have caught up or a read has to wait."""
         if self._running or self._deferred:
             return
         self._running = True
@@ -136,11 +140,12 @@ class Feed:
 
     def _on_read(self, subscription: Subscription, topic: Topic, result: DiffResult | TopicsError) -> None:
         if self._reading is not subscription:
-            self.read_on()  # unsubscribed meanwhile: others may have waited for this pass to end
+            # unsubscribed meanwhile: other topics may have waited for this pass to end
+            self.read_on()
             return
         self._reading = None
         if self.paused:
-            return  # meanwhile; it is read again when there is room for it
+            return  # paused meanwhile: it is read again when the sink has room
         if isinstance(result, DiffResult):
             self._take(subscription, topic, result)
         elif topic.life is not Life.GONE:
@@ -149,7 +154,7 @@ class Feed:
         self.read_on()
 
     def _take(self, subscription: Subscription, topic: Topic, result: DiffResult) -> None:
-        """Delivers a pass's result and moves the cursor."""
+        """Deliver a pass's result and move the cursor."""
         further = take_pass(self._core, topic, subscription, result, partial(self._deliver, subscription))
         subscription.fresh = False
         if self.subscriptions.get(subscription.name) is not subscription:
@@ -168,7 +173,7 @@ class Feed:
             self.give_up(subscription, error)
 
     def give_up(self, subscription: Subscription, error: Exception) -> None:
-        """Delivering failed by a bug of ours: this connection is over, the others go on."""
+        """End this connection after delivery failed by a bug of ours; others continue."""
         _log.error("delivering %s failed by a bug of ours; its reader is dropped", subscription.name, exc_info=error)
         sink = self.sink
         self.close()
@@ -190,7 +195,7 @@ class Feed:
 
 
 class _Nobody:
-    """The sink of a feed that is closed, which does not keep the one it had."""
+    """Sink of a closed feed, which does not hold its former one."""
 
     def deliver(self, _subscription: Subscription, _burst: Burst) -> bool:
         return False

@@ -1,6 +1,8 @@
-"""What a read pass tells a reader that stays, as values, and what the protocols made of them, kept for the next reader.
+"""Frames of a read pass for lasting readers, as values, with
+the bytes that the protocols made of them.
 
-`members` is the frame's JSON without its braces, so that both `{...}` and `{"op":"record",...}` are one copy away.
+`members` is the frame's JSON without its braces, so that both `{...}` and `{"op":"record",...}` are
+one copy away.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ class RecordsFrame(NamedTuple):
 
     topic: str
     from_seq: int
-    """The cursor before the pass."""
+    """Cursor before the pass."""
     cursor: int
-    """After it, past skipped records too: `to_seq`."""
+    """Cursor after the pass, past skipped records too: `to_seq`."""
     head_seq: int
     records: bytes
     """Elements of a JSON array, joined by commas; never empty."""
@@ -30,19 +32,21 @@ class RecordsFrame(NamedTuple):
 
 
 class TombstoneFrame(NamedTuple):
-    """Records were lost before the ones that follow (R-WATCH-10)."""
+    """Records lost before the following ones (R-WATCH-10)."""
 
     topic: str
     tombstone: Tombstone
     cursor: int
-    """The end of the gap; E - 1 of a recreated topic, so that resuming from here skips nothing."""
+    """End of the gap; E - 1 of a recreated topic, so that resuming from here skips nothing."""
 
     @property
     def members(self) -> bytes:
         return self.members_with_reason(self.tombstone.reason)
 
     def members_with_reason(self, reason: str) -> bytes:
-        """With another reason: the first of a watch stream is `from_seq_too_old` (R-WATCH-11)."""
+        """Return the members with another reason: a watch stream's
+        first is `from_seq_too_old` (R-WATCH-11).
+        """
         shape = b'"topic":"%b","reason":"%b","gap_from":%d,"gap_to":%d,"earliest_seq":%d,"head_seq":%d'
         lost = self.tombstone
         numbers = (lost.gap_from, lost.gap_to, lost.earliest_seq, lost.head_seq)
@@ -50,7 +54,7 @@ class TombstoneFrame(NamedTuple):
 
 
 class CaughtUpFrame(NamedTuple):
-    """The pass ended at the head, and the frame before was another one (R-WATCH-12)."""
+    """The end of a pass at the head, after a frame of another kind (R-WATCH-12)."""
 
     topic: str
     cursor: int
@@ -62,11 +66,11 @@ class CaughtUpFrame(NamedTuple):
 
 
 class DeletedFrame(NamedTuple):
-    """The topic is gone; the subscription with it (R-WATCH-13)."""
+    """The end of the topic, and so of the subscription (R-WATCH-13)."""
 
     topic: str
     cursor: int
-    """Where the reader stood."""
+    """Cursor of the reader."""
 
     @property
     def members(self) -> bytes:
@@ -77,9 +81,10 @@ Frame = RecordsFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
 
 
 class Burst:
-    """The frames of one pass, in order, to be written at once; never empty. The same object goes to many readers.
+    """The frames of one pass, in order, to be written at once;
+    never empty. Many readers share the object.
 
-    renderings: for the protocols, to keep the bytes they made of these frames: key to anything.
+    renderings: cache of the protocols for the bytes they made of these frames: key to anything.
     """
 
     __slots__ = ("at_ns", "cursor", "frames", "has_tombstone", "renderings")
@@ -89,13 +94,16 @@ class Burst:
         self.at_ns = at_ns
         """Monotonic time of the pass."""
         self.cursor = frames[-1].cursor
-        """Where a reader stands after it."""
+        """Cursor of a reader after it."""
         self.has_tombstone = any(isinstance(frame, TombstoneFrame) for frame in frames)
         self.renderings: dict[Hashable, Any] = {}
 
 
 def frames_of(topic: str, from_seq: int, result: DiffResult, *, told_caught_up: bool) -> tuple[Frame, ...]:
-    """What a pass from `from_seq` tells; told_caught_up: the reader's last frame of this topic was a caught-up."""
+    """Return the frames of a pass from `from_seq`.
+
+    told_caught_up: the reader's last frame of this topic was a caught-up.
+    """
     frames: list[Frame] = []
     lost = result.tombstone
     if lost is not None:

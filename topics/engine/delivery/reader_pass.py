@@ -1,7 +1,7 @@
-"""One pass of a reader that stays, a feed's subscription or a cohort: the same steps for both.
+"""One pass of a lasting reader, a feed's subscription or a cohort, in the same steps.
 
-A pass begins at the reader's cursor. Its result marks the topic read, becomes a burst (made once for all readers of the
-result), is delivered, and moves the cursor.
+A pass begins at the reader's cursor. Its result marks the topic read, becomes a burst (made once
+for all readers of the result), is delivered, and moves the cursor.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ if TYPE_CHECKING:
 
 
 class StayingReader(Protocol):
-    """Where a reader that stays is in a topic."""
+    """Position of a lasting reader in a topic."""
 
     cursor: int
     """The last seq seen."""
     told_caught_up: bool
-    """The last frame of this topic was a caught-up."""
+    """Whether the last frame of this topic was a caught-up."""
 
 
 class Further(Enum):
-    """What comes after a pass."""
+    """The step after a pass."""
 
     WAITS = 1
     """The reader is at the head."""
     AT_ONCE = 2
-    """There is more."""
+    """There are more records."""
     AFTER_OTHERS = 3
-    """There is more, and much was skipped by the reader's filter: others go first."""
+    """There are more records, and the reader's filter
+    skipped many: other readers are served first.
+    """
 
 
 def read_pass(core: Core, topic: Topic, query: DiffQuery, cursor: int, on_read: Done[DiffResult]) -> None:
-    """Read once from the cursor. query: bounded options; `from_seq` in it means nothing."""
+    """Read once from the cursor. query: bounded options; `from_seq` in it has no meaning."""
     core.reads.read(topic, make_tuple(DiffQuery, (cursor, *query[1:])), on_read)
 
 
 def take_pass(
     core: Core, topic: Topic, reader: StayingReader, result: DiffResult, deliver: Callable[[Burst], None]
 ) -> Further:
-    """Deliver what the pass tells the reader, if anything, and then move the reader."""
+    """Deliver the frames of the pass, if any, and then move the reader. Return what follows."""
     mark_read(topic, core.clock.now_ms())
     burst = _burst_of(core, topic.name, reader.cursor, result, told_caught_up=reader.told_caught_up)
     if burst is not None:
@@ -61,7 +63,10 @@ def take_pass(
 
 
 def _burst_of(core: Core, topic: str, from_seq: int, result: DiffResult, *, told_caught_up: bool) -> Burst | None:
-    """None when the pass tells a reader nothing; see `frames_of`. from_seq: that of the pass."""
+    """Return the burst of a pass, None if it has no frames; see `frames_of`.
+
+    from_seq: that of the pass.
+    """
 
     def make() -> Burst | None:
         frames = frames_of(topic, from_seq, result, told_caught_up=told_caught_up)

@@ -1,4 +1,4 @@
-"""One topic as one reader follows it, and what the engine asks of a reader."""
+"""One topic as one reader follows it, and the engine's calls to a reader."""
 
 from __future__ import annotations
 
@@ -15,21 +15,30 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Where a feed delivers: the protocol's side of a connection. Called from the loop, one call at a time."""
+    """The protocol's side of a connection, to which a feed delivers.
+
+    The loop makes one call at a time.
+    """
 
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
-        """Takes a burst. False: it holds enough now, and `Feed.resume` is called when it can take more.
+        """Take a burst. Return False if the sink holds enough now; it calls `Feed.resume` later.
 
-        The subscription still stands where it stood before; `subscription.fresh` says that this is its first pass. A
-        burst that ends with a `DeletedFrame` is the subscription's last.
+        The subscription's cursor is still the one before the burst; `subscription.fresh` states
+        that this is its first pass. A burst that ends with a `DeletedFrame` is the subscription's
+        last.
         """
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
-        """The topic cannot be read (a record that fails its checksum, an I/O error); the subscription is over."""
+        """Take the end of the subscription: the topic
+        cannot be read (a bad checksum, an I/O error).
+        """
 
 
 class Subscription:
-    """query: clamped options; `from_seq` in it is not used."""
+    """One topic followed by one feed.
+
+    query: clamped options; `from_seq` in it is not used.
+    """
 
     __slots__ = ("cohort", "cursor", "feed", "fresh", "name", "query", "told_caught_up", "topic")
 
@@ -40,10 +49,10 @@ class Subscription:
         self.cursor = cursor
         """The last seq seen."""
         self.topic: Topic | None = None
-        """The instance followed; None before the first pass."""
+        """Instance of the topic that is followed; None before the first pass."""
         self.fresh = True
-        """No pass over the topic has ended yet."""
+        """Whether no pass over the topic has ended yet."""
         self.told_caught_up = False
-        """The last frame of this topic was a caught-up."""
+        """Whether the last frame of this topic was a caught-up."""
         self.cohort: Cohort | None = None
-        """Stands there, caught up; None: behind."""
+        """Cohort of the caught-up subscription; None if it lags."""
