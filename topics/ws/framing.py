@@ -113,14 +113,14 @@ class Framing:
         self._missing = 0
         """Bytes that wsproto still needs of its current frame."""
         self._fragmented = False
-        """wsproto is between two frames of a message."""
+        """Whether wsproto is between two frames of a message."""
         self._connection: Connection | None = None
         self._events: Generator[Event, None, None] | None = None
         """Events of wsproto for the bytes it was given; None if all are taken."""
         self._partial = GrowingBytes()
         """The received part of an incomplete message."""
         self.closed = False
-        """Nothing more is received or sent."""
+        """Whether the connection is closed: nothing more is received or sent."""
 
     @property
     def held_bytes(self) -> int:

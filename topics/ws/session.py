@@ -110,7 +110,7 @@ class WebSocketSession:
         self._release = release
         self._turns = host.turns
         self._in_line = False
-        """The session waits for its turn, and parses its input then."""
+        """Whether the session waits for its turn, in which it parses its input."""
         config = host.config
         step_bytes = host.long_bodies.step_bytes
         self._framing = Framing(config.ws_max_frame_bytes, config.ws_max_message_bytes, host.turns, step_bytes)
@@ -127,7 +127,7 @@ class WebSocketSession:
         self._paused = False
         self._pumping = False
         self._closing = False
-        """The server is stopping: no more commands are executed."""
+        """Whether the server is stopping: no more commands are executed."""
         self._ended = False
         self._subscriptions = Subscriptions(host, transport)
 
@@ -170,13 +170,13 @@ class WebSocketSession:
         self._end()
 
     def going_away(self) -> None:
-        """The server is stopping: finish what is in progress, notify the client, close (11.6)."""
+        """Finish what is in progress, notify the client, close: the server is stopping (11.6)."""
         if not self._ended:
             self._closing = True
             self._say_goodbye()
 
     def on_key_gone(self) -> None:
-        """The rights of the connection's key have changed: send an error and close at once.
+        """Send an error and close at once: the rights of the connection's key have changed.
 
         Nothing more is executed or delivered. Commands in progress are not answered, as on a
         connection that broke.

@@ -92,7 +92,10 @@ class Subscriptions:
         return replies.subscribed(command.request_id, shown)
 
     def _check_room(self, found: Found) -> None:
-        """Raises: RequestError, the connection would follow too many topics (R-WS-6)."""
+        """Refuse a subscribe if the connection would follow too many topics (R-WS-6).
+
+        Raises: RequestError throttled, with the limit and its value.
+        """
         most, followed = self._host.config.ws_max_subscriptions, self._feed.subscriptions
         if most and len(followed) + sum(name not in followed for name in found) > most:
             raise limit_reached("ws_max_subscriptions", most)
