@@ -30,6 +30,7 @@ ROOMS = (
     "engine/shared",
     "engine/state",
     "engine/values",
+    "engine/write",
     "files",
     "http/access",
     "http/handlers",

@@ -430,7 +430,7 @@ MUTANTS = (
     _one(
         "what a longer time to live brings back",
         "engine/write/lifecycle.py",
-        "        expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so\n",
+        "        expire(core, topic, now_ms)  # Records that the old ttl_ms has expired stay expired.\n",
         "",
         "passing",
     ),

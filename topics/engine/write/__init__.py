@@ -1,1 +1,1 @@
-"""Operations that change a topic: appends, deletes, expiry, evictions, creation and end."""
+"""Operations that change a topic: appends, deletes, expiry, evictions, creation and deletion."""

@@ -1,4 +1,7 @@
-"""Whether a write may come in: caps that refuse, and the quota over all topics. Source: R-CAP-5, 7.5 checks 7 and 8."""
+"""The admission of a write: caps that refuse, and the quota over all topics.
+
+Source: R-CAP-5, wire contract 7.5 checks 7 and 8.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,18 @@ from topics.store.format.rows import Rows
 
 
 def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
-    """Raises RequestError record_too_large, topic_full or throttled. What is staged counts as if it were there."""
+    """Check caps and quota for a write; staged records count like published ones.
+
+    Raises: RequestError record_too_large, topic_full or throttled.
+    """
     check_caps(topic, rows.count, rows.size)
     check_quota(core, rows.size, now_ms)
 
 
 def check_caps(topic: Topic, count: int, size: int) -> None:
-    """Raises RequestError record_too_large or topic_full."""
+    """Check the caps of a topic that refuses. Raises: RequestError record_too_large or
+    topic_full.
+    """
     config = topic.config
     if config.discard == "reject":
         for amount, field in ((count, "cap_records"), (size, "cap_bytes")):
@@ -29,7 +37,7 @@ def check_caps(topic: Topic, count: int, size: int) -> None:
 
 
 def check_quota(core: Core, size: int, now_ms: int) -> None:
-    """Raises RequestError throttled."""
+    """Check the quota over all topics. Raises: RequestError throttled."""
     quota = core.config.max_total_bytes
     if quota and core.usage.bytes + core.usage.pending_bytes + size > quota:
         freed = expire_everywhere(core, now_ms)
@@ -38,11 +46,11 @@ def check_quota(core: Core, size: int, now_ms: int) -> None:
 
 
 def expire_everywhere(core: Core, now_ms: int) -> int:
-    """Stages the loss of what is expired in any topic; returns the bytes that will be free then.
+    """Stage the loss of all expired records in all topics; return the bytes that it will free.
 
-    Looks at all topics only when something may have expired since it looked last: under a full quota each write asks.
-
-    Raises StorageError: it cannot be made durable.
+    It looks at the topics only if a record may have expired since the last look, because under a
+    full quota every write asks.
+    Raises: StorageError, the loss cannot be made durable.
     """
     if core.quiet_from_ms <= now_ms < core.quiet_until_ms:
         return 0
@@ -56,8 +64,9 @@ def expire_everywhere(core: Core, now_ms: int) -> int:
             freed += topic.index.totals_through(ttl)[1]
             before = topic.index.bytes
             expire(core, topic, now_ms)
-            freed -= before - topic.index.bytes  # applied already: no longer among the live
-        # What is on its way may be older than what is written from now on.
+            # A loss that is applied already is no longer among the live bytes.
+            freed -= before - topic.index.bytes
+        # Staged records may be older than those written from now on.
         oldest_ms = min(now_ms, topic.index.earliest_ts()) if topic.index.live else now_ms
         due_ms = now_ms if ttl or topic.pending_records else oldest_ms + ttl_ms + 1
         quiet_until_ms = min(quiet_until_ms, due_ms)

@@ -1,4 +1,4 @@
-"""Records on their way into topics: one operation for one topic or for many, and what their publication is.
+"""Staged records and their publication: one operation for one topic or for many.
 
 Source: wire contract 7.5, R-SEQ.
 """
@@ -26,19 +26,21 @@ _PLACED_BYTES = PLACED.size
 _id_of = attrgetter("id")
 
 Tags = list[bytes | None] | NDArray[np.uint32] | None
-"""A tag a record, or its number in the index; None while none has one."""
+"""A tag for each record, or its number in the index; None if no record has one."""
 Write = tuple[int, bool, Done[AppendResult]]
-"""One request: count of its records, created (the topic), done."""
+"""One request: the number of its records, whether it created the topic, done."""
 Decided = Callable[[TopicsError | None, list[int], int, int], None]
-"""error, the first seq of each topic, append_ns, sync_ns: what became of writes to several topics."""
+"""The outcome of writes to several topics: error, the first seq of each topic, append_ns,
+sync_ns.
+"""
 
 
 class Append(Operation):
-    """Records of consecutive seqs in each of some topics, committed together, as columns over the topics.
+    """Consecutive records in each of some topics, committed together, as columns over the topics.
 
-    With one topic, it takes the rows of further requests as long as the topic's `filling` is this operation, and each
-    request is answered by its own `done` (`writes`). With many, which share a shard, it is whole when it is made, and
-    `decided` answers for all.
+    With one topic, it takes the rows of further requests while the topic's `filling` is this
+    operation; each request is answered by its own `done` (`writes`). With many topics, which share
+    a shard, it is complete when it is created, and `decided` answers for all.
     """
 
     __slots__ = (
@@ -69,9 +71,10 @@ class Append(Operation):
         fsync: bool,
         decided: Decided | None = None,
     ) -> None:
-        """counts, sizes, stamps: a topic's records, their bytes and the last one's `$ts`, ms.
+        """counts, sizes, stamps: for each topic its records, their bytes and the last one's `$ts`,
+        ms.
 
-        placed: a packed PLACED a record, topic by topic.
+        placed: a packed PLACED for each record, topic by topic.
         """
         super().__init__(core, topics[0])
         self.topics = topics
@@ -83,16 +86,19 @@ class Append(Operation):
         self.fsync = fsync
         self.decided = decided
         self.file_id = 0
-        """Of frames that are there already, and count as rows of it: in memory (class `ephemeral`), or those that a
-        router copies by position; 0: the commit says where they are."""
+        """The file of frames that exist already and count as rows of it: in memory (class
+        `ephemeral`), or those that a router copies by position. 0: the commit states the file.
+        """
         self.reserves = False
-        """A reservation for each topic lies in the same commit."""
+        """Whether a reservation for each topic is in the same commit."""
         self.writes: list[Write] = []
         self.tags: Tags = None
 
     # --- staged -------------------------------------------------------------------------------------------------------
     def add(self, write: Write, count: int, size: int, framed: Framed, ts: int, tags: Tags) -> None:  # noqa: PLR0917 - hot
-        """Take the records of one more request, whose frames are staged: they get the next seqs of the one topic."""
+        """Take the records of one more request, whose frames are staged; they get the topic's next
+        seqs.
+        """
         if tags is not None or self.tags is not None:
             self._add_tags(tags, count)
         self.placed += framed.placed
@@ -114,7 +120,7 @@ class Append(Operation):
         return self.counts[at], self.sizes[at]
 
     def rely_on(self, reserved: Sequence[int]) -> None:
-        """Count on reservations, one a topic, that lie in the same commit."""
+        """Count on reservations, one for each topic, that are in the same commit."""
         self.reserves = True
         for topic, upto in zip(self.topics, reserved, strict=True):
             topic.reserve(upto)
@@ -139,13 +145,14 @@ class Append(Operation):
             settle_all(self, self.topics)
 
     def apply(self, commit: Commit) -> None:
-        """Publish: indexes extended, heads visible, caps applied, waiters woken, writers answered."""
+        """Publish: extend indexes, show heads, apply caps, wake waiters, answer writers."""
         core, file_id, first_seqs = self.core, self.file_id, self.first_seqs
         if file_id:
             self.place(file_id, 0)
         else:
             self.place(commit.file_id, commit.base)
-        if not file_id or not core.usage.is_memory(file_id):  # copies by position name the file of the originals
+        # Copies by position name the file of the originals.
+        if not file_id or not core.usage.is_memory(file_id):
             core.in_log.update(map(_id_of, self.topics))
         columns = zip(self.topics, first_seqs, self.counts, self.sizes, self.stamps, strict=True)
         for topic, first, count, size, ts in columns:
@@ -164,7 +171,9 @@ class Append(Operation):
             first = last + 1
 
     def place(self, file_id: int, base: int) -> None:
-        """Put the rows into the indexes; base: the file offset from which their starts count."""
+        """Put the rows into the indexes. base: the file offset that their starts are relative
+        to.
+        """
         if len(self.placed) == _PLACED_BYTES:
             index_some(self.topic, self.first_seqs[0], 1, self.placed, 0, self.tags, file_id, base)
             return
@@ -172,7 +181,7 @@ class Append(Operation):
         index_rows(self.core.usage, *columns, self.placed, self.tags, file_id, base)
 
     def fail(self, error: TopicsError) -> None:
-        """Nothing becomes visible; the seqs are burned, since the frames may still be found after a restart."""
+        """Fail the writes. The seqs are burned, because the frames may be found after a restart."""
         for topic, count, size in zip(self.topics, self.counts, self.sizes, strict=True):
             topic.unstage(count, size)
             if self.reserves:
@@ -190,13 +199,13 @@ class Append(Operation):
 
 
 def append_to(core: Core, topic: Topic, *, fsync: bool) -> Append:
-    """Return an operation for one topic, which has no rows yet."""
+    """Return an operation for one topic, without rows."""
     return Append(core, [topic], [topic.next_seq], [0], [0], [0], bytearray(), fsync=fsync)
 
 
 # --- publication ------------------------------------------------------------------------------------------------------
 def tell(core: Core, topic: Topic) -> None:
-    """Readers see more of a topic: those that wait look again at the end of the pass, and routers forward."""
+    """Notify readers and routers of new records: waiters look again at the end of the pass."""
     core.wake(topic)
     if topic.routers:
         core.forwardable[topic] = None
@@ -213,9 +222,9 @@ def index_rows(  # noqa: PLR0917 - columns
     file_id: int,
     base: int,
 ) -> None:
-    """Put rows into the indexes of topics; columns as those of `Append`, tags only with one topic.
+    """Put rows into the indexes of topics; columns as in `Append`, tags only with one topic.
 
-    One call writes the columns of all indexes whose last chunk has room for all of a topic's rows.
+    One call fills the columns of all indexes whose last chunk has room for all of a topic's rows.
     """
     if tags is not None:
         index_some(topics[0], first_seqs[0], counts[0], placed, 0, tags, file_id, base)
@@ -247,7 +256,7 @@ def index_rows(  # noqa: PLR0917 - columns
 def index_some(  # noqa: PLR0917 - columns
     topic: Topic, first: int, count: int, placed: bytes | bytearray, at: int, tags: Tags, file_id: int, base: int
 ) -> None:
-    """`index_rows` of the rows from number `at` on, for one topic."""
+    """Put the rows from position `at` on into the index of one topic, like `index_rows`."""
     if count == 1 and not isinstance(tags, np.ndarray):
         start, length, size, flags, ts = PLACED.unpack_from(placed, at * _PLACED_BYTES)
         tag = tags[0] if tags is not None else None

@@ -1,7 +1,7 @@
-"""Writes come in: checks, seqs, and frames into the log. What then becomes of them is `Append`'s (append.py).
+"""Incoming writes: checks, seqs, and frames into the log. `Append` (append.py) publishes them.
 
-All writes of one pass of the loop to one topic are one operation, with one callback from the log and one visit to the
-index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
+All writes of one pass to one topic are one operation, with one callback from the log and one visit
+to the index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
 """
 
 from __future__ import annotations
@@ -31,14 +31,20 @@ from topics.store.wal.commitment import AT_ONCE
 
 
 def check_meant(topic: Topic, request: AppendRequest) -> None:
-    """Raises RequestError incarnation_mismatch: the topic is not the one that the write means (R-INC-4)."""
+    """Check that the topic has the incarnation that the write requires (R-INC-4).
+
+    Raises: RequestError incarnation_mismatch.
+    """
     present = topic.incarnation if topic.visible else None
     if present != request.incarnation:
         raise refusals.incarnation_mismatch(request.topic, present)
 
 
 class LateRefusal(Operation):
-    """A write that brought its topic about and is refused: told once the topic is there, since it stays (7.5)."""
+    """A refused write that created its topic.
+
+    The refusal is sent once the topic is durable, because the topic stays (7.5).
+    """
 
     __slots__ = ("done", "error")
 
@@ -55,7 +61,7 @@ class LateRefusal(Operation):
 
 
 class Appender:
-    """`append` takes writes; what is staged by the end of a pass is one batch a topic."""
+    """Takes writes by `append`. At the end of a pass, the staged writes are one batch a topic."""
 
     def __init__(self, core: Core, lifecycle: Lifecycle) -> None:
         self.core = core
@@ -78,7 +84,9 @@ class Appender:
         return topic is not None and topic.waiting_for(key) is not None
 
     def _plain(self, request: AppendRequest) -> Topic | None:
-        """Return the topic of a write that may take the short way: it needs nothing but its seqs."""
+        """Return the topic of a write that may take the short way: it needs nothing except its
+        seqs.
+        """
         topic = self._by_name.get(request.topic)
         if (
             topic is None
@@ -102,7 +110,9 @@ class Appender:
             done(error)
 
     def append_alone(self, request: AppendRequest) -> AppendResult | None:
-        """See `Engine.append_alone`: the short way of `append` and of `Append`, in one go."""
+        """Commit a write in place by the short way of `append` and `Append`. See
+        `Engine.append_alone`.
+        """
         topic = self._plain(request)
         if topic is None or topic.pending or topic.waiters or topic.routers:
             return None
@@ -127,10 +137,10 @@ class Appender:
         return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, commit.sync_ns))
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
-        """Records the server itself puts into a topic, which is created when it is missing (R-Q-25).
+        """Append records that the server copies into a topic, which is created if missing (R-Q-25).
 
-        Nothing is refused for want of room in the topic, and whatever its class they are on stable storage before
-        `done` hears of them: what they are copies of is deleted then.
+        The topic's limits refuse nothing. In any class the records are on stable storage when
+        `done` is called, because the originals are deleted after that.
         """
         topic = self.core.registry.named(name)
         if topic is not None and topic.life is Life.DELETING:
@@ -150,7 +160,7 @@ class Appender:
 
     # --- checks ------------------------------------------------------------------------------------------------------
     def _append_checked(self, topic: Topic | None, request: AppendRequest, done: Done[AppendResult]) -> None:
-        """All checks, in the order of 7.5; raises the first that fails."""
+        """Make all checks in the order of 7.5; raise the first that fails."""
         if topic is not None and topic.life is Life.DELETING:
             topic.parked.append(lambda: self.append(request, done))
             return
@@ -166,7 +176,7 @@ class Appender:
         if config.ttl_ms:
             expiry = expire(core, topic, now_ms)
             if expiry is not None and config.discard == "reject":
-                # What expired makes room, once that is durable.
+                # Expired records make room once their loss is durable.
                 expiry.then.append(lambda error: done(error) if error is not None else self.append(request, done))
                 return
         if has_to_wait(topic):
@@ -181,7 +191,9 @@ class Appender:
                     core.stager.take(topic, request, now_ms, created=created, done=done)
                     return
             check_admission(core, topic, request.rows, now_ms)
-            if request.frames is None or created:  # the topic and its first records are one batch: both are, or neither
+            # A topic and its first records are one batch, so that a crash preserves both or
+            # neither.
+            if request.frames is None or created:
                 self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
             else:
                 self._stage_gathered(topic, request, request.frames, now_ms, identity, created, done)
@@ -193,7 +205,10 @@ class Appender:
     def _is_duplicate(
         self, topic: Topic, identity: Identity, now_ms: int, request: AppendRequest, done: Done[AppendResult]
     ) -> bool:
-        """Answers a duplicate (R-IDEM-3), or lets it wait for the write it repeats (R-IDEM-5)."""
+        """Answer a duplicate (R-IDEM-3), or let it wait for the write it repeats (R-IDEM-5).
+
+        Returns: False, and nothing is done, if it is no duplicate.
+        """
         known = identity.find(self.core, topic, now_ms)
         if known is not None:
             done(known.answer(request))
@@ -205,13 +220,15 @@ class Appender:
         return True
 
     def _begin(self, topic: Topic, identity: Identity, done: Done[AppendResult]) -> Done[AppendResult]:
-        """Enter a write that is on its way under an identity; return what it is to be answered by."""
+        """Enter a write in flight under an identity; return its `done`."""
         topic.begin_identity(identity.name)
         identity.hold(self.core, topic)
         return self._ending(topic, identity, done)
 
     def _ending(self, topic: Topic, identity: Identity, done: Done[AppendResult]) -> Done[AppendResult]:
-        """Return a `done` that ends the identity first, and then answers the duplicates that waited."""
+        """Return a `done` that first ends the identity, and then answers the duplicates that
+        waited.
+        """
         in_memory = topic.stage_class == "ephemeral"
 
         def end(result: AppendResult | TopicsError) -> None:
@@ -228,7 +245,9 @@ class Appender:
         return end
 
     def _on_published(self, topic: Topic, identity: Identity, first_seq: int, *, in_memory: bool) -> None:
-        """Enter a published write, with the publication itself (R-IDEM-6), and answer the duplicates that waited."""
+        """Enter a published write, with its publication (R-IDEM-6), and answer the waiting
+        duplicates.
+        """
         known = identity.publish(self.core, topic, first_seq, in_memory=in_memory)
         for request, done in topic.end_identity(identity.name):
             if request.identity is not None and request.identity.is_piece:
@@ -249,7 +268,10 @@ class Appender:
         *,
         synced: bool = False,
     ) -> None:
-        """Gives out seqs and puts the frames into the log's filling batch. Raises, and then nothing was staged."""
+        """Give out seqs and put the frames into the log's filling batch.
+
+        Raises: TopicsError; nothing is staged then.
+        """
         core, count, first = self.core, rows.count, topic.next_seq
         ts, last = topic.stamp(now_ms), first + count - 1
         extension = b"" if identity is None else identity.begin(core, topic, rows, node, now_ms)
@@ -281,14 +303,19 @@ class Appender:
             reserve_ahead(core, topic, count, now_ms)
 
     def _check_room(self, created: bool) -> None:
-        """Raises RequestError throttled: the log takes nothing for now. The creation of a topic has found room."""
+        """Check that the log accepts records. Raises: RequestError throttled.
+
+        The creation of a topic has checked the log's length already.
+        """
         if created:
             self.core.check_backlog()
         else:
             self.core.check_log()
 
     def _open(self, topic: Topic, reserved: int, *, fsync: bool, synced: bool) -> Append:
-        """Return an operation for this pass's further writes; with a reservation, they wait for its sync."""
+        """Return an operation for this pass's further writes; with a reservation, they wait for its
+        sync.
+        """
         append = append_to(self.core, topic, fsync=fsync)
         if reserved:
             append.rely_on((reserved,))
@@ -298,7 +325,9 @@ class Appender:
         return append
 
     def append_piece(self, topic: Topic, request: AppendRequest, identity: Identity, done: Done[AppendResult]) -> None:
-        """Stage a piece's records in the staging area. Raises, and then nothing was staged."""
+        """Stage a piece's records in the staging area. Raises: TopicsError; nothing is staged
+        then.
+        """
         now_ms = self.core.clock.now_ms()
         if request.frames is None:
             self._stage(topic, request.rows, request.node, now_ms, identity, False, done)
@@ -315,7 +344,9 @@ class Appender:
         created: bool,
         done: Done[AppendResult],
     ) -> None:
-        """`_stage` of a write whose rows are frames already: an operation of its own."""
+        """Stage a write whose rows are frames already, like `_stage`, as an operation of its
+        own.
+        """
         core, rows, first = self.core, request.rows, topic.next_seq
         frames.extend(b"" if identity is None else identity.begin(core, topic, rows, request.node, now_ms))
         reserved = 0
@@ -344,9 +375,10 @@ class Appender:
         created: bool,
         done: Done[AppendResult],
     ) -> None:
-        """Gives out seqs to frames that were put together before: in class `disk` they are reserved already.
+        """Give out seqs to prebuilt frames; in class `disk` the seqs are reserved already.
 
-        The identity is begun and held. Raises, and then nothing was staged.
+        The identity has been begun and held.
+        Raises: TopicsError; nothing is staged then.
         """
         if topic.stage_class != "ephemeral":
             self.core.check_log()
@@ -361,7 +393,7 @@ class Appender:
     ) -> tuple[Append, Framed]:
         """Number frames from the topic's next seq on, and stage them as an operation of their own.
 
-        synced: also where the topic's class does not ask for it.
+        synced: sync them even if the topic's class does not require it.
         """
         core, first = self.core, topic.next_seq
         fsync = topic.stage_class == "fsync"

@@ -18,7 +18,7 @@ from topics.store.wal.commit import Commit
 
 
 class RecordDeletion(Operation):
-    """Applied when all that was written before it is published, and to nothing written later (R-DEL-4)."""
+    """A deletion that covers all records written before it and none written later (R-DEL-4)."""
 
     __slots__ = ("before_seq", "done", "matching", "upto")
 
@@ -31,7 +31,7 @@ class RecordDeletion(Operation):
         matching: Matching | None,
         done: Done[DeleteResult],
     ) -> None:
-        """matching: a search that has ended."""
+        """matching: a search that has ended; None to delete by seq only."""
         super().__init__(core, topic)
         self.upto = upto
         self.before_seq = before_seq
@@ -52,8 +52,11 @@ class RecordDeletion(Operation):
 
 
 def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None) -> int:
-    """Removes live records up to `upto` that are below `before_seq` and match; returns how many."""
-    upto = min(upto, topic.head)  # what was staged behind it may have failed: a floor is never above the head
+    """Delete live records up to `upto` that are below `before_seq` and match; return their
+    number.
+    """
+    # Later staged writes may have failed, and a floor is never above the head.
+    upto = min(upto, topic.head)
     bound = upto if before_seq is None else min(before_seq - 1, upto)
     if bound <= 0:
         return 0
@@ -66,7 +69,7 @@ def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, matc
 
 
 def _kill(core: Core, topic: Topic, matching: Matching) -> int:
-    """What a search has found dies in one; returns how many."""
+    """Kill the records that a search has found; return their number."""
     found = matching.kill()
     deleted = sum([each.records for each in found])
     for each in found:
@@ -84,7 +87,10 @@ def _kill(core: Core, topic: Topic, matching: Matching) -> int:
 def delete_records(
     core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
 ) -> None:
-    """Stages the deletion; answers at the class's commit point. At least one of before_seq and match is given."""
+    """Stage the deletion; answer at the commit point of the topic's class.
+
+    At least one of before_seq and match is given.
+    """
     assert before_seq is not None or match is not None, "the caller checks that something is to be deleted"
     topic = core.registry.named(name)
     if topic is None or topic.life is Life.CREATING:
@@ -96,7 +102,9 @@ def delete_records(
 def _delete_records(
     core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
 ) -> None:
-    """After the copies on their way are there. What matches is searched for first, a bounded share a pass."""
+    """Delete after the catch-up. Matching records are searched for first, a bounded share a
+    pass.
+    """
     topic = core.registry.named(name)
     if topic is None:
         done(refusals.topic_not_found(name))
@@ -110,7 +118,8 @@ def _delete_records(
 
         def on_found() -> None:
             bound = before_seq
-            if topic.next_seq - 1 > upto:  # of the moment when the search began
+            # Only records from before the start of the search are deleted.
+            if topic.next_seq - 1 > upto:
                 bound = upto + 1 if before_seq is None else min(before_seq, upto + 1)
             _stage(core, topic, bound, matching, done)
 
@@ -120,7 +129,7 @@ def _delete_records(
 def _stage(
     core: Core, topic: Topic, before_seq: int | None, matching: Matching | None, done: Done[DeleteResult]
 ) -> None:
-    if topic.life is Life.DELETING:  # since the search began
+    if topic.life is Life.DELETING:  # The topic may have changed during the search.
         topic.parked.append(lambda: _stage(core, topic, before_seq, matching, done))
         return
     if topic.life is Life.GONE:

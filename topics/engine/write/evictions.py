@@ -1,9 +1,10 @@
-"""What caps evict because of records in memory. Source: R-DUR-8, R-FLOOR-5.
+"""Evictions by caps that count records in memory. Source: R-DUR-8, R-FLOOR-5.
 
-Mostly no frame tells of an eviction: a replay works it out from the records (`control_frames.py`). After a change from
-class
-`ephemeral` some of those that count are in memory, and no replay sees them. So while there are any, what a change will
-evict is said by a frame in the same batch, which takes that nothing else is on its way: `Turn` waits for that.
+Usually no frame states an eviction, because a replay computes it from the records
+(`control_frames.py`). After a change from class `ephemeral`, some of the records that count are in
+memory, where no replay sees them. While there are any, a frame in the same batch states the
+evictions that a change will cause. This requires that nothing else is in flight; `Turn` waits for
+that.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from topics.store.format.log_format import FrameType
 
 
 def has_to_wait(topic: Topic) -> bool:
-    """Something is on its way, so that nobody knows yet what a change would evict.
+    """Return whether other operations are in flight, so that a change's evictions are unknown.
 
-    Not so what waits for its turn, and the writes of this pass, which share their end with what is staged next.
+    Operations that wait for their turn do not count, nor do the writes of this pass, which end
+    together with the next one staged.
     """
     if not topic.memory_through:
         return False
@@ -30,13 +32,13 @@ def has_to_wait(topic: Topic) -> bool:
 
 
 def is_busy(topic: Topic) -> bool:
-    """Something is on its way, but for what waits for its turn and the writes of this pass."""
+    """Return whether operations are in flight, except Turns and the writes of this pass."""
     filling: object = topic.filling
     return any(not isinstance(operation, Turn) and operation is not filling for operation in topic.pending)
 
 
 def log_evictions(core: Core, topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> None:
-    """Stages the floor that the caps of `config` will have once so many records and bytes more are there."""
+    """Stage the floor that the caps of `config` will have after so many more records and bytes."""
     payload = eviction_payload(topic, config, records=records, size=size)
     if payload:
         with core.log.use_reserve():
@@ -44,7 +46,7 @@ def log_evictions(core: Core, topic: Topic, config: TopicConfig, *, records: int
 
 
 def eviction_payload(topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> bytes:
-    """The payload of the FLOORS frame of `log_evictions`; b"" where it stages none."""
+    """Return the payload of the FLOORS frame of `log_evictions`; b"" if it stages none."""
     if config.discard != "old" or not topic.memory_through:
         return b""
     index = topic.index

@@ -1,4 +1,7 @@
-"""Topics come, change and go: durable before any answer. Source: wire contract 7.1, 7.4, R-REC, R-CFG."""
+"""Creation, change and deletion of topics, each durable before it is answered.
+
+Source: wire contract 7.1, 7.4, R-REC, R-CFG.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ from topics.store.wal.commit import Commit
 
 
 class Creation(Operation):
-    """First in its topic's queue; `done` is None when a write brought the topic about."""
+    """A creation, the first operation in its topic's queue. `done` is None if a write created the
+    topic.
+    """
 
     __slots__ = ("done",)
 
@@ -41,7 +46,7 @@ class Creation(Operation):
     def apply(self, commit: Commit) -> None:
         self.core.quiet_until_ms = 0
         self.core.registry.show(self.topic)
-        if self.topic.life is Life.CREATING:  # its deletion may be queued behind already
+        if self.topic.life is Life.CREATING:  # Its deletion may already be queued after it.
             self.topic.enter(Life.LIVE)
         if self.core.awaited:
             self.core.tell_made(self.topic)
@@ -49,7 +54,7 @@ class Creation(Operation):
             self.done(PutResult(True, self.topic.config))
 
     def fail(self, error: TopicsError) -> None:
-        """The topic never was; what is queued behind fails, too."""
+        """Remove the topic, which never existed; operations queued after this one fail, too."""
         self.core.registry.remove(self.topic)
         if self.done is not None:
             self.done(error)
@@ -65,7 +70,9 @@ class Reconfiguration(Operation):
         self.done = done
 
     def apply(self, commit: Commit) -> None:
-        """Records, seqs, floors and keys stay; tighter caps take effect at once (R-CFG-2)."""
+        """Apply the config. Records, seqs, floors and keys stay; tighter caps apply at once
+        (R-CFG-2).
+        """
         topic = self.topic
         topic.order = self.order
         topic.config_doubtful = False
@@ -84,7 +91,7 @@ class Reconfiguration(Operation):
 
 
 class Removal(Operation):
-    """The end of a topic instance; nothing is queued behind it, changes wait for the outcome."""
+    """The end of a topic. Nothing is queued after it: changes wait for the outcome."""
 
     __slots__ = ("done",)
 
@@ -110,7 +117,8 @@ class Removal(Operation):
     def fail(self, error: TopicsError) -> None:
         if self.topic.is_made:
             self.topic.enter(Life.LIVE)
-        for router in self.core.routers.of_topic(self.topic):  # they may have gone to rest meanwhile
+        # They may have become idle meanwhile.
+        for router in self.core.routers.of_topic(self.topic):
             self.core.forwarding.note(router)
         self.done(error)
         self._resume()
@@ -122,7 +130,7 @@ class Removal(Operation):
 
 
 class Lifecycle:
-    """Stages the operations above. Methods answer through `done`; those that raise say so."""
+    """Stages the operations above. Methods answer through `done`; those that raise document it."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -141,7 +149,9 @@ class Lifecycle:
             done(error)
 
     def create_for(self, request: AppendRequest) -> Topic:
-        """The new topic a write asks for; raises the first failing check of 7.5, 2 to 5."""
+        """Create the topic that a write asks for. Raises: the first failing check of 7.5, 2
+        to 5.
+        """
         config, name = request.config, request.topic
         if config is not None and request.may_create_with_config is not True:
             raise request.may_create_with_config
@@ -157,7 +167,10 @@ class Lifecycle:
         return self._create(name, config or DEFAULT, None)
 
     def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
-        """The topics of these names, made with the default config where missing: both, or an error (R-RTR-10)."""
+        """Return the topics of these names; create missing ones with the default config.
+
+        Both or none are created (R-RTR-10). Raises: RequestError.
+        """
         registry = self.core.registry
         missing = [name for name in names if registry.named(name) is None]
         most = self.core.config.max_topics
@@ -175,7 +188,9 @@ class Lifecycle:
         return self._stage_creation(name, config, done)
 
     def staging(self) -> Topic:
-        """The staging area of producers, which the first piece makes. Raises like a creation."""
+        """Return the staging area of producers, which the first piece creates. Raises like a
+        creation.
+        """
         return self.core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
 
     def _stage_creation(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
@@ -194,43 +209,51 @@ class Lifecycle:
         if config.type != topic.config.type:
             raise refusals.incompatible_type(topic, config.type)
         now_ms = core.clock.now_ms()
-        expire(core, topic, now_ms)  # what the old ttl_ms has expired stays so
+        expire(core, topic, now_ms)  # Records that the old ttl_ms has expired stay expired.
         leaves_memory = topic.stage_class == "ephemeral" or topic.memory_through > 0
         if config.durability != "ephemeral" and leaves_memory and (topic.filling is not None or is_busy(topic)):
-            # The list of what is gone (below) is made of what was applied, and so is what caps will evict.
+            # The list of deleted seqs (below) is built from the applied state, as are the caps'
+            # evictions.
             Turn(core, topic, lambda: self.put(topic.name, config, done), done).wait()
             return
         core.check_backlog()
-        core.log.check_writable()  # a deletion that failed with the log may be found after a restart
+        # A deletion that failed with the log may be found after a restart.
+        core.log.check_writable()
         unchanged = config is topic.config and config is topic.next_config and topic.life is Life.LIVE
         if unchanged and not topic.config_doubtful:
             done(PutResult(False, config))
             return
-        with core.log.use_reserve():  # a smaller cap, or a ttl_ms, frees space
+        with core.log.use_reserve():  # A smaller cap, or a ttl_ms, frees space.
             order = self._stage_configuration(topic, config, now_ms)
         leaves_disk = _leaves_disk(topic, config)
         topic.set_config(topic.config, config)
-        if leaves_disk and topic.stage_class == "disk":  # the next change may be back before this one is applied
+        # The next change may return to class `disk` before this one is applied.
+        if leaves_disk and topic.stage_class == "disk":
             topic.lose_reservation()
         Reconfiguration(core, topic, config, order, done).stage(synced=True)
 
     def _stage_configuration(self, topic: Topic, config: TopicConfig, now_ms: int) -> int:
-        """Stages what a replay has to know of the change; returns its order number. Raises LogReadOnlyError."""
+        """Stage the frames that a replay needs for the change; return its order number.
+
+        Raises: LogReadOnlyError.
+        """
         core = self.core
         before = removal(topic)
         if before.cap != (0, 0) and topic.stage_class != "ephemeral":
-            # What the old caps have evicted stays so, too. (In class `ephemeral` a replay would count records whose
-            # deletion no frame tells of; the floors and the list below say all there is to say.)
+            # Records that the old caps have evicted stay evicted, too. (In class `ephemeral`, a
+            # replay would count records whose deletion no frame states; the floors and the list
+            # below state everything.)
             core.log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before))
         if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
-            # From here on the leases there are either survive a restart, too, or are forgotten by it.
+            # From here on, either the existing leases survive a restart, too, or a restart forgets
+            # them.
             leases = LeasesPayload(topic.queue.image()) if _keeps_leases(config) else LeasesPayload(forgotten=True)
             core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, encode(leases))
         change = ConfigPayload(msgspec.Raw(config.as_json()), incarnation=topic.incarnation)
         if topic.stage_class == "ephemeral":
             change.head = topic.next_seq - 1
             if config.durability != "ephemeral":
-                # No frame tells what has gone since, of records of a time in another class.
+                # No frame states which records from a time in another class are gone since.
                 change.floors = FloorMarks.of(topic.floors)
                 change.keys_forgotten = topic.keys_forgotten
                 if gone := _gone(core, topic):
@@ -238,7 +261,8 @@ class Lifecycle:
                     core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
                 topic.memory_through = topic.head
         if _leaves_disk(topic, config):
-            # Synced with all before it, so from here on the new class alone says what a crash may take.
+            # This frame and all before it are synced, so the new class decides what a crash may
+            # lose.
             change.generation = topic.generation
         order = core.registry.take_order()
         core.log.stage_control(topic.id, FrameType.TOPIC_CONFIG, order, now_ms, encode(change))
@@ -250,7 +274,8 @@ class Lifecycle:
         topic = self.core.registry.named(name)
         if topic is None:
             try:
-                self.core.log.check_writable()  # a creation that failed with the log may be found after a restart
+                # A creation that failed with the log may be found after a restart.
+                self.core.log.check_writable()
             except TopicsError as error:
                 done(error)
             else:
@@ -262,7 +287,7 @@ class Lifecycle:
             def on_retained(error: TopicsError | None) -> None:
                 if error is not None:
                     done(error)
-                elif topic.life in (Life.DELETING, Life.GONE):  # it changed while we waited
+                elif topic.life in (Life.DELETING, Life.GONE):  # The topic changed during the wait.
                     self.delete(name, if_empty=True, done=done)
                 elif count := topic.index.live + topic.pending_records:
                     done(refusals.topic_not_empty(name, count))
@@ -289,7 +314,7 @@ class Lifecycle:
 
 
 def _gone(core: Core, topic: Topic) -> list[int]:
-    """Runs of seqs above the floors, between and behind the live records that are not in memory."""
+    """Return the runs of seqs above the floors that hold no live record outside memory."""
     kept = [np.array([topic.floors.dead_through], np.uint64)]
     for chunk, rows, file_ids in topic.index.locations(0, topic.head):
         in_memory = [file_id for file_id in np.unique(file_ids).tolist() if core.usage.is_memory(file_id)]

@@ -1,4 +1,4 @@
-"""Bodies of megabytes, unpacked, scanned and made frames in turns with everybody else."""
+"""Bodies of megabytes: unpacked, scanned and encoded in steps, so that other clients are served."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ _log = logging.getLogger(__name__)
 
 Work = Generator[None, None, None]
 Frames = PrebuiltFrames
-"""What a long write's records are made, for those who hand it on to the engine."""
+"""The encoded records of a long write, as its caller passes them to the engine."""
 
 
 class LongBodies:
-    """One body after another, a step of one in each pass of the loop.
+    """Processes one body after another, one step in each pass of the loop.
 
-    So a pass has some milliseconds of such work at most, whatever comes, and the memory that the work takes besides the
-    body is that of one. Bytes, not time: a run of the simulator takes the same turns as a server under load.
+    A pass therefore does a few milliseconds of this work at most, and only one body takes memory
+    besides its own at any time. Steps are bounded in bytes instead of time, so that a run of the
+    simulator takes the same turns as a server under load.
     """
 
     def __init__(self, config: Config, timers: TimersPort) -> None:
         self._config = config
         self._timers = timers
         self.step_bytes = config.pass_body_bytes or 1 << 62
-        """Of a body, in a step; one that is not longer takes none."""
+        """Bytes of a body in one step; a shorter body is processed at once."""
         self._scanner: WriteScanner | None = None
         self._waiting: deque[Work] = deque()
 
     def __len__(self) -> int:
-        """Bodies that are not done."""
+        """Return the number of bodies that are not done."""
         return len(self._waiting)
 
     def run(self, work: Work) -> None:
-        """Does the work, a step a pass, once all that came before is done. It has to catch its errors."""
+        """Do the work, one step a pass, once all earlier work is done. The work catches its own
+        errors.
+        """
         self._waiting.append(work)
         if len(self._waiting) == 1:
             self._timers.call_later(0, self._step)
@@ -60,20 +63,26 @@ class LongBodies:
             self._timers.call_later(0, self._step)
 
     def scan(self, body: bytes | bytearray | memoryview, *, command: bool = False) -> Generator[None, None, WriteBody]:
-        """For a work: what `WriteScanner.scan` finds. command: see `WriteScanner.scan_in_turns`."""
+        """Scan a body like `WriteScanner.scan`, as a part of a work.
+
+        command: see `WriteScanner.scan_in_turns`.
+        """
         if self._scanner is None:
             self._scanner = WriteScanner(self._config)
         return self._scanner.scan_in_turns(body, self.step_bytes, command=command)
 
     def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
-        """For a work: of the command that it has just scanned."""
+        """Return the fields of the command that the work has just scanned."""
         assert self._scanner is not None, "it was scanned"
         return self._scanner.command_fields(body)
 
     def frames(
         self, rows: Rows, node: bytes | None, identity: Identity | None
     ) -> Generator[None, None, PrebuiltFrames | None]:
-        """For a work: the rows as frames. None for the last piece of a part, whose frames follow those before it."""
+        """Encode the rows as frames, as a part of a work.
+
+        Returns: None for the last piece of a part, whose frames follow those of earlier pieces.
+        """
         if identity is not None and identity.is_last_piece:
             return None
         extension_bytes = 0 if identity is None else identity.extension_bytes

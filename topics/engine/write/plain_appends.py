@@ -1,7 +1,8 @@
-"""Plain writes of a pass to many topics as one `Append`: one call frames all rows, one puts them into the indexes.
+"""Plain writes of a pass to many topics as one `Append`: one call encodes all, one indexes them.
 
-What is left by the topic is its numbers, and now and then a reservation of more. Whatever needs more than that (rows
-staged in this pass already, tags) is not taken, and goes through `Appender.append` with the same meaning.
+Per topic there remain only its numbers and, now and then, a reservation. A write that needs more
+(rows staged in this pass already, tags) is not taken. `Appender.append` takes it, with the
+same meaning.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ from topics.store.format.topic_rows import TopicRows
 
 
 class PlainAppended(NamedTuple):
-    """What became of writes to several topics that were committed together."""
+    """The outcome of writes to several topics that were committed together."""
 
     error: TopicsError | None
-    """Then the rest means nothing but `groups` and `names`."""
+    """If not None, only `groups` and `names` are valid."""
     groups: list[GroupRow]
     names: list[str]
     first_seqs: list[int]
-    """One a group, as are the names."""
+    """One for each group, like `names`."""
     append_ns: int
     sync_ns: int
     """0 unless their class is `fsync`."""
 
 
 _Taken = tuple[Topic, GroupRow, int]
-"""A topic, its group and its place among those given."""
+"""A topic, its group, and the index of the group in the call."""
 PlainDone = Callable[[PlainAppended], None]
 
 
 class PlainAppender:
-    """Takes what is plain of many groups at once."""
+    """Takes the plain groups among many at once."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._by_name = core.registry.by_name
 
     def not_plain(self, names: Sequence[str]) -> list[int]:
-        """The places of names that `Engine.takes_plain` says no to."""
+        """Return the indexes of the names for which `Engine.takes_plain` is false."""
         get = self._by_name.get
         return [at for at, name in enumerate(names) if (topic := get(name)) is None or not topic.writable]
 
@@ -91,9 +92,9 @@ class PlainAppender:
                 try:
                     core.check_backlog()
                     self._stage(taken, buffer, spans, done, fsync=fsync, reserves=reserves)
-                except TopicsError:  # worded one by one
+                except TopicsError:  # `Appender.append` reports the error for each write.
                     left += [at for _topic, _group, at in taken]
-        left.sort()  # those of one topic in their order
+        left.sort()  # Writes to one topic keep their order.
         return left
 
     def _stage(
@@ -106,9 +107,10 @@ class PlainAppender:
         fsync: bool,
         reserves: bool,
     ) -> None:
-        """Gives out seqs and puts all frames into the log's filling batch. Raises, and then no record was staged.
+        """Give out seqs and put all frames into the log's filling batch.
 
-        reserves: the seqs go beyond what is reserved, so the commit is synced.
+        reserves: the seqs exceed the reservation, so the commit is synced.
+        Raises: TopicsError; no record is staged then.
         """
         core = self._core
         now_ms = core.clock.now_ms()
@@ -144,12 +146,12 @@ class PlainAppender:
 
 
 def _has_tag(spans: bytes, group: GroupRow) -> bool:
-    """One of its rows."""
+    """Return whether one of its rows has a tag."""
     return any_tagged(spans[group[4] * ROW_BYTES : (group[4] + group[5]) * ROW_BYTES])
 
 
 def _repeated(names: Sequence[str]) -> set[int]:
-    """The places of names that were there before."""
+    """Return the indexes of names that occurred before."""
     seen: set[str] = set()
     found = set()
     for at, name in enumerate(names):

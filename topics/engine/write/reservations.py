@@ -1,5 +1,6 @@
-"""Seqs of class `disk` are reserved on stable storage before they are acknowledged, so that no power cut makes a topic
-give one out again. Source: R-DUR-6.
+"""Reservations of seqs in class `disk`, on stable storage before the seqs are acknowledged.
+
+After a power cut, a topic therefore never gives out an acknowledged seq again. Source: R-DUR-6.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def reserve_ahead(core: Core, topic: Topic, count: int, now_ms: int) -> None:
 
 
 def reserve_beyond(core: Core, topic: Topic, last_seq: int, count: int, now_ms: int) -> int:
-    """Stage a reservation of seqs beyond `last_seq`, for a write of `count` records; return its end."""
+    """Stage a reservation of seqs beyond `last_seq`, for a write of `count` records; return its
+    end.
+    """
     upto = topic.next_reservation(last_seq, count)
     core.log.stage_control(
         topic.id, FrameType.HEAD_RESERVATION, upto, now_ms, encode(ReservationPayload(topic.generation))

@@ -1,6 +1,7 @@
-"""Expiry: records that grew too old are lost, durably, before anybody is told so. Source: R-TTL, R-DUR-8.
+"""Expiry: the loss of records that grew too old, durable before any client sees it.
 
-Nothing expires by itself: whoever is about to depend on it asks. While nothing is due, asking is one comparison.
+Nothing expires by itself: each operation that depends on expiry asks first. While nothing is due,
+asking costs one comparison. Source: R-TTL, R-DUR-8.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Then = Callable[[TopicsError | None], None]
 
 
 class Expiry(Operation):
-    """Records up to `ttl` expired; `then` are those who wait to say so."""
+    """The expiry of records up to `ttl`; `then` holds the callbacks that wait for it."""
 
     __slots__ = ("then", "ttl")
 
@@ -37,7 +38,7 @@ class Expiry(Operation):
         self._end(None)
 
     def fail(self, error: TopicsError) -> None:
-        """A topic that is gone meanwhile has nothing to expire: whoever waits finds that out."""
+        """End the wait. In a topic that is gone nothing can expire: the callbacks find it gone."""
         self._end(None if self.topic.life is Life.GONE else error)
 
     def _end(self, error: TopicsError | None) -> None:
@@ -48,7 +49,7 @@ class Expiry(Operation):
 
 
 def expired_through(topic: Topic, now_ms: int) -> int:
-    """The highest live seq that is expired, 0 when none is: now - $ts > ttl_ms (R-TTL-1)."""
+    """Return the highest live seq that is expired, now - $ts > ttl_ms (R-TTL-1); 0 if none is."""
     ttl_ms, index = topic.config.ttl_ms, topic.index
     if not ttl_ms or not index.live or now_ms - index.earliest_ts() <= ttl_ms:
         return 0
@@ -56,9 +57,10 @@ def expired_through(topic: Topic, now_ms: int) -> int:
 
 
 def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
-    """Stages the loss of what is expired, or finds it staged; None when there is nothing to wait for.
+    """Stage the loss of expired records, or return the one staged; None if nothing is to be
+    awaited.
 
-    Raises StorageError: it cannot be made durable.
+    Raises: StorageError, the loss cannot be made durable.
     """
     ttl = expired_through(topic, now_ms)
     if not ttl:
@@ -79,10 +81,13 @@ def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
 
 
 def when_retained(core: Core, topic: Topic, now_ms: int, then: Then) -> None:
-    """Calls `then` once all that is expired at `now_ms` is durably lost, at once when nothing is; or with the error."""
+    """Call `then` once the loss of all records expired at `now_ms` is durable, or with the error.
+
+    If nothing is expired, it is called at once.
+    """
 
     def again(error: TopicsError | None) -> None:
-        """A write that was under way may have become visible meanwhile, and be as old."""
+        """Look again: a write in flight may have become visible meanwhile with records as old."""
         if error is None and topic.life is not Life.GONE:
             when_retained(core, topic, now_ms, then)
         else:

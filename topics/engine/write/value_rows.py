@@ -1,6 +1,7 @@
-"""Rows from Python values: what the embedded API appends (JSON texts go through `WriteScanner.scan_texts`).
+"""Rows from Python values, for appends of the embedded API.
 
-The same limits and the same strictness as on the wire, so that whatever is stored can be read over HTTP too.
+Limits and strictness are those of the wire, so that every stored record can be read over HTTP, too.
+JSON texts go through `WriteScanner.scan_texts` instead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from topics.store.format.rows import Rows
 
 
 class NewRecord(NamedTuple):
-    """One record to append. data, meta: anything msgspec encodes as JSON; meta, tag, node None: absent."""
+    """One record to append.
+
+    data, meta: any value that msgspec encodes as JSON. meta, tag, node: None for absent.
+    """
 
     data: Any
     tag: str | None = None
@@ -30,12 +34,12 @@ _encoder = msgspec.json.Encoder()
 
 
 def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
-    """The same for records of `data` alone, in one call to the encoder and one to the scan."""
+    """Encode and scan records that have only `data`, in one call each; as `rows_from_values`."""
     try:
         lines = _encoder.encode_lines(values)
     except (TypeError, ValueError, OverflowError, RecursionError):
         lines = b""
-    if b"null" not in lines:  # which may stand for NaN or an infinity
+    if b"null" not in lines:  # A null may stand for NaN or an infinity.
         rows = scanner.scan_lines(lines, len(values))
         if rows is not None:
             return rows
@@ -43,7 +47,7 @@ def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
 
 
 def encoded(value: Any) -> bytes:
-    """One record's data as JSON. Raises RequestError for what JSON cannot hold."""
+    """Return one record's data as JSON. Raises: RequestError, JSON cannot hold the value."""
     try:
         text = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -55,9 +59,10 @@ def encoded(value: Any) -> bytes:
 
 
 def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
-    """Encodes all records in one go and scans the result like the body of a write.
+    """Encode all records together and scan the result like the body of a write.
 
-    Raises: RequestError, over a limit, or a value JSON cannot hold (NaN, infinity, a number beyond a double ...).
+    Raises: RequestError, over a limit, or a value that JSON cannot hold (NaN, infinity, a number
+    beyond a double ...).
     """
     _refuse_other_names(records)
     _check_raws(records)
@@ -66,7 +71,7 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise RequestError("invalid_request", f"{_first_unencodable(records)} cannot be JSON: {error}") from None
     if b"null" in body:
-        _refuse_non_finite(records)  # msgspec writes NaN and the infinities as null
+        _refuse_non_finite(records)  # msgspec writes NaN and the infinities as null.
     scanned = scanner.scan(body)
     if scanned.violation:
         raise scanned.violation
@@ -87,7 +92,7 @@ def _fields(record: NewRecord) -> dict[str, Any]:
 
 
 def _refuse_other_names(records: Sequence[NewRecord]) -> None:
-    """Tags and nodes that are no strings, some of which (bytes, dates) msgspec would make strings of."""
+    """Refuse tags and nodes that are no strings; msgspec would convert some (bytes, dates)."""
     for index, record in enumerate(records):
         given: tuple[tuple[str, object], ...] = (("tag", record.tag), ("node", record.node))
         for name, value in given:
@@ -97,7 +102,7 @@ def _refuse_other_names(records: Sequence[NewRecord]) -> None:
 
 
 def _check_raws(records: Sequence[NewRecord]) -> None:
-    """Text that goes into the body as it is: each one JSON value, or it could give its record other fields."""
+    """Check that each raw text is one JSON value; otherwise it could add fields to its record."""
     for index, record in enumerate(records):
         for name, value in (("data", record.data), ("meta", record.meta)):
             if isinstance(value, msgspec.Raw):

@@ -1,7 +1,8 @@
-"""The body of a write: `{"records": [...], ...}` scanned whole in one C call into rows.
+"""The body of a write: `{"records": [...], ...}` scanned as a whole in one C call into rows.
 
-Source: wire contract, sections 5.2, 5.3 and 7.5. The rows point into the body itself (no copy) unless payloads hold
-white space or a tag or node holds escapes (then into a cleaned copy) or an object repeats a key.
+The rows point into the body itself, without a copy, except if payloads hold white space, a tag or
+node holds escapes, or an object repeats a key: then they point into a cleaned copy. Source: wire
+contract, sections 5.2, 5.3 and 7.5.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _FIELDS = struct.Struct(f"={3 * (lib.FIELD_PRODUCER + 1)}I")
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
 _LONG_TEXT = CUT_BYTES = 65_536
-"""A longer text is not decoded, or is cut."""
+"""Bytes of a text beyond which it is not decoded, or is cut."""
 _ESCAPE_BYTES_MAX = 6
-"""Of a byte."""
+"""The most bytes of an escape for one byte."""
 _KEY_BYTES_MIN = 4
-"""Of a member in a payload: its quotes, the colon and a digit."""
+"""The fewest bytes of a member in a payload: its quotes, the colon and a digit."""
 _MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE
-"""Of rows that have to be cleaned."""
+"""Marks of rows that have to be cleaned."""
 
 _NODE, _KEY, _CREATE, _CONFIG, _BACKPRESSURE, _INCARNATION, _PRODUCER = (
     slice(3 * field, 3 * field + 3)
@@ -64,7 +65,7 @@ _NODE, _KEY, _CREATE, _CONFIG, _BACKPRESSURE, _INCARNATION, _PRODUCER = (
         lib.FIELD_PRODUCER,
     )
 )
-"""Where a field's three numbers are among those of all."""
+"""The positions of a field's three numbers in _FIELDS."""
 _COMMAND_FIELDS = (lib.FIELD_OP, lib.FIELD_TOPIC, lib.FIELD_REQUEST_ID, lib.FIELD_RETURN_SEQS)
 _FIELD_NAMES = {
     lib.FIELD_RECORDS: "records",
@@ -101,20 +102,20 @@ _MUST_BE = {
     lib.FIELD_TOPIC: "a string",
     lib.FIELD_RETURN_SEQS: "true or false",
 }
-"""Fields that are not any JSON."""
+"""The accepted types of fields that do not take any JSON."""
 
 
 class WriteBody(NamedTuple):
-    """One write request's body, of the right shape (check 1 of 7.5 passed).
+    """The body of one write request, which has the right shape (check 1 of 7.5).
 
-    violation: the first limit the body breaks (checks 3 and 4: record count, key, tag, node, meta, record size), to be
-    raised by the caller after check 2 (may this client create the topic with `config`?). None when it breaks none, and
-    only then are `rows` complete.
+    violation: the first limit that the body breaks (checks 3 and 4: record count, key, tag, node,
+    meta, record size). The caller raises it after check 2 (may this client create the topic with
+    `config`?). Only if it is None are `rows` complete.
     """
 
     rows: Rows
     node: bytes | None
-    """For records without their own; UTF-8."""
+    """The node of records without their own; UTF-8."""
     key: bytes | None
     """idempotency_key, UTF-8."""
     create: bool | None
@@ -124,20 +125,26 @@ class WriteBody(NamedTuple):
     incarnation: str | None
     """The incarnation that the topic must have; None: any."""
     producer: Part | None = None
-    """The part that the write is, or is a piece of; a violation beside a key."""
+    """The part that the write is, or is a piece of; together with a key it is a violation."""
 
     @property
     def piece(self) -> int:
-        """The number of the piece that the write is; 0 also of a write that is no piece."""
+        """The number of the piece that the write is; 0 for the first piece and for a write that is
+        no piece.
+        """
         return 0 if self.producer is None else self.producer.piece
 
     def lists_seqs(self, wished: bool) -> bool:
-        """Return whether the answer lists seqs. That of a last piece does not: a whole part may have very many."""
+        """Return whether the answer lists seqs. A last piece's does not: a part may have very
+        many.
+        """
         return wished and not self.piece
 
 
 class CommandFields(NamedTuple):
-    """Of a command's text: whether there are records, and the JSON of the others, empty where one is absent."""
+    """The fields of a command: whether it has records, and the JSON of the others, b"" if
+    absent.
+    """
 
     has_records: bool
     op: bytes
@@ -147,7 +154,10 @@ class CommandFields(NamedTuple):
 
 
 def new_writer(config: Config) -> Any:
-    """A `struct tp_writer` (records.h) with the limits of these settings; rows and key room are its owner's to set."""
+    """Build a `struct tp_writer` (records.h) with the limits of these settings.
+
+    The caller sets rows and key room.
+    """
     writer = ffi.new("struct tp_writer *")
     writer.limits = (
         config.max_batch_records,
@@ -165,7 +175,8 @@ def new_writer(config: Config) -> Any:
 class WriteScanner:
     """Scans write bodies with the limits of one server's settings; not for two threads at once.
 
-    Its room (a row for each record of the largest batch, and key hashes) is made once and used by every call.
+    Its room (a row for each record of the largest batch, and key hashes) is allocated once and used
+    by every call.
     """
 
     def __init__(self, config: Config) -> None:
@@ -180,11 +191,15 @@ class WriteScanner:
         self._clean_view: Any = ffi.buffer(self._clean)
         self._fields: Any = ffi.buffer(ffi.addressof(writer[0], "fields"), _FIELDS.size)
         self._keys_max = config.max_record_bytes // _KEY_BYTES_MIN + 1
-        """What a record may have."""
+        """The most keys that a record may have."""
         self._set_key_room(_KEY_ROOM)
 
     def scan(self, body: bytes) -> WriteBody:
-        """Raises: RequestError invalid_request (JsonError has the offset), naming the field, e.g. "records[3].tag"."""
+        """Scan a body.
+
+        Raises: RequestError invalid_request, which names the field, such as "records[3].tag";
+        JsonError also has the offset.
+        """
         status = lib.tp_scan_write(self._writer, body, len(body))
         if status != 0:
             if status < 0:
@@ -198,9 +213,10 @@ class WriteScanner:
     def scan_in_turns(
         self, body: bytes | bytearray | memoryview, step_bytes: int, *, command: bool = False
     ) -> Generator[None, None, WriteBody]:
-        """`scan` of a long body, about `step_bytes` of it a step. No other call of this scanner may come in between.
+        """Scan a long body like `scan`, about `step_bytes` of it in a step.
 
-        command: it has the fields of one, which `command_fields` are then, and need not have records.
+        No other call of this scanner may come in between. command: it has the fields of a command,
+        for `command_fields`, and need not have records.
         """
         text = ffi.from_buffer(body)
         self._writer.command = command
@@ -212,14 +228,15 @@ class WriteScanner:
         buffer: bytes | bytearray | memoryview = body
         if marks & _MARKS:
             room, keys, most = self._cleaning_room(body, marks)
-            memory = page_aligned(most)  # untouched, so that its pages come step by step
+            # The memory is untouched, so that its pages are faulted in step by step.
+            memory = page_aligned(most)
             work = lib.tp_clean_work(self._writer, text, len(body), ffi.from_buffer(memory), room, keys)
             size = yield from _in_turns(work, step_bytes)
             buffer = memoryview(memory)[:size]
         return self._told(body, buffer)
 
     def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
-        """Of the body that was scanned last, in turns, as a command. A long text is cut."""
+        """Return the fields of the last body scanned in turns as a command. A long text is cut."""
         spans = self._writer.fields
         texts = []
         for field in _COMMAND_FIELDS:
@@ -229,14 +246,19 @@ class WriteScanner:
         return CommandFields(bool(spans[lib.FIELD_RECORDS].kind), *texts)
 
     def scan_lines(self, lines: bytes, count: int) -> Rows | None:
-        """One row of `data` alone per line, each ended by a newline; None where that is not so, or a line not plain."""
+        """Scan one row of `data` a line, each line ended by a newline.
+
+        Returns: None if the lines are not like that, or one is not plain.
+        """
         if lib.tp_scan_lines(self._writer, lines, len(lines), count) != 0:
             return None
         size, count = _HEAD.unpack(self._head)
         return make_tuple(Rows, (lines, self._spans[: count * ROW.size], count, size))
 
     def scan_texts(self, texts: Sequence[bytes]) -> Rows:
-        """One row of `data` alone per JSON text. Raises: RequestError, not JSON, or over a limit."""
+        """Scan one row of `data` a JSON text. Raises: RequestError, a text is no JSON, or over a
+        limit.
+        """
         rows = self.scan_lines(b"\n".join((*texts, b"")), len(texts))
         if rows is not None:
             return rows
@@ -259,12 +281,12 @@ class WriteScanner:
 
     # --- what is not plain ------------------------------------------------------------------------------------------
     def _unusual(self, body: bytes) -> WriteBody:
-        """A valid body with other fields, rows to clean, or over a limit."""
+        """Build the result of a valid body with other fields, rows to clean, or over a limit."""
         marks = _RESULTS.unpack(self._results)[2]
         return self._told(body, self._cleaned(body, marks) if marks & _MARKS else body)
 
     def _told(self, body: bytes | bytearray | memoryview, buffer: bytes | bytearray | memoryview) -> WriteBody:
-        """What the scan of `body` has found; the rows, which are clean, point into `buffer`."""
+        """Build the result of the scan of `body`. The clean rows point into `buffer`."""
         size, count, _marks, violation, record = _RESULTS.unpack(self._results)
         rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * ROW.size], count, size)
         fields = _FIELDS.unpack(self._fields)
@@ -293,8 +315,10 @@ class WriteScanner:
         return WriteBody(rows, node, key, create, config, presses, over, incarnation, producer)
 
     def _cleaned(self, body: bytes, marks: int) -> bytes:
-        """What the rows point at: payloads without blanks and repeated keys, tags and nodes decoded. Moves the rows
-        there."""
+        """Clean the rows and point them to the result, which is returned.
+
+        Payloads lose blanks and repeated keys; tags and nodes are decoded.
+        """
         room, keys, most = self._cleaning_room(body, marks)
         out, view = self._clean, self._clean_view
         if most > _CLEAN_ROOM:
@@ -304,17 +328,22 @@ class WriteScanner:
         return copied
 
     def _cleaning_room(self, body: bytes | bytearray | memoryview, marks: int) -> tuple[Any, int, int]:
-        """For the cleaning of a body's rows: what repeated keys need and their most, and bytes of the output."""
+        """Allocate the work area for repeated keys; return it, its number of keys, and the output's
+        bytes.
+        """
         if not marks & lib.MARK_TWICE:
             return ffi.NULL, 0, len(body)
-        keys = self._keys_max  # counted only where that is quick
+        keys = self._keys_max  # Keys are counted only if that is quick.
         if len(body) < _KEY_BYTES_MIN * keys:
             keys = min(key_room(bytes(body)), keys)
         return new_key_work(keys), keys, 2 * len(body)
 
     @staticmethod
     def _string(body: bytes | bytearray | memoryview, span: tuple[int, ...], name: str, most: int) -> bytes | None:
-        """Raises: RequestError, the text is over its limit by so much that it is not decoded to see."""
+        """Decode a string field; None if it is no string.
+
+        Raises: RequestError, the text exceeds its limit so far that it is not decoded.
+        """
         off, size, kind = span
         if kind != JsonKind.STRING:
             return None
@@ -330,7 +359,10 @@ class WriteScanner:
         return found
 
     def _inner(self, body: bytes | bytearray | memoryview, span: tuple[int, ...], name: str) -> bytes:
-        """The text of a field that is read at one go. Raises: RequestError, it is longer than a command may be."""
+        """Return the text of a field that is parsed in one step.
+
+        Raises: RequestError, it is longer than `max_command_bytes`.
+        """
         off, size, _kind = span
         most = self._limits.max_command_bytes
         if 0 < most < size:
@@ -338,7 +370,9 @@ class WriteScanner:
         return bytes(body[off : off + size])
 
     def over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
-        """Check 3 of section 7.5, and the batch's node; None: within them."""
+        """Return a violation of check 3 of section 7.5, or of the batch's node; None if there is
+        none.
+        """
         limits = self._limits
         if count == 0:
             return _invalid(f"records is empty: send 1 to {limits.max_batch_records} records")
@@ -352,7 +386,7 @@ class WriteScanner:
         return None
 
     def _violation(self, violation: int, record: str) -> RequestError:
-        """Check 4 of section 7.5: the words for a V_* of records.h."""
+        """Build the error for a V_* of records.h: check 4 of section 7.5."""
         limits = self._limits
         if violation == lib.V_SIZE:
             message = (
@@ -374,13 +408,15 @@ class WriteScanner:
         self._writer.key_room = room
 
     def _grow_key_room(self, record: str) -> None:
-        """Makes room for all keys that a record within its limit can have. Raises: RequestError, it has more."""
+        """Make room for all keys of a record within its limit. Raises: RequestError, it has
+        more.
+        """
         if self._writer.key_room >= self._keys_max:
             raise self._violation(lib.V_SIZE, record)
         self._set_key_room(self._keys_max)
 
     def _grow_or_refuse(self, body: bytes | bytearray | memoryview) -> None:
-        """Makes room for an object of very many keys, or raises the error of the last scan."""
+        """Make room for an object of very many keys, or raise the error of the last scan."""
         error = self._writer.error
         if error.code == lib.E_ROOM:
             self._grow_key_room(f"records[{error.record}]")
@@ -404,7 +440,7 @@ class WriteScanner:
 
 
 def _in_turns(work: Any, step_bytes: int) -> Generator[None, None, int]:
-    """Do a work of work.c some bytes a step; returns its result."""
+    """Do a work of work.c, some bytes a step; return its result."""
     if work == ffi.NULL:
         raise MemoryError
     work = ffi.gc(work, lib.tp_work_free)
@@ -423,5 +459,5 @@ def _invalid(message: str) -> RequestError:
 
 
 def producer_and_key() -> RequestError:
-    """A violation: check 3 of 7.5."""
+    """Build the violation of check 3 of 7.5 by a producer beside a key."""
     return _invalid("producer and an idempotency key are given: leave out the key, a part is known by its producer")

@@ -1,4 +1,7 @@
-"""The bodies of all plain writes of a pass, scanned in one call into one buffer of rows: see records.h, columns.h."""
+"""The bodies of all plain writes of a pass, scanned in one call into one buffer of rows.
+
+See records.h and columns.h.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,24 @@ from topics.store.format.rows import ROW, Rows
 GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
 KEYED = lib.TP_KEYED
-"""In `topic`: the group is one request with an idempotency key."""
+"""A bit of `topic`: the group is one request with an idempotency key."""
 
 GroupRow = tuple[int, int, int, int, int, int, int]
 """A GROUP unpacked."""
 
 _KEY_ROOM = 65_536
 _SCRATCH_BYTES = 1 << 18
-"""A body with white space is cleaned in there; a longer one is not plain."""
+"""Bytes of the scratch for cleaning a body with white space; a longer one is not plain."""
 _ROOM_BODIES = 4
-"""There is room for so many bodies of the largest number of records."""
+"""The number of bodies with the most records for which there is room."""
 _ROWS_MIN = 16_384
 
 
 class WriteColumns:
-    """Scans with the limits of one server's settings; its room is made once. Not for two threads at once."""
+    """Scans with the limits of one server's settings; its room is allocated once.
+
+    It is not for two threads at once.
+    """
 
     def __init__(self, config: Config) -> None:
         self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
@@ -43,20 +49,24 @@ class WriteColumns:
         self._spans: Any = ffi.buffer(self._rows)
 
     def scan(self, buffer: Any, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917
-        """Completes the groups.
+        """Complete the groups.
 
-        buffer: C data, written to (see records.h). counts: u32 a request, gets its records, 0 when its body is not
-        plain; upto: u32 a receive, gets the end of what was taken of it.
+        buffer: C data that is written to (see records.h).
+        counts: a u32 for each request, set to the number of its records, 0 if its body is not
+        plain.
+        upto: a u32 for each receive, set to the end of the part that was taken.
         """
         lib.tp_scan_writes(
             self._writer, buffer, requests, groups, group_count, self._room, counts, upto, self._scratch, _SCRATCH_BYTES
         )
 
     def spans(self, groups: Sequence[GroupRow]) -> bytes:
-        """The rows of all groups up to the last of these, packed: their places are those in `groups`."""
+        """Return the packed rows of all groups up to the last of these, at the positions in
+        `groups`.
+        """
         last = groups[-1]
         return bytes(self._spans[0 : (last[4] + last[5]) * ROW.size])
 
     def rows(self, buffer: bytearray | memoryview, row: int, rows: int, size: int) -> Rows:
-        """The rows of one group."""
+        """Return the rows of one group."""
         return make_tuple(Rows, (buffer, self._spans[row * ROW.size : (row + rows) * ROW.size], rows, size))
