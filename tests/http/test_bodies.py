@@ -12,6 +12,7 @@ from topics.http.access.keyring import parse_keys
 from topics.http.access.routes import Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers.record_endpoints import write
+from topics.http.http1.http1_connection import PIPELINED_BYTES
 from topics.http.plan.body import unpack
 
 HEAD = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -263,6 +264,36 @@ def test_one_of_those_whose_client_leaves_reaches_no_handler(echo: Echo) -> None
             loop.advance_ms(0)
         assert peer.service.in_flight.requests == 0
     assert echo.parked == []
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_wait_that_begins_after_its_body_was_unpacked_ends_with_its_client(echo: Echo, is_gone: bool) -> None:
+    """R-NET-11: the client closed meanwhile, or does so later; so much was before its request that reading paused."""
+    loop = FakeLoop()
+    routes = [
+        Route("POST", "/v0/topics/:topic/claim", Scope.WRITE, echo.wait, body=Body.JSON_OR_EMPTY),
+        Route("GET", "/park", Scope.READ, echo.park),
+        Route("GET", "/v0/topics/:topic", Scope.READ, echo.echo),
+    ]
+    peer = Peer(make_service(RouteTable(routes), loop=loop, pass_body_bytes=1 << 20))
+    get = b"GET /v0/topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    head = HEAD.replace(b"jobs", b"jobs/claim") + b"Content-Encoding: gzip\r\n"
+    claim = head + b"Content-Length: %d\r\n\r\n" % len(EMPTY_BLOCKS) + EMPTY_BLOCKS
+    peer.send(b"GET /park HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    peer.send(get * (PIPELINED_BYTES // len(get) + 2) + claim)
+    echo.parked[0].reply(b"1")
+    assert len(echo.parked) == 1
+    if is_gone:
+        peer.http.end_of_stream()
+    while loop.waiting:
+        loop.advance_ms(0)
+    assert len(echo.parked) == 2
+    if not is_gone:
+        assert not peer.wire.paused
+        assert echo.abandoned == []
+        peer.http.end_of_stream()
+    assert echo.abandoned == echo.parked[1:]
+    assert (peer.wire.closed, peer.service.in_flight.requests) == (True, 0)
 
 
 def test_a_long_body_that_waits_for_its_turns_is_counted_until_its_client_leaves() -> None:

@@ -1,5 +1,6 @@
 """HTTP/2: the protocol's choice, requests, windows, limits and ends, frame by frame, over the package's client side."""
 
+import gzip
 import struct
 from itertools import pairwise
 
@@ -9,10 +10,13 @@ from h2.settings import SettingCodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine.fake_store import FakeLoop
 from tests.http.byte_stream import Echo, Peer, Response, make_service
 from tests.http.http2.h2_peer import H2Client, H2Peer, Seen, frame
 from topics.errors import RequestError
 from topics.http.access.keyring import parse_keys
+from topics.http.access.routes import Body, Route, RouteTable
+from topics.http.access.scope import Scope
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.http2.h2_connection import PREFACE, Http2Connection
 from topics.http.wire.response import JSON
@@ -539,6 +543,21 @@ def test_waits_and_streams_of_a_half_closed_peer_whose_turn_comes_later_end_at_o
     assert h2.seen(last).response.status == 200
     assert not h2.wire.closed
     echo.parked[0].reply(b"1")
+    assert (h2.wire.closed, h2.service.in_flight.requests) == (True, 0)
+
+
+def test_a_wait_of_a_half_closed_peer_that_begins_after_its_body_was_unpacked_ends_at_once(echo: Echo) -> None:
+    """R-NET-11."""
+    loop = FakeLoop()
+    routes = RouteTable([Route("POST", "/v0/topics/:topic/claim", Scope.WRITE, echo.wait, body=Body.JSON_OR_EMPTY)])
+    h2 = H2Peer(make_service(routes, loop=loop, pass_body_bytes=100))
+    h2.begin("POST", "/v0/topics/a/claim", gzip.compress(b'{"node":"n"%b}' % (b" " * 500)), content_encoding="gzip")
+    h2.server.end_of_stream()
+    assert echo.parked == []
+    while loop.waiting:
+        loop.advance_ms(0)
+    assert len(echo.parked) == 1
+    assert echo.abandoned == echo.parked
     assert (h2.wire.closed, h2.service.in_flight.requests) == (True, 0)
 
 

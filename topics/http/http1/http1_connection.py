@@ -290,7 +290,7 @@ class HttpConnection:
         if (self._ended or self._paused or waits) and self.phase in (HEAD, BODY):
             self._settle()
         elif (self._ended or self._paused) and self._waits:
-            self._settle_wait()
+            self.wait_began()
 
     def _settle(self) -> None:
         """Close after the peer's end; pause or resume reading, so that unread answers are bounded.
@@ -336,11 +336,11 @@ class HttpConnection:
         call = self._call
         return self.phase is STREAM or (call is not None and call.on_disconnect is not None)
 
-    def _settle_wait(self) -> None:
+    def wait_began(self) -> None:
         """Read on while a wait or stream, which has just begun, lasts: its client may leave."""
         if self._ended:
             self._leave()
-        elif len(self._pending) <= PIPELINED_BYTES:
+        elif self._paused and len(self._pending) <= PIPELINED_BYTES:
             self._paused = False
             self.transport.resume_reading()
 

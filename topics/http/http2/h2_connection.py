@@ -488,6 +488,12 @@ class Http2Connection:
         if self._gone and stream.waits:
             self._forget(stream)
 
+    def wait_began(self, stream: Http2Stream) -> None:
+        """End the wait of a stream if the client has left, in a later pass than its request was run."""
+        if self._gone:
+            self._forget(stream)
+            self._settle()
+
     def _take_body(self, stream: Http2Stream) -> bytes | bytearray | memoryview:
         body: bytes | bytearray | memoryview = b"" if stream.body is None else stream.body.take()
         if len(body) <= self.service.step_bytes:

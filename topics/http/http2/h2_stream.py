@@ -124,6 +124,9 @@ class Http2Stream:
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
         raise AssertionError("HTTP/2 has no upgrade")
 
+    def wait_began(self) -> None:
+        self._connection.wait_began(self)
+
     @property
     def waits(self) -> bool:
         """Whether the work in progress may take long, and ends with its client (R-NET-11)."""

@@ -56,6 +56,9 @@ class Exchange(Protocol):
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
         """Send the 101, instead of `respond`, where `upgrades`; the opened protocol takes over."""
 
+    def wait_began(self) -> None:
+        """Treat a wait that the handler has begun in a later pass like one that began at once."""
+
 
 class Call:
     """One request and its answer.
@@ -217,6 +220,11 @@ class Call:
         self._head_ready()
         exchange.upgrade(head, open_upgraded)
 
+    def settle_wait(self) -> None:
+        """Tell the exchange if the handler, called after `run` has returned, has begun to wait."""
+        if self._exchange is not None and self.on_disconnect is not None:
+            self._exchange.wait_began()
+
     def abandon(self) -> None:
         """Stop the work for a client that has left; a later answer is dropped.
 
@@ -271,6 +279,7 @@ def _run_unpacked(call: Call, handler: Handler) -> Work:
             yield from unpacked(call, call.unpacking)
         if not call.answered:
             handler(call)
+            call.settle_wait()
     except Exception as error:
         call.fail(error)
     finally:
