@@ -1,1 +1,1 @@
-"""Sans-IO HTTP: bytes to requests, requests to responses; routes as plain functions."""
+"""HTTP without I/O: bytes to requests, requests to responses; routes as plain functions."""

@@ -1,4 +1,7 @@
-"""A connection whose protocol is not known yet: its first bytes choose. Source: wire contract, R-NET-1, R-NET-4."""
+"""The choice between HTTP/1 and HTTP/2 by the first bytes of a connection.
+
+Source: wire contract, R-NET-1, R-NET-4.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ _UNDECIDED = tuple(PREFACE[:size] for size in range(4))
 
 
 class FirstBytes:
-    """Waits until the bytes are the HTTP/2 preface or cannot become it, then hands the connection over."""
+    """The state of a connection without a protocol.
+
+    It waits until the bytes are the HTTP/2 preface or cannot become it, then hands the connection
+    over.
+    """
 
     __slots__ = ("_received", "_since", "service", "transport")
 
@@ -50,7 +57,10 @@ class FirstBytes:
         return False
 
     def begin_http1(self, data: bytes | memoryview) -> ProtocolState:
-        """The state of the connection: HTTP/1's already when `data`, which is not taken, can only begin that."""
+        """Return the state of the connection: that of HTTP/1 if `data` can only begin HTTP/1.
+
+        The bytes are not taken.
+        """
         if self._received or bytes(data[:3]) in _UNDECIDED:
             return self
         state = self.transport.state = HttpConnection(self.service, self.transport, since=self._since)

@@ -1,1 +1,4 @@
-"""The OpenAPI 3.1 description of the server, generated from the table that routes and checks scopes."""
+"""The OpenAPI 3.1 description of the server, generated from the route table.
+
+The same table routes the requests and checks their scopes.
+"""

@@ -1,6 +1,7 @@
-"""What each route takes and answers, by method and pattern. A route without an entry here fails a test.
+"""Parameters, bodies and answers of each route, by method and pattern.
 
-The names of path parameters are the pattern's own; here they are left out (`/v0/topics/:/diff`).
+A route without an entry here fails a test. The keys omit the names of path parameters, which the
+pattern has (`/v0/topics/:/diff`).
 """
 
 from __future__ import annotations
@@ -29,19 +30,23 @@ JSON, SSE, PLAIN, HTML = "application/json", "text/event-stream", "text/plain", 
 
 
 class ApiOperation(NamedTuple):
-    """success: status to schema of the JSON body, None for a body that is no JSON. errors: statuses of its own, beside
-    those any request can meet. query: name to schema. body: of the request, None where it has none."""
+    """The description of one route.
+
+    success: status to schema of the JSON body; None for a body that is not JSON. errors: statuses
+    of this route, beside those of every request. query: name to schema. body: the request's; None
+    without one.
+    """
 
     summary: str
     section: str
-    """Of the wire contract."""
+    """The section of the wire contract."""
     success: dict[int, Schema | None]
     errors: tuple[int, ...] = ()
     query: dict[str, Schema] = {}  # noqa: RUF012 - never changed
     headers: dict[str, Schema] = {}  # noqa: RUF012 - never changed
     body: Schema | None = None
     media: tuple[str, ...] = (JSON,)
-    """Content types of a success; the first is the one described by `success`."""
+    """Content types of a success; `success` describes the first one."""
 
 
 _TOUCH = "counts as a look at the topic"
@@ -156,7 +161,7 @@ _METRICS = {
 
 
 def _given(key: str) -> Schema:
-    """Present, and not null."""
+    """Return the schema of an object in which a key is present, and not null."""
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 

@@ -1,4 +1,7 @@
-"""What several endpoints share: records, configurations, tombstones, errors. Source: wire contract, 3 and 5 to 7."""
+"""Schemas shared by several endpoints: records, configurations, tombstones, errors.
+
+Source: wire contract, 3 and 5 to 7.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,11 @@ _CONFIG = {
 TOPIC_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$")
 ROUTER_NAME = text(pattern="^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$")
 NODE = text(maxLength=Setting("max_node_bytes"))
-"""`maxLength` counts characters and the limits count bytes: what it refuses is refused, and some of the rest."""
+"""The schema of a node's name.
+
+`maxLength` counts characters and the server's limit bytes, so the server refuses all that the
+schema refuses, and some more.
+"""
 INCARNATION = text("another one whenever seqs may name other records", pattern="^[0-9a-f]{16}$")
 _DEAD_LETTER = TOPIC_NAME | {"description": "topic that takes jobs delivered too often"}
 

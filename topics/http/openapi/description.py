@@ -1,4 +1,4 @@
-"""The document in its two forms, made when first asked for."""
+"""The document in its two forms, each rendered on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topics.http.openapi.page import page
 
 
 class Description:
-    """What the server says of itself; never changes while it runs."""
+    """The server's description of itself, constant while it runs."""
 
     def __init__(self, routes: Sequence[Route], config: Config) -> None:
         self._routes = routes

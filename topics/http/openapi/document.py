@@ -1,4 +1,4 @@
-"""The whole document: paths from the route table, everything about them from `operations`."""
+"""The whole document: paths from the route table, and their details from `api_operations`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,15 @@ _ABOUT = (
 
 
 def operation_key(route: Route) -> str:
-    """The route's entry in OPERATIONS: parameters without their names."""
+    """Return the route's key in OPERATIONS: parameters without their names."""
     return f"{route.method} {re.sub(r':[^/]+', ':', route.pattern)}"
 
 
 def document(routes: Sequence[Route], config: Config) -> dict[str, Any]:
-    """OpenAPI 3.1, with the limits in force. Raises KeyError for a route nobody described."""
+    """Return the OpenAPI 3.1 document, with the current limits.
+
+    Raises: KeyError, a route has no entry in OPERATIONS.
+    """
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = re.sub(r":([^/]+)", r"{\1}", route.pattern)
@@ -86,7 +89,10 @@ def _operation(route: Route, about: ApiOperation) -> dict[str, Any]:
 
 
 def _lenient(schema: Schema) -> Schema:
-    """Of a query parameter: a number or boolean that does not parse is no error, but the default (2.2)."""
+    """Return the schema of a query parameter, which accepts any text.
+
+    A number or boolean that does not parse is not an error, but counts as the default (2.2).
+    """
     if schema["type"] == "string":
         return schema
     about = "; ".join([*([schema["description"]] if "description" in schema else ()), "anything else is the default"])
@@ -94,7 +100,11 @@ def _lenient(schema: Schema) -> Schema:
 
 
 def _name(route: Route, parameter: str) -> Schema:
-    """A name has to be a possible one where it may become a resource; elsewhere an impossible one is merely absent."""
+    """Return the schema of a name in the path.
+
+    Where the request may create the resource, the name must be a valid one. Elsewhere an invalid
+    name is merely that of an absent resource.
+    """
     if route.method == "PUT" or ((route.method, parameter) == ("POST", "topic") and route.pattern.endswith("/:topic")):
         return TOPIC_NAME if parameter == "topic" else ROUTER_NAME
     return text()

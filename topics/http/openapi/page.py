@@ -1,4 +1,4 @@
-"""The document as one page of HTML: no script, no font, no request to anyone."""
+"""The document as one page of HTML, without scripts, fonts or requests to other servers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ HEADERS = (
     f"Content-Security-Policy: default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
 ).encode()
-"""Nothing but the one style above may load or run."""
+"""Headers that let the page load and run only the style above."""
 
 
 def page(document: dict[str, Any]) -> bytes:
-    """HTML, UTF-8."""
+    """Return the page: HTML, UTF-8."""
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

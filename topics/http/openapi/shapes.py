@@ -1,4 +1,4 @@
-"""Small makers of JSON Schema, so that a description reads like the contract's tables."""
+"""Constructors of JSON Schema, so that a description reads like the tables of the contract."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ U64_MAX, U32_MAX = 2**64 - 1, 2**32 - 1
 
 
 class Setting(str):
-    """The name of a setting, in the place of the number that `with_settings` puts there."""
+    """The name of a setting, as a placeholder of its value: see `with_settings`."""
 
     __slots__ = ()
 
 
 def with_settings(schema: Any, config: Config) -> Any:
-    """A description in which each `Setting` is the value it has."""
+    """Return a copy of a description, with each `Setting` replaced by its value."""
     if isinstance(schema, Setting):
         return getattr(config, schema)
     if isinstance(schema, dict):
@@ -48,7 +48,7 @@ def boolean(default: bool | None = None, about: str = "") -> Schema:
 
 
 def one_of(*names: str, **more: Any) -> Schema:
-    """One of some words."""
+    """Return the schema of one of some words."""
     return {"type": "string", "enum": list(names)} | more
 
 
@@ -63,12 +63,15 @@ def nullable(schema: Schema) -> Schema:
 
 
 def ref(name: str) -> Schema:
-    """A component of the document."""
+    """Return a reference to a component of the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def answer(about: str = "", /, **keys: Schema) -> Schema:
-    """An object the server makes: keys that end in `_Q` may be absent, a leading `S_` is a `$`; there are no others."""
+    """Return the schema of an object in an answer, which has no further keys.
+
+    A key that ends in `_Q` may be absent; a leading `S_` stands for `$`.
+    """
     named = {_key(name): schema for name, schema in keys.items()}
     required = [_key(name) for name in keys if not name.endswith("_Q")]
     schema = {"type": "object", "properties": named, "required": required, "additionalProperties": False}
@@ -76,7 +79,7 @@ def answer(about: str = "", /, **keys: Schema) -> Schema:
 
 
 def question(required: tuple[str, ...] = (), about: str = "", /, **keys: Schema) -> Schema:
-    """An object a client sends: keys that are not known are ignored, so they are allowed."""
+    """Return the schema of an object in a request. Unknown keys are ignored, and so allowed."""
     schema: Schema = {"type": "object", "properties": keys}
     if required:
         schema["required"] = list(required)
@@ -84,7 +87,7 @@ def question(required: tuple[str, ...] = (), about: str = "", /, **keys: Schema)
 
 
 def performance(*more: str, optional: tuple[str, ...] = ()) -> Schema:
-    """Milliseconds and counts of section 3.3."""
+    """Return the schema of the times (ms) and counts of section 3.3."""
     count = ("records_scanned", "cold_segments_read")
     keys = {
         name: {"type": "integer" if name in count else "number", "minimum": 0}
