@@ -1,4 +1,7 @@
-"""`topics`: an append-only event log for one machine. The embedded API: see docs/guides/embedded.md."""
+"""`topics`: an append-only event log for one machine.
+
+The embedded API: see docs/guides/embedded.md.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ _LAZY = {
     "NewRecord": ("topics.engine.write.value_rows", "NewRecord"),
     "TopicHead": ("topics.engine.values.results", "TopicHead"),
 }
-"""Imported on first use: every module of the package passes through here, and none needs the whole engine for that."""
+"""Names that are imported on first use.
+
+Every module of the package imports this one, and most of them do not need the whole engine.
+"""
 
 
 def __getattr__(name: str) -> Any:

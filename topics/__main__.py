@@ -1,4 +1,4 @@
-"""`python -m topics serve ...`: the console script without its script."""
+"""The console script without its script: `python -m topics serve ...`."""
 
 from topics.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Time comes from here alone, so that the whole server can run on simulated time."""
+"""The only source of time, so that the whole server can run on simulated time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings: `now_ms` for what is stored and shown, `monotonic_ns` for timers and durations."""
+    """Two clocks: `now_ms` for stored and shown times, `monotonic_ns` for timers and durations."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch; may step back."""
+        """Return milliseconds since the Unix epoch. The value may step back."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds from an arbitrary start; never steps back."""
+        """Return nanoseconds since an arbitrary start. The value never steps back."""
 
 
 class SystemClock:
@@ -26,7 +26,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told; for tests and the simulator."""
+    """A clock that moves only by its methods, for tests and the simulator."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, monotonic_ns: int = 0) -> None:
         self._now_ms = now_ms
@@ -43,5 +43,5 @@ class ManualClock:
         self._monotonic_ns += ns
 
     def step_wall_ms(self, ms: int) -> None:
-        """Moves the wall clock alone, back or forth, as an administrator or NTP would."""
+        """Step only the wall clock, forward or back, as an administrator or NTP would."""
         self._now_ms += ms

@@ -1,6 +1,7 @@
-"""Every setting of the server in one frozen value. Source of names and defaults: the wire contract, section 14.
+"""All settings of the server in one frozen value.
 
-Raw values only; units are the last word of a name. `cli/environment.py` makes one of `TOPICS_*` variables.
+Source of names and defaults: the wire contract, section 14. The values are raw; the last word of a
+name is its unit. `cli/environment.py` makes a Config from `TOPICS_*` variables.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from topics.errors import UsageError
 
 WAL_SHARDS_MAX = 64
-"""More are of no use; their directories are numbered with two digits."""
+"""Most shards: more have no use, and two digits number their directories."""
 _SEGMENT_BYTES_MAX = 1 << 31
 _U32_MAX = (1 << 32) - 1
 _U64_MAX = (1 << 64) - 1
@@ -58,7 +59,8 @@ RANGES = {
     "commit_gather_us": (0, 1_000_000),
     "commit_in_place_max_us": (0, 1_000_000),
     "segment_max_bytes": (0, _SEGMENT_BYTES_MAX),
-    "pack_run_bytes": (0, _SEGMENT_BYTES_MAX // 8),  # a topic's runs, eight at most, become one file
+    # The runs of a topic, at most eight, become one file.
+    "pack_run_bytes": (0, _SEGMENT_BYTES_MAX // 8),
     "disk_reserve_bytes": (0, 1 << 62),
     "router_delay_ms": (1, 60_000),
     "router_retry_ms": (1, 3_600_000),
@@ -81,7 +83,11 @@ RANGES = {
     "default_batch_bytes": (0, 1 << 40),
     "max_batch_bytes": (0, 1 << 40),
 }
-"""What fields of 16 and 32 bits in the formats, the kernel and C take, and what would only be a slip of the pen."""
+"""Smallest and largest value by setting.
+
+The bounds are what fields of 16 and 32 bits in the formats, the kernel and C hold; others reject
+values that can only be mistakes.
+"""
 
 _ZERO_IS_THE_MOST = (
     "max_batch_records",
@@ -102,42 +108,42 @@ _ZERO_IS_THE_MOST = (
     "max_watch_topics",
     "max_wait_topics",
 )
-"""0 is no limit but what there can be (wire contract, section 14)."""
+"""Settings whose 0 stands for the largest possible value (wire contract, section 14)."""
 
 _BLOCK_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One server's (or one opened log's) settings."""
+    """The settings of one server, or of one opened log."""
 
     # --- network
     host: str = "127.0.0.1"
     port: int = 4000
     port_file: str = ""
     api_keys: str = field(default="", repr=False)
-    """secret[:scopes[:prefixes]], between commas; a server that runs has forgotten them."""
+    """secret[:scopes[:prefixes]], between commas. A running server has dropped the text."""
     api_keys_file: str = ""
-    """More of them, one a line; read again on SIGHUP."""
+    """File with more keys, one per line; read again on SIGHUP."""
     core_dumps: bool = False
-    """A server that crashes may leave one, with keys and records in it."""
+    """Whether a server that crashes may leave a core dump, with keys and records in it."""
     allow_insecure_no_auth: bool = False
     probe_auth: bool = False
-    """Health and readiness need a valid key too."""
+    """Whether health and readiness need a valid key, too."""
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
-    """Of pages elsewhere that may write and open streams."""
+    """Origins of other sites whose pages may write and open streams."""
     host_check: bool = True
     """Refuse a foreign Host on loopback, and state-changing requests of other sites' pages."""
     http_parser: str = "auto"
     """auto, h11 or httptools."""
     http_lane: str = "auto"
-    """auto: plain writes of a pass are handled as columns; off: one by one."""
+    """auto: handle plain requests of a pass as columns; off: one by one."""
     head_timeout_ms: int = 60_000
     idle_timeout_ms: int = 75_000
     write_stall_timeout_ms: int = 30_000
     min_body_bytes_per_s: int = 240
-    """Of a request body that is arriving, over ten seconds; 0: any."""
+    """Least rate of an arriving request body, over ten seconds; 0: no limit."""
     shutdown_grace_ms: int = 10_000
     max_connections: int = 0
     """0: derived from RLIMIT_NOFILE."""
@@ -146,32 +152,35 @@ class Config:
     send_high_water_bytes: int = 1 << 20
     send_low_water_bytes: int = 1 << 18
     stream_high_water_bytes: int = 65_536
-    """Unsent bytes beyond which nothing more is read for a stream's client."""
+    """Unsent bytes above which nothing more is read for a stream's client."""
     stream_low_water_bytes: int = 16_384
     ws_max_message_bytes: int = 64 << 20
-    """A longer WebSocket message closes its connection with 1009. 0: any."""
+    """Longer WebSocket messages close their connection with 1009; 0: no limit."""
     ws_max_frame_bytes: int = 16 << 20
-    """The same for one frame of it."""
+    """Longer frames of a message close their connection with 1009, too; 0: no limit."""
     ws_pass_frames: int = 256
-    """Of all WebSockets in a pass of the loop; 0: no limit."""
+    """Frames of all WebSockets handled in a pass of the loop; 0: no limit."""
     ws_max_subscriptions: int = 10_000
-    """Of one WebSocket; 0: no limit."""
+    """Subscriptions of one WebSocket; 0: no limit."""
     ws_max_request_id_bytes: int = 1024
-    """Of a command's `request_id`, which every reply repeats; 0: no limit."""
+    """Bytes of a command's `request_id`, which every reply repeats; 0: no limit."""
     ws_publishes_in_flight: int = 256
-    """Publishes of a WebSocket that wait for their commit at a time; what comes behind them waits unread."""
+    """Publishes of a WebSocket that wait for their commit at a time; later input waits unread."""
     gzip_level: int = 1
-    """Of answers to clients that take gzip; 0: never compressed."""
+    """Level of answers to clients that accept gzip; 0: never compressed."""
     gzip_min_bytes: int = 1024
     gzip_max_bytes: int = 256 << 10
-    """Larger answers go as they are: compressing one would stop everybody else for milliseconds."""
+    """Larger answers are sent uncompressed: compression would block the loop for milliseconds."""
     metrics_share_ms: int = 100
-    """Scrapes beyond ten that come so fast share a page of up to this age. 0: each has its own."""
+    """Greatest age of a metrics page that scrapes share after a burst of ten; 0: no sharing."""
     max_client_bytes: int = 1 << 30
-    """Held for all clients together, in unread answers and unfinished bodies; above it the largest go. 0: any."""
+    """Bytes held for all clients, in unread answers and unfinished bodies; 0: no limit.
+
+    Above it the connections that hold most are closed.
+    """
     listen_backlog: int = 1024
     keepalive_ms: int = 60_000
-    """A peer silent for so long is asked by TCP whether it is there, and lost after as long again. 0: never."""
+    """Silence of a peer after which TCP probes it; it is lost after as long again. 0: never."""
     h2_max_streams: int = 1024
     """Concurrent requests of one HTTP/2 connection."""
     h2_stream_window_bytes: int = 1 << 20
@@ -179,17 +188,22 @@ class Config:
     h2_ping_after_ms: int = 20_000
     h2_ping_timeout_ms: int = 20_000
     h2_reset_burst: int = 1000
-    """Requests an HTTP/2 peer may take back at once ..."""
+    """Requests that an HTTP/2 peer may reset in a burst."""
     h2_resets_per_s: int = 100
-    """... and on the whole; with more it is sent away (rapid reset)."""
+    """Requests that it may reset on average; more end the connection (rapid reset)."""
     h2_control_burst: int = 10_000
     h2_controls_per_s: int = 2000
-    """The same for frames that carry nothing: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown ones."""
+    """Control frames on average, as for resets.
+
+    They are PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA and unknown frames.
+    """
     h2_drain_bytes: int = 128 << 20
-    """Taken and dropped of request bodies that go on after their answers, before the streams are reset; counted over
-    the streams of one connection that do so at the same time."""
+    """Bytes of request bodies that are dropped after their answers, before the streams are reset.
+
+    They are counted over all streams of a connection that still send a body.
+    """
     h2_drain_ms: int = 10_000
-    """The same for time, of each stream."""
+    """Time for which a stream's body is dropped after its answer, before the stream is reset."""
 
     # --- ring
     io: str = "auto"
@@ -199,7 +213,7 @@ class Config:
     receive_buffers: int = 512
     receive_buffer_bytes: int = 16_384
     spin_us: int = 0
-    """A wait polls for so long before it sleeps, while waits prove to be that short (io_uring). 0: it does not."""
+    """Time to poll before a wait sleeps, while waits are that short (io_uring); 0: no polling."""
 
     # --- storage
     data_dir: str = "./topics-data"
@@ -212,13 +226,18 @@ class Config:
     """auto, link, direct or dsync."""
     sync_every_ms: int = 1000
     commit_window_us: int = 0
-    """How long a batch may wait for more; 0: it leaves as soon as the commit before it has ended."""
+    """Time that a batch may wait for more records; 0: until the previous commit has ended."""
     commit_gather_us: int = 300
-    """How long a synced group is held back after the commit before it, while that proves to bring more records a
-    second; 0: never."""
+    """Time that a synced group waits after the previous commit; 0: never.
+
+    It waits only while that increases the records per second.
+    """
     commit_in_place_max_us: int = 20_000
-    """A lone write of a connection that is alone, or up to 1 MiB that nobody waits to be synced, is committed while the
-    loop waits, unless one took longer than this a moment ago; 0: never."""
+    """Longest time of a write that is committed while the loop waits; 0: none is.
+
+    These are lone writes of the only active connection, and writes of up to 1 MiB without a sync
+    waiter. After one that took longer, the ring commits for a while.
+    """
     hot_tail_bytes: int = 64 << 20
     checkpoint_wal_bytes: int = 256 << 20
     """A checkpoint starts when this many bytes of log are not yet in segments."""
@@ -226,63 +245,73 @@ class Config:
     checkpoint_bytes_per_pass: int = 1 << 20
     checkpoint_topics_per_pass: int = 256
     checkpoint_us_per_pass: int = 1000
-    """How long a checkpoint copies records before it lets others run; then they get twice that. 0: no such limit."""
+    """Time that a checkpoint copies before other work gets twice as long; 0: no limit."""
     segment_max_events: int = 10_000
     segment_bulk: int = 4
-    """Where one checkpoint has more records of a topic to copy, a new segment takes so many times as many at once."""
+    """Factor on a new segment's records if a checkpoint has more records of its topic to copy."""
     segment_max_bytes: int = 64 << 20
     segment_max_age_ms: int = 3_600_000
     pack_run_bytes: int = 65_536
-    """A topic with less than this to checkpoint shares a pack file."""
+    """A topic with fewer bytes to checkpoint shares a pack file."""
     hot_retain_segments: int = 4
     hot_retain_bytes: int = 0
     disk_reserve_bytes: int = 16 << 20
     disk_low_water_bytes: int = 64 << 20
     max_backlog_bytes: int = 256 << 20
     max_log_bytes: int = 1 << 30
-    """Of the log that no checkpoint has taken yet: from half of it on commits are held back; at it
-    appends are refused. 0: any."""
+    """Bytes of log not yet in a checkpoint: from half of it on commits are delayed; 0: no limit.
+
+    At it appends are refused.
+    """
     max_log_wait_ms: int = 1000
-    """How long each commit may be held back for it."""
+    """Longest delay of a commit because of `max_log_bytes`."""
 
     # --- routers
     router_delay_ms: int = 10
-    """How long records wait to be forwarded together, while nobody waits for the destination; five times that while
-    records keep coming."""
+    """Time that records wait to be forwarded together, while no reader waits for the destination.
+
+    It is five times as long while records keep arriving.
+    """
     router_retry_ms: int = 100
-    """How often a router that found no room tries again."""
+    """Interval at which a router without room for its records tries again."""
     router_keep_bytes: int = 16 << 20
-    """What a router that finds no room keeps of jobs that are acknowledged; acks beyond that are refused. 0: any."""
+    """Bytes of acknowledged jobs that a router without room holds; 0: no limit.
+
+    Further acks are refused.
+    """
 
     # --- load
     delivery_budget_us: int = 5000
-    """Deliveries of a pass end after this; what is left waits for the next passes. 0: none waits."""
+    """Time for deliveries in a pass; the rest waits for the next passes. 0: no limit."""
     pass_requests_us: int = 5000
-    """Requests of a pass begin until they have taken so long; the others wait for the next passes. 0: none waits."""
+    """Time within which requests of a pass begin; others wait for the next passes. 0: no limit."""
     pass_read_bytes: int = 1 << 20
-    """Diffs of a pass begin until they read so much; the others wait for the next passes. 0: none waits."""
+    """Bytes that diffs of a pass read before the others wait for the next passes; 0: no limit."""
     pass_body_bytes: int = 1 << 20
-    """Longer bodies are unpacked, scanned and made frames so much a pass, all together. 0: at one go."""
+    """Bytes of longer bodies that a pass unpacks, scans and frames, in all; 0: no limit."""
     pass_search_steps: int = 64
-    """Deletes by tag look at so many chunks of 8192 records, or 256 tags each, in a pass, all together. 0: no limit."""
+    """Steps of all deletes by tag in a pass; 0: no limit.
+
+    A step searches a chunk of 8192 records, or 256 tags of one.
+    """
     pressure_full_backlog: int = 1000
     """Topics waiting for their delivery at which the pressure is 1."""
     pressure_full_latency_ms: int = 25
-    """The same for the time they wait."""
+    """Waiting time of deliveries at which the pressure is 1."""
     pressure_full_lag_ms: int = 250
-    """The same for the lateness of a timer."""
+    """Lateness of a timer at which the pressure is 1."""
     pressure_refuse_after_ms: int = 1000
-    """How long the pressure has to be nearly 1 before writes are refused."""
+    """Time for which the pressure must be nearly 1 before writes are refused."""
     coalesce_max_ms: int = 20
     commit_window_max_us: int = 10_000
-    """What `commit_window_us` grows to under pressure."""
+    """Largest `commit_window_us` under pressure."""
     backpressure: bool = True
     """Refuse writes with 429 as the last step of the ladder."""
 
     # --- limits
     max_body_bytes: int = 64 << 20
     max_command_bytes: int = 1 << 20
-    """The same for all requests but writes, whose bodies are looked at in one pass. 0: no limit of their own."""
+    """Most bytes of a body of other requests than writes, parsed in one pass; 0: max_body_bytes."""
     max_topics: int = 100_000
     max_routers: int = 10_000
     max_watch_sessions: int = 10_000
@@ -302,22 +331,22 @@ class Config:
     max_idempotency_key_bytes: int = 256
     max_producer_id_bytes: int = 256
     max_producers: int = 100_000
-    """Over all topics, those forgotten but for their newest epoch included."""
+    """Producers over all topics, with those of which only the newest epoch is remembered."""
     max_producer_parts: int = 1_000_000
-    """That are known of, over all topics: 22 bytes each."""
+    """Remembered parts over all topics, 22 bytes each."""
     producer_epochs: int = 16
-    """How many of a producer's newest epochs a topic knows the parts of."""
+    """Number of a producer's newest epochs whose parts a topic remembers."""
     producer_silence_ms: int = 604_800_000
-    """How long after its last append a producer is forgotten but for its newest epoch."""
+    """Time after its last append at which only a producer's newest epoch is remembered."""
     max_part_bytes: int = 32 << 20
-    """Of a producer's part that comes in pieces: accounted bytes of its records."""
+    """Accounted bytes of the records of a producer's part in several pieces."""
     max_part_records: int = 100_000
     max_part_pieces: int = 1000
-    """Pieces of such a part: the last one has work for each of those before it."""
+    """Pieces of a part: the last one causes work for each piece before it."""
     max_staged_bytes: int = 1 << 30
-    """Of all pieces that wait for the last one of their part."""
+    """Bytes of all pieces that wait for the last one of their part."""
     staged_ttl_ms: int = 3_600_000
-    """How long after the newest piece of a part its pieces are dropped."""
+    """Time after the newest piece of a part at which its pieces are dropped."""
     max_limit: int = 1000
     default_limit: int = 256
     max_wait_ms: int = 30_000
@@ -325,19 +354,22 @@ class Config:
     max_batch_bytes: int = 8 << 20
     max_claim: int = 1000
     max_claim_bytes: int = 64 << 20
-    """Of the jobs of one claim together, one at least; 0: any."""
+    """Total bytes of the jobs that one claim returns, always at least one job; 0: no limit."""
     max_watch_topics: int = 256
     max_wait_topics: int = 256
     max_waits: int = 10_000
     max_waited_topics: int = 262_144
-    """In all waits together, each time it is named: 250 bytes each."""
+    """Topics in all waits, counted each time that one is named, 250 bytes each."""
     test_min_heartbeat_ms: int = 1000
     """Lowers the floor of heartbeat_ms, for tests."""
 
     # --- checks that cost
     verify: bool = os.environ.get("TOPICS_VERIFY") in {"true", "1"}
-    """Compare the engine's counters with what they count, at the end of each pass and at the close: see
-    topics/engine/verify.py. The variable counts for the library, too, so that a program's tests can be run with it."""
+    """Compare the engine's counters with the state that they count: see topics/engine/verify.py.
+
+    It happens at the end of each pass and at the close. The variable sets the library's default,
+    too, so that a program's tests can run with it.
+    """
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -367,7 +399,10 @@ class Config:
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 
     def _check_type(self, name: str, default: object) -> None:
-        """Raises UsageError: a value of another type than the default, or outside of the setting's range."""
+        """Check a setting, and convert a list to a tuple.
+
+        Raises: UsageError, its type is not the default's, or it is outside of its range.
+        """
         value = getattr(self, name)
         if isinstance(default, bool):
             if not isinstance(value, bool):
@@ -394,7 +429,7 @@ def _parts(value: object) -> Iterable[object]:
 
 
 def tiny_config(data_dir: str) -> Config:
-    """A preset for tests: every bound small enough that a short run crosses it."""
+    """Return a preset for tests, with bounds so small that a short run crosses each."""
     return Config(
         data_dir=data_dir,
         port=0,

@@ -1,17 +1,19 @@
-"""Everything this package raises on purpose.
+"""All exceptions that this package raises on purpose.
 
     TopicsError
-    ├── UsageError            the caller broke the contract of a Python API; only changing the caller helps
-    ├── RequestError          a request cannot be done as asked; carries the wire contract's code and detail
-    └── StorageError          the disk failed, lied or is full
-        ├── CorruptError      bytes no crash of ours explains; names path and offset, or topic and seq
-        ├── LogReadOnlyError  an earlier write or sync failed: nothing is appended until the directory is reopened
-        ├── DiskFullError     no space; heals by itself
-        ├── LogFailedError    an embedded log was left in the midst of its work: its directory has to be reopened
+    ├── UsageError            the caller broke the contract of a Python API
+    ├── RequestError          a request is refused; has the wire contract's code and detail
+    └── StorageError          the disk failed, returned wrong data or is full
+        ├── CorruptError      damage that no crash explains; names path and offset, or topic and seq
+        ├── LogReadOnlyError  an earlier write or sync failed: no appends until it is reopened
+        ├── DiskFullError     no space; ends once there is space again
+        ├── NoLogFileError    no descriptor for a log file: nothing stored, the client may retry
+        ├── NotCreatedError   the topic was not created: nothing stored, the client may retry
+        ├── LogFailedError    a bug ended an embedded log's work: reopen its directory
         ├── FormatError       a file of another kind or of a version this build does not know
-        └── LockedError       somebody has the data directory open: another process, or this one already
+        └── LockedError       the data directory is open in another process, or in this one
 
-Below `loop/`, an errno stays an int; `OSError` is what file operations raise when a result is negative.
+Below `loop/`, an errno stays an int; file operations raise `OSError` for a negative result.
 """
 
 from __future__ import annotations
@@ -24,18 +26,18 @@ _log = logging.getLogger("topics")
 
 
 class TopicsError(Exception):
-    """Base of everything this package raises on purpose."""
+    """The base of all exceptions that this package raises on purpose."""
 
 
 class UsageError(TopicsError):
-    """The caller of a Python API broke its contract."""
+    """A call that broke the contract of a Python API. Only a change of the caller helps."""
 
 
 class RequestError(TopicsError):
     """A request that cannot be done as asked. Source: wire contract, section 3.2.
 
-    code: the contract's stable snake_case code; message: prose naming the field and the fix;
-    detail: the object the contract lists for that code, or None.
+    code: the contract's stable snake_case code. message: prose naming the field and the fix.
+    detail: the object that the contract lists for that code, or None.
     """
 
     def __init__(self, code: str, message: str, detail: dict[str, Any] | None = None) -> None:
@@ -46,13 +48,16 @@ class RequestError(TopicsError):
 
 
 class StorageError(TopicsError):
-    """The disk failed, lied or is full. On the wire: 500 `internal` with `detail`."""
+    """A disk that failed, returned wrong data or is full.
+
+    On the wire: 500 `internal` with `detail`.
+    """
 
     detail: dict[str, Any] | None = None
 
 
 class CorruptError(StorageError):
-    """Bytes no crash of ours explains."""
+    """Damaged bytes that no crash of ours explains."""
 
     def __init__(self, message: str, detail: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -60,64 +65,73 @@ class CorruptError(StorageError):
 
 
 class LogReadOnlyError(StorageError):
-    """A write or sync failed earlier: after a failed sync nobody knows what the disk holds."""
+    """A log that takes no appends, because a write or sync has failed.
+
+    After a failed sync the content of the disk is unknown.
+    """
 
     detail = {"reason": "read_only"}  # noqa: RUF012 - a constant of the wire contract
 
 
 class DiskFullError(StorageError):
-    """No space left for an append; deletes go on from the reserve and appends resume by themselves."""
+    """No space for an append. Deletes continue from the reserve, and appends resume with space."""
 
     detail = {"reason": "disk_full"}  # noqa: RUF012 - a constant of the wire contract
 
 
 class NoLogFileError(StorageError):
-    """For want of descriptors the batch has no file to go to: nothing of it is there, and it may be sent again."""
+    """A batch without a log file, for want of descriptors.
+
+    Nothing was stored; the client may retry.
+    """
 
     detail = {"reason": "no_log_file"}  # noqa: RUF012 - a constant of the wire contract
 
 
 class NotCreatedError(StorageError):
-    """The request that was to create the topic failed; of this one nothing is there either: it may be sent again."""
+    """The topic this write was waiting for could not be created.
+
+    Nothing was stored; the client may retry.
+    """
 
     detail = {"reason": "not_created"}  # noqa: RUF012 - a constant of the wire contract
 
 
 class FormatError(StorageError):
-    """A file of another kind, or of a format version this build does not know."""
+    """A file of another kind, or of a format version that this build does not know."""
 
 
 class LockedError(StorageError):
-    """Somebody has the data directory open: another live process, or this one already."""
+    """A data directory that is open already, in another live process or in this one."""
 
 
 class LogFailedError(StorageError):
-    """An exception that nobody expected ended an embedded log in the midst of its work; `__cause__` is that one.
+    """An unexpected exception, `__cause__`, that ended the work of an embedded log.
 
-    What was acknowledged is on the disk as its class says. Close the log, and open it again.
+    Acknowledged records are on the disk as their class promises. Close the log, and open it again.
     """
 
 
 _TOLD = ("reason", "topic", "seq")
-"""What of a `StorageError.detail` clients are told."""
+"""Members of a `StorageError.detail` that clients get."""
 _logged = ""
 
 
 def _log_once(message: str) -> None:
-    """Not again and again while the same happens to every request."""
-    global _logged  # noqa: PLW0603 - what the log said last
+    """Log an error, except while it repeats the last one."""
+    global _logged  # noqa: PLW0603 - the last message logged
     if message != _logged:
         _logged = message
         _log.error(message)
 
 
 def without_paths(text: str) -> str:
-    """A message for clients, whom it does not concern where the server keeps its files."""
+    """Return a message for clients, without paths of the server's files."""
     return re.sub(r"[^\s'\"]*/[^\s'\",;:]*", "(a file)", text)
 
 
 def as_request_error(error: BaseException) -> RequestError:
-    """What the client is told about any exception; the story behind an unexpected one goes to the log only."""
+    """Return the error that a client gets for an exception. Details of bugs are only logged."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, StorageError):
