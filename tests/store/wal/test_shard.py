@@ -208,6 +208,17 @@ def test_short_writes_are_finished_before_anything_else() -> None:
             assert recover(world.crash()).seqs == {1: list(range(1, 53))}
 
 
+def test_however_many_commits_were_interrupted_once_the_next_one_may_be_too() -> None:
+    faults = Faults()
+    world = LogWorld(faults=faults)
+    for _ in range(100):
+        faults.shorten("write", 0, path_part="/wal-")
+        world.write()
+        world.settle()
+    assert faults.struck["write"] == 100
+    assert all(write.acked for write in world.writes)
+
+
 @pytest.mark.parametrize("kind", ["write", "sync"])
 @pytest.mark.parametrize("fsync", [True, False])
 def test_an_io_error_latches_the_log_and_is_never_tried_again(kind: str, fsync: bool) -> None:

@@ -134,6 +134,7 @@ class Commitment:
         self.primitive = primitive
         self._blocks = blocks
         self._offset = begin
+        self._attempts = 0
         self.submitted_ns = self._clock.monotonic_ns()
         return stored.direct_fd if primitive.is_direct else stored.fd, blocks, begin
 
