@@ -11,6 +11,7 @@ from tests.sim.world.faults import FOREVER
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
 from topics.store.checkpoint import low_space
+from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import FrameType
 
 
@@ -61,6 +62,35 @@ def test_what_a_checkpoint_copies_leaves_space_for_two_snapshots_of_a_large_cata
     world.checkpoint()
     assert world.store.checkpointer.counters.copied_rows > 0
     world.check_every_record()
+
+
+def test_what_is_written_while_a_checkpoint_looks_for_space_is_news_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(low_space, "_ROWS_A_LOOK", 1)
+    config = small_config(wal_spare_files=0, checkpoint_topics_per_pass=1, checkpoint_every_ms=10_000)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    for _ in range(30):
+        world.append(1, 5, size=3000)
+    world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 450_000
+    checkpointer = world.store.checkpointer
+    affordable, looks = checkpointer._scarcity.affordable, []
+
+    async def looked_for(left: list[StoredFile], least: int) -> list[StoredFile]:
+        looks.append(len(left))
+        return await affordable(left, least)
+
+    monkeypatch.setattr(checkpointer._scarcity, "affordable", looked_for)
+    ended = world.loop.spawn(checkpointer.run())
+    world.loop.run_until(lambda: bool(looks))
+    world.append(1, 1)
+    assert not checkpointer.counters.copied_rows, "it still looks"
+    world.loop.run_until(lambda: ended.done)
+    world.ring.disk.capacity_bytes = None
+    count = checkpointer.counters.done
+    world.run(world.loop.sleep(15_000_000_000))
+    assert checkpointer.counters.done > count
 
 
 def test_a_checkpoint_of_a_time_with_little_space_does_not_put_off_that_of_the_full_disk() -> None:

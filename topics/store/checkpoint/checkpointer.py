@@ -292,13 +292,13 @@ class Checkpointer:
             await self._log.drop_spares()
             scarce = not whole
         replay = await (self._cut_here() if scarce else self._cut())
+        frames_seen = counters.frames + counters.uncounted_frames
         left = [file for file in self._log.left_files() if _lies_before(file, replay)]
         is_whole = True
         if scarce:
             self._turns.resume()
             left = await self._make_do(left, replay)
             is_whole = not any(file.live_rows for file in self._table.of_log() if file not in left)
-        frames_seen = counters.frames + counters.uncounted_frames
         relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
         await self.flag_deleted()
         await self._drop()
