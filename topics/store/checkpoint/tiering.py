@@ -129,7 +129,7 @@ class Tiering:
         try:
             await self._copy_file(index_path(source), index_path(target))
         except FileNotFoundError:
-            # it is derived again from the segment, not from a file that an earlier move may have left
+            # it is derived again from the segment, not from what an earlier move may have left
             await unlink_if_there(self._files, index_path(target))
         await self._copy_file(source, target)
         return segment
