@@ -46,6 +46,7 @@ ROOMS = (
     "store/disk",
     "store/format",
     "store/in_memory",
+    "store/read",
     "store/segments",
     "store/wal",
     "uring",

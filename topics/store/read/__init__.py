@@ -1,1 +1,1 @@
-"""Bytes of records fetched from any file, verified and rendered."""
+"""Reads of records: their bytes fetched from any file, verified and rendered."""

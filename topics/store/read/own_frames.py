@@ -1,4 +1,7 @@
-"""Frames of a topic's own. A copy that a router made by position shares the frame of its original until it gets one."""
+"""Frames of a topic's own, for copies that routers make by position.
+
+Each copy shares the frame of its original until it gets one.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,21 @@ from topics.store.format import codec
 from topics.store.format.log_format import FLAG_COPY
 
 _HAVE_OWN = bytes([flags for flags in range(256) if not flags & FLAG_COPY])
-"""Flags of rows whose frame is the topic's own. Deleting them from the column is one call, also where rows are few."""
+"""Flags of rows whose frame is the topic's own.
+
+Deleting them from the column is one call, which is fast for few rows, too.
+"""
 
 
 class FrameRows(Protocol):
-    """Columns of shape (n,) over rows whose frames lie in one range of bytes."""
+    """Columns of shape (n,) over rows whose frames are in one range of bytes."""
 
     @property
     def seqs(self) -> NDArray[np.uint64]: ...
 
     @property
     def offsets(self) -> NDArray[np.uint32]:
-        """Of the frames, in the file."""
+        """Offsets of the frames in the file."""
 
     @property
     def lengths(self) -> NDArray[np.uint32]: ...
@@ -41,8 +47,9 @@ def share_frames(flags: NDArray[np.uint8]) -> bool:
 
 
 def own_frames(topic_id: int, data: Buffer, base: int, rows: FrameRows) -> codec.Reframed:
-    """Return frames of the topic's own for these rows, some of which share theirs and lie at data[offset - base].
+    """Return frames of the topic's own for rows of which some share theirs.
 
-    Raises CorruptError naming topic id and seq of a copy whose frame is not sound.
+    A frame is at data[offset - base]. Raises CorruptError naming topic id and seq of a copy whose
+    frame is not sound.
     """
     return codec.reframe(data, base, rows.offsets, rows.lengths, rows.seqs, rows.ts, rows.flags, topic_id)

@@ -1,7 +1,8 @@
-"""Reads byte ranges of stored files: from the hot tail and memory at once, from the disk through the ring.
+"""Reads of byte ranges of stored files: from the hot tail and memory at once, from disk by the
+ring.
 
-The loop never waits for a disk here: a slow one delays only its reader. Files are not mapped: a page fault would stop
-the loop.
+The loop never waits for a disk here: a slow one delays only its reader. Files are not mapped,
+because a page fault would stop the loop.
 """
 
 from __future__ import annotations
@@ -30,28 +31,30 @@ class FileRange(NamedTuple):
 
 
 Fetched = list[memoryview] | StorageError
-"""The bytes of each piece, or why they cannot be had.
+"""The bytes of each piece, or the error for which there are none.
 
-Views that come before `fetch` returns are good until `done` does: copy what is kept. Later ones are the caller's.
+Views that come before `fetch` returns are valid until `done` returns, so the caller copies what it
+keeps. Later ones belong to the caller.
 """
 
 
 class Reader:
-    """Fetches pieces of any StoredFile."""
+    """The reader of pieces of any StoredFile."""
 
     def __init__(self, files: Files, table: FileTable, tail: HotTail, opener: OpenFiles | None = None) -> None:
         self._files = files
         self._table = table
         self._tail = tail
         self._opener = opener
-        """For files without a descriptor; None: those cannot be read."""
+        """The opener of files without a descriptor; None: those cannot be read."""
 
     def fetch(
         self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
     ) -> None:
-        """Calls `done` once: before returning when all bytes are in memory, else when the last read has ended.
+        """Call `done` once: before returning if all bytes are in memory, else when the last read
+        has ended.
 
-        memory: the caller's, where one piece may be read to that is not read past the page cache.
+        memory: the caller's; one piece may be read to it, unless it is read past the page cache.
         """
         found: list[memoryview | None] = [self.find(piece) for piece in pieces]
         views = [view for view in found if view is not None]
@@ -61,7 +64,7 @@ class Reader:
         _Fetch(self._files, self._opener, done, len(pieces) - len(views), memory).start(self._table, pieces, found)
 
     def find(self, piece: FileRange) -> memoryview | None:
-        """The bytes of a piece if they are in memory."""
+        """Return the bytes of a piece if they are in memory, else None."""
         view = self._tail.find(*piece)
         if view is None:
             file = self._table.get(piece.file_id)
@@ -70,12 +73,15 @@ class Reader:
         return view
 
     def ranges(self) -> bytearray:
-        """What the hot tail has, as packed HOT_RANGE rows; good until the next commit is placed."""
+        """Return the hot tail's chunks as packed HOT_RANGE rows.
+
+        Valid until the next commit is placed.
+        """
         return self._tail.ranges()
 
 
 class _Fetch:
-    """One fetch with reads in flight; ends when all of them have, also after an error."""
+    """One fetch with reads in flight; it ends when all of them have, after an error, too."""
 
     def __init__(
         self,
@@ -97,7 +103,8 @@ class _Fetch:
         reads: list[_Read] = []
         for index, (piece, view) in enumerate(zip(pieces, found, strict=True)):
             if view is not None:
-                self._views.append(memoryview(bytes(view)))  # the tail may move on before the reads are back
+                # the tail may change before the reads end
+                self._views.append(memoryview(bytes(view)))
                 continue
             self._views.append(memoryview(b""))
             file = table.get(piece.file_id)
@@ -128,7 +135,10 @@ class _Fetch:
 
 
 class _Read:
-    """The read of one piece: goes on after a short one. O_DIRECT reads whole blocks into page-aligned memory."""
+    """The read of one piece, which continues after a short one.
+
+    O_DIRECT reads whole blocks into page-aligned memory.
+    """
 
     __slots__ = ("_begin", "_buffer", "_count", "_fd", "_fetch", "_skip", "file", "index", "length")
 
@@ -141,7 +151,8 @@ class _Read:
         self.file = file
         self.length = piece.length
         self._count = 0
-        # A file that commits go to past the page cache is read past it, too: a page cached here would grow stale.
+        # A file that commits write past the page cache is read past it, too: a page cached here
+        # would become stale.
         if file.kind is FileKind.WAL and file.active and file.direct_fd >= 0:
             self._fd = file.direct_fd
             self._begin = piece.offset & -BLOCK_BYTES

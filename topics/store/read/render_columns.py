@@ -1,4 +1,4 @@
-"""Frames to columns: what a reader in this process takes, without JSON around the payloads."""
+"""Frames to columns, for a reader in this process, without JSON around the payloads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from topics.store.format.codec import ffi, lib, row_pointers, unsound_frame
 
 
 class ColumnRenderer:
-    """Collects seqs, times and payloads of one answer, like a `Projection` without bounds: they are the caller's."""
+    """The seqs, times and payloads of one answer, collected.
+
+    Unlike a `JsonRenderer` it has no bounds of its own; the caller applies them.
+    """
 
     full = False
 
@@ -22,7 +25,7 @@ class ColumnRenderer:
         self._texts: list[memoryview] = []
         self._end = 0
         self.count = 0
-        """Records delivered so far."""
+        """Number of records delivered so far."""
 
     def add(
         self,
@@ -32,11 +35,12 @@ class ColumnRenderer:
         lengths: NDArray[np.uint32],
         seqs: NDArray[np.uint64],
     ) -> int:
-        """Rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes, seq seqs[i].
+        """Add rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes,
+        seq seqs[i].
 
-        Returns how many rows were taken: all.
+        Return how many rows were taken: all.
 
-        Raises CorruptError for a frame whose checksum, seq, topic or length is wrong.
+        Raises: CorruptError for a frame whose checksum, seq, topic or length is wrong.
         """
         view = memoryview(data).cast("B")
         count = len(seqs)
@@ -65,11 +69,14 @@ class ColumnRenderer:
         return count
 
     def records(self) -> bytes:
-        """Payloads back to back."""
+        """Return the payloads without gaps between them."""
         return b"".join(self._texts)
 
     def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
-        """seqs, ts (ms), and offsets of shape (count + 1,): payload i is records()[offsets[i] : offsets[i + 1]]."""
+        """Return seqs, ts (ms), and offsets of shape (count + 1,).
+
+        Payload i is records()[offsets[i] : offsets[i + 1]].
+        """
         none = [np.empty(0, np.uint64)]
         offsets = np.concatenate([np.zeros(1, np.uint64), *self._ends])
         return np.concatenate(self._seqs or none), np.concatenate(self._ts or none), offsets

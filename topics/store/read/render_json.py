@@ -1,4 +1,6 @@
-"""Frames to JSON: the records of one answer, rendered in one C call per contiguous range of frames."""
+"""Frames to JSON: the records of one answer, rendered in one C call per contiguous range of
+frames.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,22 @@ from typing_extensions import Buffer
 from topics.store.format.codec import ScanStop, ffi, lib, unsound_frame
 
 LEASE = struct.Struct("=QQI4x")
-"""A packed struct tp_lease: lease id, deadline (ms), deliveries."""
+"""The layout of struct tp_lease: lease id, deadline (ms), deliveries."""
 _FEW_ROWS = 64
-"""Up to here Python's own numbers are summed faster than an array's."""
+"""Number of rows up to which Python's own numbers are summed faster than an array's."""
 _ROW_ROOM, _LEASED_ROW_ROOM = 64, 176
-"""What one row takes usually, beyond its texts."""
+"""Bytes that one row usually takes beside its texts."""
 
 
 class JsonRenderer:
-    """Collects `{"$seq":..,"$ts":..,"$node"?,"$tag"?,"data":..,"meta"?}` joined by ',' until a limit or budget is met.
+    """The collector of `{"$seq":..,"$ts":..,"$node"?,"$tag"?,"data":..,"meta"?}` joined by ','.
 
-    limit: records. budget: accounted bytes; the record that would pass it is left out, the first one never is.
-    nodes: a set as codec.h has it; records whose node is in it are skipped, and count for neither bound.
+    It collects until a bound is reached.
+
+    limit: records.
+    budget: accounted bytes; a record that would exceed it is left out, except the first one.
+    nodes: a set as in codec.h; records whose node is in it are skipped, and count for neither
+        bound.
     """
 
     def __init__(
@@ -48,7 +54,7 @@ class JsonRenderer:
 
     @property
     def count(self) -> int:
-        """Records delivered so far."""
+        """Number of records delivered so far."""
         return int(self._state.count)
 
     @property
@@ -58,7 +64,9 @@ class JsonRenderer:
 
     @property
     def full(self) -> bool:
-        """The limit or the budget was met: what the last `add` did not examine stays for the next answer."""
+        """Whether a bound was reached: rows that the last `add` did not examine are left to the
+        next answer.
+        """
         return bool(self._state.full)
 
     def add(  # noqa: PLR0917 - columns
@@ -70,12 +78,15 @@ class JsonRenderer:
         seqs: NDArray[np.uint64],
         leases: bytes = b"",
     ) -> int:
-        """Rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes, seq seqs[i].
+        """Add rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes,
+        seq seqs[i].
 
-        leases: a packed LEASE a row. Then they are jobs: with `lease_id`, `deadline`, `deliveries`, without `$node`.
+        leases: one packed LEASE per row. The rows are then rendered as jobs: with `lease_id`,
+            `deadline`, `deliveries`, without `$node`.
 
-        Returns how many rows were examined (delivered or skipped), all unless `full`.
-        Raises CorruptError for a frame whose checksum, seq, topic or length is wrong.
+        Return how many rows were examined (delivered or skipped): all unless `full`.
+
+        Raises: CorruptError for a frame whose checksum, seq, topic or length is wrong.
         """
         state = self._state
         view = memoryview(data).cast("B")
@@ -111,7 +122,7 @@ class JsonRenderer:
                 return done
 
     def records(self) -> bytes:
-        """The JSON array elements so far."""
+        """Return the elements of the JSON array so far."""
         return bytes(memoryview(self._out)[: self._state.written])
 
 

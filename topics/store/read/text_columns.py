@@ -1,4 +1,6 @@
-"""Texts of frames as columns in Arrow's layout, by the C module: verified and copied in one pass."""
+"""Texts of frames as columns in Arrow's layout, by the C module: verified and copied in one
+pass.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 TEXTS = ("node", "tag", "data", "meta")
-"""Names of the texts, in the order in which they lie in a frame."""
+"""Names of the texts, in their order in a frame."""
 _BYTES_MAX = (1 << 31) - 1
 """Most bytes of a column: its ends are signed and have 32 bits."""
 
@@ -26,15 +28,17 @@ class TextColumn(NamedTuple):
     """Shape (n + 1,)."""
     text: NDArray[np.uint8]
     valid: NDArray[np.uint8] | None
-    """A bit a row, the lowest first, set where there is a text; None: each has one."""
+    """One bit per row, the lowest first, set if there is a text; None: each row has one."""
     nulls: int
 
 
 class TextColumns:
     """Columns of records of one topic, while they are filled.
 
-    Args: names, some of TEXTS; rows, how many there is room for; rooms, bytes by name to begin with: a column grows
-    as it has to; verify, compare each frame's checksum, and not only its lengths, type, topic and seq.
+    names: some of TEXTS.
+    rows: the number of rows there is room for.
+    rooms: initial bytes by name; a column grows as needed.
+    verify: compare each frame's checksum, in addition to its lengths, type, topic and seq.
     """
 
     def __init__(
@@ -75,9 +79,10 @@ class TextColumns:
         lengths: NDArray[np.uint32],
         seqs: NDArray[np.uint64],
     ) -> int:
-        """Add rows: row i is the frame at data[offsets[i] - base], lengths[i] bytes, of the record seqs[i].
+        """Add rows: row i is the frame at data[offsets[i] - base], lengths[i] bytes, of the record
+        seqs[i].
 
-        Returns how many were added: if fewer than all, the next one is not its record's sound frame.
+        Return how many were added: if fewer than all, the next one is not its record's sound frame.
         """
         view = memoryview(data).cast("B")
         state, count, done = self._state, len(seqs), 0
@@ -94,11 +99,11 @@ class TextColumns:
 
     @property
     def rows(self) -> int:
-        """Rows added so far."""
+        """Number of rows added so far."""
         return int(self._state.rows)
 
     def column(self, name: str) -> TextColumn:
-        """Return what was added so far. The arrays are views: nothing may be added afterwards."""
+        """Return what was added so far. The arrays are views, so no row may be added afterwards."""
         state = self._state.columns[self._places[name]]
         rows = self.rows
         valid = self._valid[name][: (rows + 7) // 8] if state.nulls else None
