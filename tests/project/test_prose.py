@@ -30,6 +30,7 @@ ROOMS = (
     "embedded",
     "engine/delivery",
     "engine/index",
+    "engine/queue",
     "engine/read",
     "engine/shared",
     "engine/state",

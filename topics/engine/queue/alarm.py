@@ -1,4 +1,4 @@
-"""Tells push streams that time has made jobs claimable: nobody else would look (R-Q-2, R-Q-28)."""
+"""Alarms that wake push streams when time has made jobs claimable (R-Q-2, R-Q-28)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from topics.engine.shared.core import Core
 from topics.engine.state.topic import Life, Topic
 
 _LATEST_MS = 5000
-"""The wall clock may be moved: it is looked at this often at least, while a queue has streams and leases. So often,
-too, streams try again to move what could not be moved."""
+"""Longest wait of an alarm, while a queue has streams and leases,
+because the wall clock may be moved.
+
+In the same interval, streams try again to move jobs that could not be moved.
+"""
 
 
 def tend(core: Core, topic: Topic, *, again: bool = False) -> None:
-    """Something was leased, delayed or extended: the queue's alarm goes off when the first of that is due.
+    """Set the queue's alarm for the first lease or delay that ends, after a lease,
+    delay or extension.
 
-    again: what is claimable could not be claimed, so it goes off in a while in any case.
+    again: claimable jobs could not be claimed, so the alarm is set for later in any case.
     """
     leases = topic.queue
     if leases is None or not leases.streams or topic.life is Life.GONE:

@@ -1,7 +1,10 @@
-"""Claims: who gets which jobs, in one pass for all that wait together. Source: wire contract 8.2, R-Q-3, R-Q-17 to -23.
+"""Claims: the jobs of all claims that wait together, in one pass.
 
-A pass is decided in one instant: retention, expired leases, then jobs are dealt round-robin and leased. Only then are
-their records read, which may take a disk's time; poison jobs found on the way are moved first, and then all answer.
+Source: wire contract 8.2, R-Q-3, R-Q-17 to -23.
+
+A pass is decided in one instant: retention, expired leases, then jobs are dealt round-robin and
+leased. Only then are their records read, which may take a disk's time; poison jobs found on the way
+are moved first, and then all claims are answered.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from topics.errors import CorruptError, RequestError, StorageError, TopicsError
 
 
 class Claim:
-    """One claimer's part of a pass. `jobs` are those it was dealt; `answer` ends it."""
+    """One claimer's part of a pass. `jobs` are the jobs dealt to it; `answer` ends it."""
 
     __slots__ = ("cancelled", "done", "holder", "jobs", "lease_ids", "lease_ms", "most", "node")
 
@@ -44,10 +47,10 @@ class Claim:
         self.done = done
         self.holder = holder
         self.cancelled = False
-        """Nobody waits for the answer any more."""
+        """Whether no caller waits for the answer any more."""
         self.jobs: list[LeasedJob] = []
         self.lease_ids = 0, 0
-        """The first and the one behind the last under which `jobs` were leased."""
+        """Lease ids of `jobs`: the first, and the one after the last."""
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -58,7 +61,7 @@ class Claim:
 
 
 class ClaimWindow:
-    """Claims that wait for the end of the window the first of them opened."""
+    """Claims that wait for the end of the window that the first of them opened."""
 
     def __init__(self, core: Core, topic: Topic, jitter_ms: int) -> None:
         self.core = core
@@ -67,7 +70,10 @@ class ClaimWindow:
         self._timer: TimerPort = core.loop.call_later(jitter_ms * 1_000_000, self.close)
 
     def close(self) -> None:
-        """The window ends: one pass serves all who still wait. Whoever left strands nobody (R-NET-11)."""
+        """End the window: one pass serves all claims still waiting.
+
+        Cancelled ones affect no other (R-NET-11).
+        """
         leases = self.topic.queue
         assert leases is not None, "only queues have cohorts"
         self._timer.cancel()
@@ -78,14 +84,16 @@ class ClaimWindow:
 
 
 def claim(core: Core, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
-    """Leases jobs; see `Engine.claim`."""
+    """Lease jobs; see `Engine.claim`."""
     one = Claim(request.node, max(1, min(request.most, core.config.max_claim)), request.lease_ms, done)
     enter(core, request.queue, one)
     return one.cancel
 
 
 def enter(core: Core, name: str, one: Claim) -> None:
-    """Checks, then a pass of its own, or with others when the queue gathers claims."""
+    """Check a claim, then serve it in a pass of its own,
+    or with others if the queue gathers claims.
+    """
     try:
         found = find_queue(core, name, lambda: enter(core, name, one))
         if found is None:
@@ -105,7 +113,7 @@ def enter(core: Core, name: str, one: Claim) -> None:
 
 
 def check_node(core: Core, node: str) -> None:
-    """Raises RequestError: empty, or too long."""
+    """Check that a node's name is neither empty nor too long. Raises RequestError."""
     most = core.config.max_node_bytes
     if not 1 <= len(node.encode()) <= most:
         raise RequestError("invalid_request", f"node must be 1 to {most} bytes long: it names who holds the jobs")
@@ -121,7 +129,7 @@ class Pass:
         self._claims = claims
         self._budget = core.config.max_claim_bytes
         self._demand = 0
-        """Jobs asked for, and lease ids there are for them."""
+        """Number of jobs asked for, for which there are lease ids."""
 
     def begin(self) -> None:
         if self._core.closing:
@@ -133,14 +141,19 @@ class Pass:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
 
     def _answer_empty(self) -> None:
-        """The server stops: nobody gets a job it could not finish."""
+        """Answer without jobs, because the server stops:
+        no claimer gets a job it could not finish.
+        """
         ready, _ = self._leases.counters(self._core.clock.now_ms())
         for one in self._claims:
             if not one.cancelled:
                 one.done(ClaimResult(b"", 0, ready))
 
     def _is_gone(self) -> bool:
-        """The queue was deleted: everybody gets the error a new claim would (R-Q-20)."""
+        """Return whether the queue was deleted.
+
+        All claims then get the error of a new claim (R-Q-20).
+        """
         if self._topic.life is not Life.GONE:
             return False
         name = self._topic.name
@@ -165,7 +178,7 @@ class Pass:
         self._core.lease_ids.when_free(demand, self._on_ids)
 
     def _on_ids(self, error: StorageError | None) -> None:
-        """The instant at which everything is decided."""
+        """Decide all claims, in this instant."""
         if self._is_gone():
             return
         if error is not None:
@@ -195,7 +208,7 @@ class Pass:
             self._deliver()
 
     def _keep_within_budget(self, one: Claim) -> None:
-        """Jobs beyond it are left to whoever asks next."""
+        """Put jobs beyond the budget back for other claims."""
         if len(one.jobs) > 1:
             sizes = self._topic.index.at(np.array([job.seq for job in one.jobs], np.uint64)).sizes
             most = fitting(sizes, self._budget)
@@ -204,7 +217,9 @@ class Pass:
             del one.jobs[most:]
 
     def _deliver(self) -> None:
-        """While poison jobs were moved, retention and time may have taken what was dealt."""
+        """Deliver what was dealt, as far as retention and time left it while
+        poison jobs were moved.
+        """
         self._leases.look(self._core.clock.now_ms())
         for one in self._claims:
             Delivery(self._core, self._topic, self._leases, one).begin()
@@ -215,7 +230,9 @@ def _by_seq(job: LeasedJob) -> int:
 
 
 def _deal(jobs: list[LeasedJob], claims: list[Claim]) -> None:
-    """One at a time, round-robin in order of arrival, passing over whoever has enough (R-Q-18)."""
+    """Deal one job at a time, round-robin in order of arrival,
+    passing over satisfied claims (R-Q-18).
+    """
     if len(claims) == 1:
         claims[0].jobs = jobs
         return
@@ -229,7 +246,7 @@ def _deal(jobs: list[LeasedJob], claims: list[Claim]) -> None:
 
 
 class Delivery:
-    """One claimer's jobs on their way to it: read, logged where leases are kept, answered."""
+    """One claimer's jobs being delivered: read, logged if the queue persists leases, answered."""
 
     def __init__(self, core: Core, topic: Topic, leases: Leases, one: Claim) -> None:
         self._core = core
@@ -237,7 +254,7 @@ class Delivery:
         self._leases = leases
         self._claim = one
         self._read: FrameRead | None = None
-        """Of the jobs' records; None: there are no jobs."""
+        """Read of the jobs' records; None: there are no jobs."""
         self._rendered: list[bytes] = []
         self._waiting_for = 2
         self._error: TopicsError | None = None
@@ -268,9 +285,10 @@ class Delivery:
             self._answer()
 
     def _held(self) -> list[LeasedJob]:
-        """The jobs that are still there and still leased as they were dealt.
+        """Return the jobs that still exist and are still leased as they were dealt.
 
-        Nobody was told of those that are gone, so nobody could end their leases: they take no slot of a stream.
+        The leases of deleted jobs are ended here, because no claimer got them: they take no slot of
+        a stream.
         """
         first, end = self._claim.lease_ids
         held = []
@@ -295,7 +313,8 @@ class Delivery:
             return
         count = len(one.jobs)
         if self._read is not None and self._read.saw_deaths and not all(job.live for job in one.jobs):
-            Delivery(core, self._topic, leases, one).begin()  # some were deleted while the bytes were read (R-DEL-7)
+            # some were deleted while the bytes were read (R-DEL-7)
+            Delivery(core, self._topic, leases, one).begin()
             return
         ready = leases.counters(now_ms).ready
         if one.holder is None:
@@ -305,7 +324,10 @@ class Delivery:
             one.done(ClaimResult(b"", count, ready, each))
 
     def _take_back(self, error: TopicsError | None) -> None:
-        """Nobody gets these jobs now. One that cannot be read comes last: the others are not to wait behind it."""
+        """Release the jobs of a failed claim.
+
+        One that cannot be read is delayed, so that the others come first.
+        """
         bad = (error.detail or {}).get("seq") if isinstance(error, CorruptError) else None
         jobs = self._held()
         for job in jobs:
@@ -314,7 +336,7 @@ class Delivery:
             else:
                 self._leases.release(job)
         self._core.wake(self._topic)
-        with contextlib.suppress(TopicsError):  # else they come back at their deadline
+        with contextlib.suppress(TopicsError):  # else their leases end at their deadline
             log_ended(self._core, self._topic, jobs, _ignore)
 
 

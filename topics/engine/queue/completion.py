@@ -1,7 +1,10 @@
-"""Ack, nack and extend: what a holder says about its leases. Source: wire contract 8.3 to 8.5, R-Q-7 to R-Q-12.
+"""Ack, nack and extend: calls of a holder for its leases.
 
-An ack is a silent delete with a frame of its own, one for a request whatever the number of jobs. Until that is
-committed the job can neither expire nor be acked again; then record, lease and delivery count go together.
+Source: wire contract 8.3 to 8.5, R-Q-7 to R-Q-12.
+
+An ack is a silent delete with a frame of its own, one for a request with any number of jobs. Until
+that is committed the job can neither expire nor be acked again; then record, lease and delivery
+count are removed together.
 """
 
 from __future__ import annotations
@@ -31,11 +34,13 @@ NACK_DELAY_MS_MAX = 86_400_000
 _LEASED = JobState.LEASED
 _FEW_RUNS = 8
 _MANY_SEQS = 1 << 20
-"""Runs of so many are not made into seqs: most may never have been here (`lifecycle.py`)."""
+"""Number of seqs from which runs are not expanded:
+most may never have been here (`lifecycle.py`).
+"""
 
 
 class Consumption(Operation):
-    """Jobs whose records die; `then` is told how that ended."""
+    """The deletion of jobs' records; `done` gets the outcome."""
 
     __slots__ = ("done", "jobs", "runs", "skipped")
 
@@ -44,7 +49,7 @@ class Consumption(Operation):
     ) -> None:
         super().__init__(core, topic)
         self.jobs = jobs
-        # Not deleted ones: a router would forward them (R-DEL-9).
+        # Only live ones: a router would forward deleted ones (R-DEL-9).
         self.runs = to_runs(sorted([job.seq for job in jobs if job.live]))
         self.skipped = skipped
         self.done = done
@@ -59,7 +64,7 @@ class Consumption(Operation):
         self.done(AckResult(len(self.jobs), self.skipped, *counters, sync_ns))
 
     def fail(self, error: TopicsError) -> None:
-        """Nothing is deleted: the jobs are claimable again."""
+        """Release the jobs, which are claimable again; nothing is deleted."""
         leases = self.topic.queue
         assert leases is not None, "only queues have jobs"
         acked = any(job.state is JobState.ENDING for job in self.jobs)
@@ -71,7 +76,7 @@ class Consumption(Operation):
 
 
 def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
-    """The records of these jobs die, silently. runs: as in `to_runs`."""
+    """Remove the records of these jobs, silently. runs: as in `to_runs`."""
     index = topic.index
     for router in topic.routers:
         if router.keeping:
@@ -93,7 +98,9 @@ def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
 
 
 def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
-    """Completes jobs at the class's commit point; routers out of the queue have their records by then (R-RTR-18)."""
+    """Complete jobs at the class's commit point, after routers out of the queue
+    got them (R-RTR-18).
+    """
     topic = core.registry.named(request.queue)
     if topic is None or not topic.routers or topic.queue is None:
         _ack(core, request, done)
@@ -111,7 +118,11 @@ def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
 
 
 def _ack(core: Core, request: HeldJobs, done: Done[AckResult], prepared: Container[int] | None = None) -> None:
-    """prepared: no others are acknowledged, also if they were leased to this node since; None: routers need nothing."""
+    """Complete jobs once routers have them.
+
+    prepared: only these are acknowledged, even if the node leased others since; None: routers need
+    none.
+    """
     try:
         found = find_queue(core, request.queue, lambda: ack(core, request, done))
         if found is None:
@@ -133,7 +144,7 @@ def _ack(core: Core, request: HeldJobs, done: Done[AckResult], prepared: Contain
 
 
 def stage_consumption(core: Core, topic: Topic, jobs: list[LeasedJob], now_ms: int, operation: Consumption) -> None:
-    """Puts the end of these jobs on its way. Raises StorageError, and then nothing happened."""
+    """Stage the end of these jobs. Raises StorageError; nothing was done then."""
     assert topic.queue is not None, "only queues have jobs"
     if topic.stage_class == "ephemeral":
         for job in jobs:
@@ -149,7 +160,7 @@ def stage_consumption(core: Core, topic: Topic, jobs: list[LeasedJob], now_ms: i
 
 
 def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
-    """Hands jobs back, claimable at once or after a delay."""
+    """Return jobs to the queue, claimable at once or after a delay."""
     try:
         found = find_queue(core, request.queue, lambda: nack(core, request, delay_ms, done))
         if found is None:
@@ -179,7 +190,7 @@ def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) ->
 
 
 def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
-    """New deadlines, counted from now; lease ids and delivery counts stay (R-Q-12)."""
+    """Set new deadlines, counted from now. Lease ids and delivery counts stay (R-Q-12)."""
     try:
         found = find_queue(core, request.queue, lambda: extend(core, request, lease_ms, done))
         if found is None:
@@ -202,7 +213,8 @@ def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult
 
 
 def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None) -> tuple[list[LeasedJob], list[int]]:
-    """The jobs that are held as the request says, each once, and the seqs of the rest, in its order (R-Q-7).
+    """Return the jobs held as the request states, each once, and the other seqs,
+    in its order (R-Q-7).
 
     among: no other seqs; None: any.
     """
@@ -229,7 +241,7 @@ def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None)
 
 
 def _tell(core: Core, topic: Topic, result: AckResult, done: Done[AckResult]) -> None:
-    """The result with the counters after retention (R-FLOOR-7)."""
+    """Answer with the counters after retention (R-FLOOR-7)."""
     now_ms = core.clock.now_ms()
 
     def on_retained(error: TopicsError | None) -> None:

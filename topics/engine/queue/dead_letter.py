@@ -1,7 +1,10 @@
-"""Poison jobs move to the dead-letter topic: the copy is durable before the job is deleted. Source: R-Q-22 to -27.
+"""Moves of poison jobs to the dead-letter topic: the copy is durable before the job is deleted.
 
-Queue and dead-letter topic may lie in different shards of the log, whose ends a power cut takes apart: so whatever the
-class of the dead-letter topic, the copy is on stable storage before the deletion is even staged (R-DUR-14).
+Source: R-Q-22 to -27.
+
+Queue and dead-letter topic may be in different shards of the log, whose ends differ after a power
+cut. Therefore, with any class of the dead-letter topic, the copy is on stable storage before the
+deletion is even staged (R-DUR-14).
 """
 
 from __future__ import annotations
@@ -24,21 +27,21 @@ from topics.store.format.log_format import Frame
 from topics.store.format.rows import RowRecord, pack_rows
 
 _PART = 256
-"""Jobs moved together: what is read and copied at once stays bounded."""
+"""Jobs moved together, which bounds the bytes read and copied at once."""
 
 
 def move_to_dead_letters(
     core: Core, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[], None]
 ) -> None:
-    """Moves these jobs (state MOVING), a part after the other; one whose copy cannot be written is claimable again.
+    """Move these jobs (state MOVING), one part after another; then call `then`.
 
-    Calls `then` once all is decided.
+    A job whose copy cannot be written is claimable again.
     """
     Move(core, topic, leases, sorted(jobs, key=lambda job: job.seq), then).go_on()
 
 
 class Move:
-    """One pass's poison on its way."""
+    """The poison jobs of one pass, being moved."""
 
     def __init__(
         self, core: Core, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Callable[[], None]
@@ -51,7 +54,7 @@ class Move:
         self._then = then
 
     def go_on(self) -> None:
-        """The next part, or the end."""
+        """Move the next part, or end."""
         if self._topic.life is Life.GONE:
             self._then()
             return
@@ -72,7 +75,10 @@ class Move:
         return job.state is JobState.MOVING
 
     def _give_up(self, error: TopicsError) -> None:
-        """The jobs stay in the queue, with their counts (R-Q-26); those still to come would fare no better."""
+        """Release the jobs, which stay in the queue with their counts (R-Q-26).
+
+        Later parts would fail, too.
+        """
         for job in self._part + self._left:
             self._leases.release(job)
         tend(self._core, self._topic, again=True)
@@ -87,8 +93,8 @@ class Move:
             return
         config = self._topic.config
         name = config.dead_letter
-        if name is None:  # it was taken out of the configuration while the bytes were read
-            self._core.wake(self._topic)  # they are jobs like any other now
+        if name is None:  # removed from the configuration while the bytes were read
+            self._core.wake(self._topic)  # they are ordinary jobs now
             self._give_up(StorageError("no dead-letter topic"))
             return
         self._leases.look(self._core.clock.now_ms())
@@ -101,16 +107,16 @@ class Move:
         self._core.appender.append_copies(name, pack_rows(copies), self._on_copied)
 
     def _on_copied(self, result: AppendResult | TopicsError) -> None:
-        """The copies are safe: now the jobs may go."""
+        """Let routers forward the jobs, now that their copies are durable; then delete them."""
         if isinstance(result, TopicsError):
             self._give_up(result)
             return
         seqs = [job.seq for job in self._part]
-        # Not bounded: the copies are there already, and would be made again and again.
+        # Not bounded: the copies exist already, and would be created repeatedly.
         self._core.forwarding.before_consumption(self._topic, seqs, self._on_forwarded, bounded=False)
 
     def _on_forwarded(self, error: TopicsError | None) -> None:
-        """No router out of the queue needs the jobs any more (R-RTR-18)."""
+        """Delete the jobs, which no router out of the queue needs any more (R-RTR-18)."""
         if error is not None:
             self._give_up(error)
         else:
@@ -144,7 +150,7 @@ class Move:
 
 
 def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> RowRecord:
-    """The copy of one job: its meta tells where it comes from (R-Q-24)."""
+    """Return the copy of one job, whose meta names its origin (R-Q-24)."""
     told = b'"$dead_letter_from":"%b","$dead_letter_deliveries":"%d","$dead_letter_src_seq":"%d"}' % (
         queue.encode(),
         config.max_deliveries,
@@ -153,5 +159,6 @@ def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> RowRecord:
     meta = b"{" + told
     if job.meta is not None and job.meta.startswith(b"{") and job.meta != b"{}":
         meta = keep_last(job.meta[:-1] + b"," + told)
-    size = check(job.data, "a job").compact_bytes + check(meta, "its meta").compact_bytes  # not as it is spelled
+    # of the compact form, not as it is spelled
+    size = check(job.data, "a job").compact_bytes + check(meta, "its meta").compact_bytes
     return RowRecord(job.data, job.tag, job.node, meta, size)

@@ -18,7 +18,10 @@ _NO_BUDGET = 1 << 62
 
 
 def read_of(core: Core, topic: Topic, jobs: Sequence[LeasedJob]) -> FrameRead:
-    """Return the read of these jobs' records. jobs: at least one, ascending by seq; their records are live."""
+    """Return the read of these jobs' records.
+
+    jobs: at least one, ascending by seq; their records are live.
+    """
     return FrameRead(core, topic, topic.index.at(np.array([job.seq for job in jobs], np.uint64)))
 
 
@@ -30,9 +33,10 @@ def render_jobs(
     *,
     singly: bool,
 ) -> None:
-    """Calls `then` with the elements of `claimed` (8.2), joined by commas or each by itself, or with the error.
+    """Call `then` with the elements of `claimed` (8.2), joined by commas or each by itself,
+    or the error.
 
-    read: that of the jobs, not begun. jobs: leased ones.
+    read: that of the jobs, not begun. jobs: leased ones. singly: one element per job.
     """
     leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
 
@@ -65,7 +69,10 @@ def render_jobs(
 def decode_jobs(
     core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Callable[[list[Frame] | StorageError], None]
 ) -> None:
-    """Calls `then` with the frame of each job, in their order, or with the error. jobs: as in `read_of`."""
+    """Call `then` with the frame of each job, in their order, or with the error.
+
+    jobs: as in `read_of`.
+    """
 
     def on_read(read: FrameRead | StorageError) -> None:
         if isinstance(read, StorageError):

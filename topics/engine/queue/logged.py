@@ -1,6 +1,7 @@
-"""Leases of queues that keep them over restarts: one frame a request, answered at the class's commit point (R-DUR-11).
+"""Leases that persist over restarts: one frame a request,
+answered at the class's commit point (R-DUR-11).
 
-Other queues log nothing about leases: after a restart every job is ready.
+Other queues do not log leases: after a restart every job is ready.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Then = Callable[[TopicsError | None], None]
 
 
 class LeaseChange(Operation):
-    """What it says is in force already; whoever asked waits until it is as durable as the class wants."""
+    """A change of leases that is in force already, while the caller waits for its durability."""
 
     __slots__ = ("then",)
 
@@ -36,7 +37,10 @@ class LeaseChange(Operation):
 
 
 def log_leases(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
-    """These jobs are leased as they say. Raises StorageError, and then `then` is not called."""
+    """Log that these jobs are leased as they state.
+
+    Raises StorageError; `then` is not called then.
+    """
     if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)
         return
@@ -45,7 +49,7 @@ def log_leases(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) 
 
 
 def log_ended(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
-    """The leases of these jobs ended before their time. Raises like `log_leases`."""
+    """Log that the leases of these jobs ended before their deadline. Raises as `log_leases`."""
     if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)
         return

@@ -1,4 +1,4 @@
-"""Finding the queue a request names, as it is now. Source: wire contract, section 8."""
+"""Lookup of the queue that a request names. Source: wire contract, section 8."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from topics.engine.state.topic import Life, Topic
 
 
 def find_queue(core: Core, name: str, again: Callable[[], None]) -> tuple[Topic, Leases] | None:
-    """The queue and its leases; None while it is being deleted: `again` is called when that is decided.
+    """Return the queue and its leases; None while it is being deleted, and `again` is called later.
 
-    Raises RequestError topic_not_found or not_a_queue; StorageError when nothing can be changed any more.
+    Raises: RequestError topic_not_found or not_a_queue; StorageError if the log accepts no changes
+    any more.
     """
     topic = core.registry.visible(name)
     if topic is None:

@@ -1,4 +1,7 @@
-"""Push streams: a connection that is kept supplied with leased jobs. Source: wire contract 8.6, R-Q-28 to -30."""
+"""Push streams: connections that get leased jobs as they come.
+
+Source: wire contract 8.6, R-Q-28 to -30.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +20,38 @@ from topics.engine.state.topic import Topic
 from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16
-"""Jobs claimed at once: what a stalled client is owed stays small, and several streams share what there is."""
+"""Jobs claimed at once: few, to bound the jobs held by a stalled client,
+and to share between streams.
+"""
 _log = logging.getLogger(__name__)
 
 
 class PushSink(Protocol):
-    """Where jobs go. One of the `on_` methods ends the stream, if the client does not."""
+    """The connection that gets the jobs.
+
+    One of the `on_` methods ends the stream, if the client does not.
+    """
 
     def deliver(self, seq: int, job: bytes) -> bool:
-        """job: an element of `claimed` (8.2). False: no more until `PushStream.resume`."""
+        """Take a job, an element of `claimed` (8.2).
+
+        Return False to get no more until `PushStream.resume`.
+        """
 
     def on_gone(self) -> None:
-        """The topic was deleted."""
+        """Take the end: the topic was deleted."""
 
     def on_shutdown(self) -> None:
-        """The server goes away."""
+        """Take the end: the server stops."""
 
     def on_error(self, error: TopicsError) -> None:
-        """Nothing can be claimed any more."""
+        """Take the end: no job can be claimed any more."""
 
 
 class PushStream:
-    """Claims for its connection whenever it has a slot free; gives everything back when that ends."""
+    """A claimer for its connection: claims whenever a slot is free,
+    and releases all jobs at the end.
+    """
 
     def __init__(self, core: Core, topic: Topic, request: ClaimRequest, sink: PushSink) -> None:
         assert topic.queue is not None, "only queues push"
@@ -50,17 +63,17 @@ class PushStream:
         self._lease_ms = request.lease_ms
         self._sink = sink
         self._held: dict[LeasedJob, None] = {}
-        """Leased on this connection."""
+        """Jobs leased on this connection."""
         self._claim: Claim | None = None
-        """On its way."""
+        """Claim in progress."""
         self._told = False
-        """Of something that it may have come too early for."""
+        """Whether a change came during that claim, which it may have missed."""
         self._paused = False
         self._is_open = False
 
     # --- what the connection calls -----------------------------------------------------------------------------------
     def open(self) -> None:
-        """The first jobs may come before it returns."""
+        """Start the stream. The first jobs may come before it returns."""
         self._is_open = True
         self._leases.streams[self] = None
         self._topic.waiters[self] = None
@@ -70,12 +83,14 @@ class PushStream:
             self._refill()
 
     def resume(self) -> None:
-        """The client has read on."""
+        """Continue after the client has read."""
         self._paused = False
         self._refill()
 
     def close(self) -> None:
-        """The connection is gone: what it holds is claimable at once, deliveries stay counted (R-Q-29)."""
+        """End the stream: its jobs are claimable at once,
+        and their deliveries stay counted (R-Q-29).
+        """
         if not self._is_open:
             return
         self._is_open = False
@@ -89,7 +104,7 @@ class PushStream:
             job.holder = None
         for job in back:
             self._leases.release(job)
-        with contextlib.suppress(TopicsError):  # else they come back at their deadline
+        with contextlib.suppress(TopicsError):  # else their leases end at their deadline
             log_ended(self._core, self._topic, back, _ignore)
         self._core.wake(self._topic)
 
@@ -98,7 +113,7 @@ class PushStream:
         self._held[job] = None
 
     def on_lease_ended(self, job: LeasedJob) -> None:
-        """A slot is free; it is filled at the end of the pass."""
+        """Free the job's slot, which is filled at the end of the pass."""
         self._held.pop(job, None)
         self._core.wake(self._topic)
 
@@ -120,7 +135,10 @@ class PushStream:
 
     # --- jobs --------------------------------------------------------------------------------------------------------
     def _refill(self) -> None:
-        """Claims into the free slots; without a window to wait for, a few at a time, so that streams take turns."""
+        """Claim jobs for the free slots.
+
+        Without a window to wait for, it claims a few at a time, so that streams take turns.
+        """
         self._told = self._claim is not None
         if not self._is_open or self._paused or self._claim is not None:
             return
@@ -137,7 +155,8 @@ class PushStream:
     def _on_claimed(self, result: ClaimResult | TopicsError) -> None:
         self._claim = None
         if isinstance(result, CorruptError):
-            _log.error("a job cannot be pushed: %s", result)  # it was put aside, the others are claimable
+            # it was set aside, the others are claimable
+            _log.error("a job cannot be pushed: %s", result)
             self._core.wake(self._topic)
         elif isinstance(result, RequestError):
             self.on_topic_gone()
@@ -153,7 +172,10 @@ class PushStream:
 
 
 def open_push(core: Core, request: ClaimRequest, sink: PushSink) -> PushStream:
-    """A stream of a queue's jobs; `open` starts it. Raises RequestError: node, topic or type, in this order."""
+    """Return a stream of a queue's jobs; `open` starts it.
+
+    Raises: RequestError for node, topic or type, checked in this order.
+    """
     check_node(core, request.node)
     topic = core.registry.visible(request.queue)
     if topic is None:
