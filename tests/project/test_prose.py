@@ -48,6 +48,7 @@ ROOMS = (
     "store/format",
     "store/in_memory",
     "store/read",
+    "store/recovery",
     "store/segments",
     "store/wal",
     "uring",

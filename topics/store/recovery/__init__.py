@@ -1,1 +1,1 @@
-"""What a start reads: the newest snapshot, the indexes of segments, then the log."""
+"""Reads of a start: the newest snapshot, the indexes of segments, then the log."""

@@ -1,11 +1,12 @@
-"""Reading one shard of the log back: which files, in which order, up to where, and what in them is durable.
+"""Reading one shard of the log back: which files, in which order, up to where, and what is durable.
 
-Files are read in large pieces, past the page cache where the directory allows it: after a failed sync the cache may
-show bytes the disk does not have. Each piece is verified and listed by one C call.
+Files are read in large pieces, past the page cache where the directory allows it: after a failed
+sync the cache may show bytes that the disk does not have. Each piece is verified and listed by one
+C call.
 
-Where a file stops short of the next one's first batch, or the log just ends, something is missing. If a batch further
-on knows the missing one to have been synced, that is damage (CorruptError); otherwise it is the tail that a crash may
-take, and whatever lies behind the hole goes with it.
+Where a file ends before the next one's first batch, or the log just ends, something is missing. If
+a later batch knows the missing one to have been synced, that is damage (CorruptError). Otherwise it
+is the tail that a crash may remove, and everything after the hole is discarded with it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from topics.store.segments.manifest import ReplayStart
 
 CHUNK_BYTES = 8 << 20
 _LOOKS_AT_A_TIME = 8
-"""Files of a shard whose beginnings are read side by side."""
+"""Files of a shard whose first batches are read side by side."""
 NO_LIMIT = 1 << 63
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 REMEDY = "Nothing was changed. Run `topics fsck` to see what is damaged and what can be kept"
@@ -59,17 +60,20 @@ class Survey(NamedTuple):
     """The files of one shard's directory."""
 
     used: list[LogFile]
-    """From the replay's start on, by number; each holds a whole first batch."""
+    """Files from the replay's start on, by number; each has a whole first batch."""
     last_file_no: int
     """Highest number of any file."""
     spares: list[str]
-    """Paths of files that hold nothing needed, of a size that log files have."""
+    """Paths of files with nothing needed, of a size that log files have."""
     stale: list[str]
-    """Other paths that hold nothing needed."""
+    """Other paths of files with nothing needed."""
 
 
 class VerifiedBatches(NamedTuple):
-    """A verified piece of log: frames of whole batches. `data` is good until the next piece is asked for."""
+    """A verified piece of log: frames of whole batches.
+
+    `data` is valid until the next piece is requested.
+    """
 
     frames: codec.Frames
     data: memoryview
@@ -79,7 +83,7 @@ class VerifiedBatches(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a batch begins."""
+    """The start of a batch."""
 
     file: LogFile
     offset: int
@@ -88,7 +92,9 @@ class _Place(NamedTuple):
 
 
 class DirectReader:
-    """Reads whole files and parts of them into page-aligned memory, with O_DIRECT when `direct`."""
+    """A reader of whole files and parts of them into page-aligned memory, with O_DIRECT if
+    `direct`.
+    """
 
     def __init__(self, files: FileCalls, *, direct: bool) -> None:
         self._files = files
@@ -101,7 +107,9 @@ class DirectReader:
         await self._files.close(fd)
 
     async def read(self, fd: int, offset: int, size: int) -> memoryview:
-        """File bytes [offset, offset + size), fewer at the end of the file; in memory of their own."""
+        """Return file bytes [offset, offset + size), fewer at the end of the file, in memory of
+        their own.
+        """
         begin = offset & -BLOCK_BYTES
         buffer = memoryview(page_aligned(max(BLOCK_BYTES, align_up(offset + size - begin, BLOCK_BYTES))))
         count = await self._files.read_into(fd, buffer, begin)
@@ -109,14 +117,14 @@ class DirectReader:
 
 
 def shards_of(files: FileCalls, directory: str, replay: Mapping[int, ReplayStart]) -> list[int]:
-    """Those that have a directory, and those that must have one by a snapshot."""
+    """Return the shards that have a directory, and those that must have one by a snapshot."""
     names = list_if_there(files, f"{directory}/wal")
     there = {int(name[6:]) for name in names if name.startswith("shard-") and name[6:].isdigit()}
     return sorted(there | {shard for shard, start in replay.items() if start.marked})
 
 
 async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, file_bytes: int) -> Survey:
-    """Sorts the files of a shard's directory. Raises CorruptError, FormatError or OSError."""
+    """Classify the files of a shard's directory. Raises CorruptError, FormatError or OSError."""
     used: list[LogFile] = []
     spares: list[str] = []
     stale: list[str] = []
@@ -130,7 +138,8 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
             spare_number = spare_file_no(name)
             if spare_number is not None or name.endswith(".tmp"):
                 stale.append(full)
-            last = max(last, spare_number or 0)  # under its old number it would be the file of before again
+            # under its old number it would be taken for its former self
+            last = max(last, spare_number or 0)
             continue
         last = max(last, number)
         if number >= start:
@@ -153,9 +162,11 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
 
 
 async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: int) -> LogFile | None:
-    """The file, if it was taken into use; None for a prepared one. Its first batch is verified."""
+    """Return the file, its first batch verified, if it was taken into use; None for a
+    prepared one.
+    """
     size = files.file_size(path)
-    if size == 0 or size % BLOCK_BYTES:  # it had its size before it had its name
+    if size == 0 or size % BLOCK_BYTES:  # a file gets its size before its name
         message = f"{path}: cut short at {size} bytes: a log file is made of whole blocks of {BLOCK_BYTES}. {REMEDY}"
         raise CorruptError(message, {"path": path, "offset": size})
     fd = await reader.open(path)
@@ -195,7 +206,9 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
 
 
 async def _ends_in_its_header(reader: DirectReader, fd: int, size: int) -> bool:
-    """Nothing but zeros behind a part of the header: the first write to the file was cut off, nothing was acked."""
+    """Return whether only zeros follow a part of the header: the first write to the file was cut
+    off, so nothing was acknowledged.
+    """
     for offset in range(0, size, CHUNK_BYTES):
         data = bytes(await reader.read(fd, offset, min(CHUNK_BYTES, size - offset)))
         if len(data.rstrip(b"\0")) >= (WAL_HEADER_BYTES if offset == 0 else 1):
@@ -204,7 +217,9 @@ async def _ends_in_its_header(reader: DirectReader, fd: int, size: int) -> bool:
 
 
 async def _highest_synced(reader: DirectReader, fd: int, file: LogFile, offset: int) -> int:
-    """The highest `synced_upto` of any sound batch of the file at or behind `offset`; 0 when there is none."""
+    """Return the highest `synced_upto` of all sound batches of the file from `offset` on; 0 if
+    there are none.
+    """
     data = await reader.read(fd, offset, max(0, file.size - offset))
     highest = at = 0
     while (found := codec.find_batch(data, epoch=file.header.epoch, start=at)) is not None:
@@ -222,7 +237,9 @@ def _torn_middle(file: LogFile, offset: int, batch_no: int, known: int) -> Corru
 
 
 class ShardReplay:
-    """The pieces of one shard's log, in order. `next` until it gives None; then the end is known.
+    """The pieces of one shard's log, in order.
+
+    Call `next` until it returns None; then the end is known.
 
     whole: the log is replayed from its very first batch on.
     """
@@ -252,20 +269,23 @@ class ShardReplay:
         self._stored: dict[int, StoredFile] = {}
         self._pieces: _Pieces | None = None
         self._places: list[_Place] = []
-        """Where each piece that was scanned begins."""
+        """The start of each piece that was scanned."""
         self._ends: dict[int, int] = {}
-        """Behind the last batch of each file."""
+        """Offset of the end of each file's last batch."""
         self.last_batch_no = 0 if whole or not survey.used else survey.used[0].header.first_batch_no - 1
-        """Of the last batch that counts."""
+        """Number of the last batch that counts."""
         self.synced_upto = self.last_batch_no
         """Highest batch number known to be on stable storage."""
         self.batches = 0
         self.boot_id = survey.used[-1].header.boot_id if survey.used else b""
         self.lost: list[str] = []
-        """Paths of files that lie behind a hole, or that a later file took over from: nothing in them counts."""
+        """Paths of files after a hole, or replaced by a later file: nothing in them counts."""
 
     async def next(self) -> VerifiedBatches | None:
-        """The next piece with frames. Raises CorruptError, FormatError or OSError."""
+        """Return the next piece with frames; None at the end.
+
+        Raises CorruptError, FormatError or OSError.
+        """
         while True:
             if self._pieces is None and not await self._open_next():
                 return None
@@ -274,7 +294,7 @@ class ShardReplay:
                 return chunk
 
     async def _open_next(self) -> bool:
-        """Goes to the next file; False at the end of the log."""
+        """Open the next file; False at the end of the log."""
         while True:
             self._at += 1
             if self._at >= len(self._used):
@@ -285,8 +305,9 @@ class ShardReplay:
             if file.header.first_batch_no < self._limits[self._at]:
                 await self._on_hole(file, WAL_FIRST_BATCH_OFFSET, self._at)
                 return False
-            # Behind a hole, but a later file takes over in front of it: an earlier recovery gave it up, and its unlink
-            # did not survive a power cut. It says nothing about where the log ends.
+            # The file is after a hole, but a later file takes over before it: an earlier recovery
+            # gave it up, and its unlink did not survive a power cut. It does not affect where the
+            # log ends.
             self.lost.append(file.path)
         fd = await self._reader.open(file.path)
         self._pieces = _Pieces(self._files, fd, file, self._chunk_bytes)
@@ -296,7 +317,7 @@ class ShardReplay:
         return True
 
     async def _next_of_file(self) -> VerifiedBatches | None:
-        """The next piece of the file that is open; None when it has ended."""
+        """Return the next piece of the open file; None when it has ended."""
         pieces = self._pieces
         assert pieces is not None, "a file is open"
         file, limit = self._used[self._at], self._limits[self._at]
@@ -340,7 +361,9 @@ class ShardReplay:
             await self._reader.close(pieces.fd)
 
     async def _on_hole(self, file: LogFile, offset: int, later: int) -> None:
-        """Batch last_batch_no + 1 is nowhere: damage if a later file knows that it was synced, else the log's end."""
+        """Handle a missing batch last_batch_no + 1: damage if a later file knows that it was
+        synced, else the end of the log.
+        """
         for other in self._used[later:]:
             fd = await self._reader.open(other.path)
             try:
@@ -352,9 +375,10 @@ class ShardReplay:
         self.lost += [other.path for other in self._used[later:]]
 
     def superseded(self, first_batch_no: int) -> list[StoredFile]:
-        """Files in which nothing counts once a file that begins with this batch is on stable storage.
+        """Return the files that become void once a file that begins with this batch is on stable
+        storage.
 
-        Never the file the replay begins in: it is looked for by name.
+        The file that the replay begins in is never among them, because it is found by name.
         """
         return [
             self._stored[file.number]
@@ -363,7 +387,7 @@ class ShardReplay:
         ]
 
     async def sync_tail(self) -> None:
-        """All that counts is on stable storage on return. After `next` gave None. Raises OSError."""
+        """Make everything that counts durable, after `next` returned None. Raises OSError."""
         if self.last_batch_no > self.synced_upto:
             for stored in self._stored.values():
                 await in_place(self._files.fsync(stored.fd))
@@ -371,11 +395,17 @@ class ShardReplay:
 
     @property
     def tail_bytes(self) -> int:
-        """Of what `tail` reads, at least as much as there is of it. After `next` gave None."""
+        """Upper bound on the bytes of the tail: those that `tail` reads.
+
+        After `next` returned None.
+        """
         return sum(self._ends[place.file.number] - place.offset for place in self._tail_places())
 
     def _tail_places(self) -> list[_Place]:
-        """Where the tail begins in each file that has a part of it; what it begins with may lie behind that."""
+        """Return where the tail begins in each file that has a part of it.
+
+        Its first batch may be later in that piece.
+        """
         if self.last_batch_no <= self.synced_upto:
             return []
         first = self.synced_upto + 1
@@ -385,7 +415,10 @@ class ShardReplay:
         return [place for at, place in enumerate(places) if not at or place.file is not places[at - 1].file]
 
     async def tail(self) -> list[TailPart]:
-        """What counts but is not known to be on stable storage, oldest first. After `next` gave None."""
+        """Return the batches that count but are not known to be durable, oldest first.
+
+        After `next` returned None.
+        """
         first = self.synced_upto + 1
         parts: list[TailPart] = []
         for place in self._tail_places():
@@ -394,7 +427,7 @@ class ShardReplay:
         return parts
 
     async def _tail_of(self, place: _Place, first: int, limit: int) -> list[TailPart]:
-        """The batches of one file from number `first` on and below `limit`."""
+        """Return the batches of one file from number `first` on and below `limit`."""
         fd = await self._reader.open(place.file.path)
         try:
             data = await self._reader.read(fd, place.offset, self._ends[place.file.number] - place.offset)
@@ -428,23 +461,26 @@ class _Piece(NamedTuple):
     data: memoryview
     base: int
     fresh: int
-    """Bytes that were read for it."""
+    """Number of bytes that were read for it."""
     last: bool
 
 
 class _Pieces:
-    """Reads a file piece by piece, one piece ahead. What a scan left over comes first in the next piece."""
+    """The pieces of a file, read one ahead.
+
+    Bytes that a scan left over come first in the next piece.
+    """
 
     def __init__(self, files: FileCalls, fd: int, file: LogFile, chunk_bytes: int) -> None:
         self._files = files
         self.fd = fd
         self._size = file.size
         self.batch_no = file.header.first_batch_no
-        """Of the next batch."""
+        """Number of the next batch."""
         self.chain = file.header.checksum
         self._chunk_bytes = chunk_bytes
         self._room = chunk_bytes // 8
-        """For what is left over, in front of the bytes read."""
+        """Room for left-over bytes, before the bytes read."""
         self._buffers = [self._new_buffer(), self._new_buffer()]
         self._offset = WAL_FIRST_BATCH_OFFSET
         self._left = memoryview(b"")
@@ -454,20 +490,20 @@ class _Pieces:
         return memoryview(page_aligned(self._room + self._chunk_bytes))
 
     def _read_ahead(self) -> Future[int]:
-        """Queues the read of the next bytes into the second buffer."""
+        """Queue the read of the next bytes into the second buffer."""
         future: Future[int] = Future(interruptible=False)
         buffer = self._buffers[1][self._room : self._room + self._chunk_bytes]
         self._files.read_nowait(self.fd, buffer, self._offset, future.set_result)
         return future
 
     async def next(self, pause: Callable[[], Future[None]]) -> _Piece:
-        """Raises OSError."""
+        """Return the next piece. Raises OSError."""
         count = await (self._reading or self._read_ahead())
         if count < 0:
             raise OSError(-count, os.strerror(-count))
         offset = self._offset
         wanted = min(self._chunk_bytes, self._size - offset)
-        if count < wanted:  # short reads are rare: the rest at once
+        if count < wanted:  # short reads are rare: read the rest at once
             rest = self._buffers[1][self._room + count : self._room + wanted]
             count += await self._files.read_into(self.fd, rest, offset + count)
         left = len(self._left)
@@ -483,11 +519,11 @@ class _Pieces:
         self._reading = None
         if not last:
             self._reading = self._read_ahead()
-            await pause()  # so that the ring gets to see it before the scan
+            await pause()  # so that the ring submits the read before the scan
         return _Piece(buffer[start : self._room + count], offset - left, count, last)
 
     def _grow(self, left: int, count: int) -> None:
-        """More room in front, for a batch larger than a piece."""
+        """Enlarge the room for left-over bytes, for a batch larger than a piece."""
         old = self._buffers[1][self._room : self._room + count]
         self._room = align_up(2 * left, BLOCK_BYTES)
         self._buffers = [self._buffers[0], self._new_buffer()]
@@ -495,19 +531,21 @@ class _Pieces:
         self._buffers[0] = self._new_buffer()
 
     def advance(self, piece: _Piece, scan: codec.LogScan) -> None:
-        """Keeps what the scan did not take."""
+        """Keep the bytes that the scan did not take."""
         self.batch_no = scan.batch_no
         self.chain = scan.chain
         self._left = piece.data[align_up(scan.position, BATCH_ALIGN) :]
 
     async def finish(self) -> None:
-        """The read that may be in flight ends before its descriptor is closed."""
+        """Wait for a read in flight, before its descriptor is closed."""
         if self._reading is not None:
             await self._reading
 
 
 def _limits(used: list[LogFile]) -> list[int]:
-    """For each file the number below which its batches count: a later file that begins there took over from it."""
+    """Return, for each file, the number below which its batches count: a later file that begins
+    there replaced it.
+    """
     limits = []
     lowest = NO_LIMIT
     for file in reversed(used):

@@ -1,11 +1,12 @@
 """Recovery: the newest snapshot, the rows of the segments it lists, then the log from the cut on.
 
-Every shard directory found is replayed, whatever the current count. What concerns one topic lies in one shard, in
-order; creations, configs and deletions of topics carry an order number and are applied by it over all shards, so a
-piece of one shard may have to wait for another's. Within a piece ordered controls come first, then records (each
-topic's in bulk), then the other controls, which carry their bounds.
+Every shard directory found is replayed, whatever the current count. Everything about one topic is
+in one shard, in order. Creations, configs and deletions of topics carry an order number and are
+applied by it over all shards, so a piece of one shard may have to wait for another's. Within a
+piece ordered controls come first, then records (each topic's in bulk), then the other controls,
+which carry their bounds.
 
-Nothing is written here but zeros behind unsealed segments, so a recovery that is killed is simply begun again.
+Only zeros after unsealed segments are written here, so a killed recovery is simply begun again.
 """
 
 from __future__ import annotations
@@ -59,22 +60,22 @@ from topics.store.segments.tiers import Tiers, claim_cold
 log = logging.getLogger(__name__)
 
 _LOADS_AT_A_TIME = 16
-"""Indexes of segments and packs that are read side by side: so much of them is in memory twice."""
+"""Indexes of segments and packs that are read side by side; this many are in memory twice."""
 _UNLINKS_AT_A_TIME = 16
 _WHOLE = ReplayStart(0, marked=False)
 Progress = Callable[[float], None]
-"""0 to 1."""
+"""Callback with the share that is done, 0 to 1."""
 
 
 class Recovered(NamedTuple):
-    """What recovery found out; the catalog has the rest."""
+    """The result of recovery, except what the catalog has."""
 
     loaded: Loaded | None
-    """None: the directory was empty."""
+    """The newest snapshot; None: the directory was empty."""
     manifest: Manifest
     surveys: dict[int, Survey]
     shards: dict[int, ShardReplay]
-    """At their ends."""
+    """The replays by shard, at their ends."""
     replay: dict[int, ReplayStart]
     batches: int
 
@@ -89,11 +90,14 @@ async def recover(
     progress: Progress,
     lost_writes: bool = False,
 ) -> Recovered:
-    """Fills the catalog. lost_writes: a write or sync failed since the machine was started, so the page cache may show
-    what the disk does not have, deletes for instance that a power cut would undo; it is passed by then.
+    """Fill the catalog.
 
-    Raises CorruptError or FormatError naming the place, StorageError for a cold directory that is
-    not the right one, or OSError."""
+    lost_writes: a write or sync failed since the machine was started, so the page cache may show
+        what the disk does not have, for example deletes that a power cut would undo. Reads bypass
+        it then.
+    Raises: CorruptError or FormatError naming the place; StorageError for a cold directory that is
+        not the data directory's own; OSError.
+    """
     files, directory = loop.files, tiers.hot
     catalog.use_files(table)
     loaded = await load_snapshot(files, directory)
@@ -102,8 +106,9 @@ async def recover(
         await claim_cold(loop, tiers, listed=False)
         catalog.restore(None)
         return Recovered(None, Manifest(), {}, {}, {}, 0)
-    # A process killed between a snapshot's rename and the directory's sync left a name that a power cut may still take;
-    # what the snapshot makes unneeded is reused from here on, so the name has to stay.
+    # A process killed between a snapshot's rename and the directory's sync left a name that a power
+    # cut may still remove. Files that the snapshot makes unneeded are reused from here on, so the
+    # name has to stay.
     await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")
     store = loaded.store
     manifest = Manifest.of(store)
@@ -157,7 +162,7 @@ async def recover(
 
 
 def _refuse_orphaned(loop: Loop, directory: str) -> None:
-    """Without a snapshot there is nothing else either, or a snapshot was lost."""
+    """Check that a directory without a snapshot is empty; otherwise a snapshot was lost."""
     for name in ("wal", "topics", PACK_DIRECTORY):
         for entry in list_if_there(loop.files, f"{directory}/{name}"):
             if name != "wal" or any(
@@ -174,26 +179,30 @@ def _refuse_orphaned(loop: Loop, directory: str) -> None:
 
 
 async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about: set[str]) -> None:
-    """A process killed while it flagged deletes left flags in the page cache that a power cut would take.
+    """Make the flags durable that a killed process left in the page cache, where a power cut would
+    remove them.
 
-    What they say is read in a moment, so it has to stay: what the log says of it may go with the next checkpoint. (It
-    is read past the page cache: where that process had tried, and the sync failed, this one says that all is well.)
+    The flags are read soon, so they have to stay: the next checkpoint may drop the log's record of
+    the deletes. They are read past the page cache, because the killed process's sync may have
+    failed, and then this one reports success.
     """
     segments = [segment for segment in manifest.all_segments() if segment.path in about]
     paths = [tiers.path(segment) for segment in segments]
     paths += [index_path(tiers.path(segment)) for segment in segments if segment.sealed]
     paths += [f"{tiers.hot}/{pack.path}" for pack in manifest.packs.values() if pack.path in about]
     for path in paths:
-        with contextlib.suppress(FileNotFoundError):  # an index is derived again, and a segment is missed in a moment
+        # an index is derived again, and a missing segment is found soon
+        with contextlib.suppress(FileNotFoundError):
             await sync_file(files, path)
 
 
 async def _load_rows(
     loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest, *, doubtful: set[str] | None
 ) -> None:
-    """Registers every file the snapshot lists and hands over its live rows: packs first, each topic's in order.
+    """Register every file that the snapshot lists and add its live rows: packs first, each topic's
+    in order.
 
-    doubtful: paths of which the page cache may show what the disk does not have; None: any.
+    doubtful: paths for which the page cache may show what the disk does not have; None: all.
     """
     files, directory = loop.files, tiers.hot
     past_cache: dict[int, ReadCalls] = {}
@@ -260,8 +269,10 @@ async def _load_segment(
 
 
 async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
-    """Unlinks segments and packs that the snapshot does not list: a checkpoint was cut short. The directories of topics
-    without segments go, too: nothing else removes those of topics that are gone."""
+    """Unlink segments and packs that the snapshot does not list, left by an interrupted checkpoint.
+    Directories of topics without segments are removed, too: otherwise those of deleted topics
+    would stay.
+    """
     files, directory = loop.files, tiers.hot
     unlisted: list[str] = []
     unused: list[str] = []
@@ -283,14 +294,17 @@ async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
             unlisted.append(f"{directory}/{path}")
     await unlink_all(loop, unlisted)
     for path in unused:
-        with contextlib.suppress(OSError):  # something is in it still
+        with contextlib.suppress(OSError):  # the directory is not empty
             files.remove_directory(path)
 
 
 async def unlink_all(loop: Loop, paths: Sequence[str]) -> None:
-    """Files nothing lists any more, side by side; one that is not there is no error. Raises OSError.
+    """Unlink files that are no longer listed, side by side; a missing one is no error.
 
-    A full file system may lack the space to remove one: it is in nobody's way, and the next start tries again.
+    A full file system may lack the space to remove one. The file does no harm, and the next start
+    tries again.
+
+    Raises: OSError.
     """
 
     async def unlink(path: str) -> None:
@@ -319,7 +333,7 @@ def _apply_extension(catalog: Catalog, topic_id: int, seq: int, ext: bytes) -> N
 
 
 class _Pending(NamedTuple):
-    """A shard's piece whose ordered controls are not all applied yet."""
+    """A shard's piece with ordered controls that are not applied yet."""
 
     shard: ShardReplay
     chunk: VerifiedBatches
@@ -328,7 +342,7 @@ class _Pending(NamedTuple):
 
 
 class _Replay:
-    """Applies the pieces of all shards."""
+    """The replay of all shards, applied to the catalog."""
 
     def __init__(self, catalog: Catalog, manifest: Manifest) -> None:
         self._catalog = catalog
@@ -349,7 +363,7 @@ class _Replay:
                 await self._advance(entry.shard, pending)
 
     async def _advance(self, shard: ShardReplay, pending: list[_Pending]) -> None:
-        """Applies the shard's pieces up to one with ordered controls, which then waits its turn."""
+        """Apply the shard's pieces up to one with ordered controls, which then waits its turn."""
         while (chunk := await shard.next()) is not None:
             types = chunk.frames["type"]
             if (types == FrameType.RECORD).all():
@@ -364,7 +378,7 @@ class _Replay:
             return
 
     def _apply(self, chunk: VerifiedBatches) -> None:
-        """The records, then the controls that are not ordered."""
+        """Apply the records, then the controls that are not ordered."""
         frames = chunk.frames
         is_record = frames["type"] == FrameType.RECORD
         records = frames if is_record.all() else frames[is_record]
@@ -381,7 +395,7 @@ class _Replay:
                 self._apply_control(chunk, at)
 
     def _apply_extensions(self, chunk: VerifiedBatches, records: Frames) -> None:
-        """Note the identities of writes, those of records that have gone since included."""
+        """Note the identities of writes, including those of records that are gone by now."""
         extended = records[(records["flags"] & FLAG_EXT) != 0]
         for topic_id, seq, offset, length in zip(
             *(extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len")), strict=True

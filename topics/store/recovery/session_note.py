@@ -1,8 +1,8 @@
-"""What one session tells the next in `session`: boot id and newest snapshot, or that the disk lost writes of its log.
+"""The note of one session for the next, in `session`: boot id and newest snapshot, or lost writes.
 
-The boot id tells a power cut from a kill. After lost writes the machine need not have gone down for acknowledged bytes
-of class `disk` to be gone, and their seqs must not come again: the next start goes by the reservations, as after a
-power cut (R-DUR-6).
+The boot id distinguishes a power cut from a kill. After lost writes acknowledged bytes of class
+`disk` may be gone although the machine did not go down, and their seqs must not be used again. The
+next start then uses the reservations, as after a power cut (R-DUR-6).
 """
 
 from __future__ import annotations
@@ -23,26 +23,32 @@ log = logging.getLogger(__name__)
 
 _NO_BOOT = ""
 _PADDED_BYTES = 128
-"""Of the file, so that it can be written over: less than a sector."""
+"""Size of the file: below a sector, so that it can be overwritten."""
 _AGAIN_NS = 1_000_000_000
 
 
 class SessionNote(msgspec.Struct):
-    """Written when the store is ready to be used, and when its log was latched."""
+    """The note, written when the store is ready for use, and when its log was latched."""
 
     boot: str
-    """Of the machine; "" equals none: bytes that were acknowledged may be missing although it was not restarted."""
+    """Boot id of the machine.
+
+    "" equals no boot id: acknowledged bytes may be missing although the machine was not restarted.
+    """
     snapshot: int
-    """The newest at that time: a clean one with a higher number was taken by this session's close."""
+    """Number of the newest snapshot then.
+
+    A clean one with a higher number was taken by this session's close.
+    """
 
     @property
     def lost_writes(self) -> bool:
-        """A write or sync of this session's log failed."""
+        """Whether a write or sync of this session's log failed."""
         return self.boot == _NO_BOOT
 
 
 async def read_session(loop: Loop, path: str) -> SessionNote | None:
-    """None when there is none that can be read."""
+    """Return the note; None if there is none that can be read."""
     try:
         return msgspec.json.decode(await read_file(loop.files, f"{path}/session"), type=SessionNote)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
@@ -50,10 +56,14 @@ async def read_session(loop: Loop, path: str) -> SessionNote | None:
 
 
 async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_writes: bool = False) -> None:
-    """Durable on return. lost_writes: a write or sync failed: the next start takes it for one after a power cut.
+    """Write the note durably.
 
-    A disk without space for another file has the one there is written over: it fills one sector, which a torn write
-    leaves as it was or as it is to be. Raises OSError.
+    lost_writes: a write or sync failed, so the next start treats this as a power cut.
+
+    If a disk has no space for another file, the existing one is overwritten: it fills one sector,
+    which a torn write leaves as it was or as it is to be.
+
+    Raises: OSError.
     """
     session = SessionNote(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
     data, file = msgspec.json.encode(session).ljust(_PADDED_BYTES), f"{path}/session"
@@ -65,7 +75,7 @@ async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_wri
 
 
 async def _write_over(files: FileCalls, path: str, data: bytes) -> bool:
-    """False when there is no file of the size. Raises OSError."""
+    """Overwrite the note; False if there is no file of the size. Raises OSError."""
     try:
         if files.file_size(path) != len(data):
             return False
@@ -81,7 +91,7 @@ async def _write_over(files: FileCalls, path: str, data: bytes) -> bool:
 
 
 async def note_lost_writes(loop: Loop, path: str, newest_snapshot: int, space: DiskSpace) -> None:
-    """On a full disk in the space that is kept for such times. Raises OSError."""
+    """Write the note of lost writes, on a full disk in the reserve's space. Raises OSError."""
     note = partial(write_session, loop, path, newest_snapshot, lost_writes=True)
     try:
         await note()
@@ -92,10 +102,10 @@ async def note_lost_writes(loop: Loop, path: str, newest_snapshot: int, space: D
 
 
 class LatchNote:
-    """Notes lost writes once the log was latched.
+    """The writer of the note of lost writes, once the log was latched.
 
-    The disk may refuse this as well, for as long as it fails; it is asked again and again, since a kill would otherwise
-    leave nobody who knows.
+    The failing disk may refuse this write as well, for as long as it fails. It is tried again and
+    again, since the knowledge would otherwise end with a kill.
     """
 
     def __init__(self, loop: Loop, path: str, space: DiskSpace, newest_snapshot: Callable[[], int]) -> None:
@@ -107,7 +117,7 @@ class LatchNote:
         self._noted = self._told = self._stopped = False
 
     def begin(self) -> None:
-        """The log was latched."""
+        """Begin to write the note; the log was latched."""
         self._noting = self._loop.spawn(self._note(), "session")
 
     async def _note(self) -> None:
@@ -129,15 +139,18 @@ class LatchNote:
             self.begin()
 
     def stop(self) -> None:
-        """No timer asks again; a log that is latched from here on is noted all the same."""
+        """Start no more timers for a retry.
+
+        A log that is latched from here on is noted nevertheless.
+        """
         self._stopped = True
 
     async def wait(self) -> None:
-        """For what is being noted."""
+        """Wait for the write in progress."""
         if self._noting is not None:
             await self._noting
 
     async def try_last(self) -> None:
-        """What was in vain so far is tried once more."""
+        """Try once more if no attempt succeeded so far."""
         if self._noting is not None and not self._noted:
             await self._note()
