@@ -49,6 +49,7 @@ ROOMS = (
     "store/in_memory",
     "store/read",
     "store/recovery",
+    "store/repair",
     "store/segments",
     "store/wal",
     "uring",

@@ -1,9 +1,9 @@
 """Rebuild a damaged data directory: `topics fsck --rebuild`.
 
-A sound snapshot says what counts, what the topics are, and where the log begins; without one, segments and packs say it
-of themselves. The log is replayed behind that as far as it is sound. Damaged files are copied to `set-aside-<ms>`,
-then replaced by one with the sound records; a snapshot is written last, so that an interrupted rebuild is simply begun
-again.
+A sound snapshot lists the files that count, the topics, and where the log begins; without one,
+segments and packs describe themselves. The log is replayed after that as far as it is sound.
+Damaged files are copied to `set-aside-<ms>`, then replaced by one with the sound records. A
+snapshot is written last, so an interrupted rebuild is simply begun again.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from topics.store.segments.tiers import Tiers, require_cold
 
 @dataclass
 class Rebuilt:
-    """What came of it."""
+    """The result of a rebuild."""
 
     topics: int = 0
-    """With records in segments and packs."""
+    """Number of topics with records in segments and packs."""
     records: int = 0
-    """Frames kept in segments and packs."""
+    """Number of frames kept in segments and packs."""
     set_aside: list[str] = field(default_factory=list)
-    """Damaged files: where their copies are."""
+    """Paths of the copies of damaged files."""
     snapshot: int = 0
 
 
 async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
-    """Of what lies in the data directory and in the cold one.
+    """Rebuild from the files in the data directory and in the cold one.
 
-    The caller holds the lock, and opens the store afterwards. Raises StorageError for a cold directory that is not the
-    right one, OSError.
+    The caller holds the lock, and opens the store afterwards.
+
+    Raises: StorageError for a cold directory that is not the data directory's own; OSError.
     """
     tiers = Tiers(directory, cold)
     await require_cold(loop, tiers)
@@ -106,7 +107,10 @@ async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) 
 
 
 async def _drop_unreadable_marker(loop: Loop, directory: str, aside: SetAside) -> None:
-    """It is written again when the directory is opened. One of another format stays: it says something."""
+    """Remove a damaged marker, which is written again when the directory is opened.
+
+    One of another format stays, because it is valid.
+    """
     path = f"{directory}/topics.json"
     try:
         data = await read_file(loop.files, path)

@@ -1,4 +1,4 @@
-"""What either kind of rebuild does to a damaged file, whoever says what counts."""
+"""Steps on damaged files that both kinds of rebuild share, with or without a snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from topics.store.segments.manifest import Pack
 
 
 def parts_in(data: bytes | memoryview, frames: Frames) -> list[tuple[int, int, bytes]]:
-    """Topic id, seq and extension area of frames that are parts of producers. frames: offsets count from data[0]."""
+    """Return topic id, seq and extension area of frames that are parts of producers.
+
+    frames: offsets count from data[0].
+    """
     found = []
     extended = frames[frames["ext_len"] > 0]
     columns = (extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len"))
@@ -28,7 +31,10 @@ def parts_in(data: bytes | memoryview, frames: Frames) -> list[tuple[int, int, b
 
 
 async def hints_of(files: FileCalls, path: str) -> list[int]:
-    """Where frames of the segment at `path` begin, by its index; nothing when that is missing or damaged."""
+    """Return the offsets of frames of the segment at `path`, by its index.
+
+    Empty if that is missing or damaged.
+    """
     try:
         _, columns = IndexHeader.unpack(await read_file(files, index_path(path)), path)
     except (CorruptError, FormatError, FileNotFoundError, ValueError):
@@ -38,7 +44,10 @@ async def hints_of(files: FileCalls, path: str) -> list[int]:
 
 
 async def rewrite_pack(loop: Loop, path: str, number: int, runs: list[SalvagedRun]) -> Pack:
-    """Puts these runs, one at least, in the place of a damaged pack; what is listed of it. Raises OSError."""
+    """Replace a damaged pack by these runs, at least one; return its entry for the manifest.
+
+    Raises OSError.
+    """
     epoch = int.from_bytes(loop.ring.random_bytes(8), "little") | 1
     data, written = pack_of(runs, number=number, epoch=epoch, now_ms=loop.clock.now_ms())
     await replace_file(loop.files, path, data)

@@ -1,7 +1,8 @@
-"""A rebuild without a snapshot: segments and packs say themselves which topic's they are and what they hold.
+"""A rebuild without a snapshot: segments and packs state their topics and their contents.
 
-Names, configs, heads and floors come from descriptions; deleted records stay deleted, their flags lie in the files.
-What lies in several files (a checkpoint was cut short, runs were merged) is taken from one of them.
+Names, configs, heads and floors come from descriptions; deleted records stay deleted, because their
+flags are in the files. Records in several files (after an interrupted checkpoint, or a merge of
+runs) are taken from one of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from topics.store.segments.tiers import Tiers
 
 @dataclass
 class _Source:
-    """A topic's records in one file, as the file tells it."""
+    """A topic's records in one file, as the file describes them."""
 
     topic_id: int
     first_seq: int
@@ -37,8 +38,9 @@ class _Source:
     """Highest seq that is not deleted."""
     description: bytes
     rank: tuple[int, int]
-    """Which wins where two hold the same seqs: segments, then newer packs, then packs that were not written to their
-    ends."""
+    """Order in which sources of equal seqs win: segments, then newer packs, then packs that were
+    not written to their ends.
+    """
     records: int
     parts: list[tuple[int, int, bytes]]
     """Parts of producers: topic id, seq and extension area."""
@@ -48,7 +50,7 @@ class _Source:
 
 
 class RebuildFromSegments:
-    """`mend`, then what the first snapshot lists."""
+    """The rebuild: `mend`, then the entries of the first snapshot."""
 
     def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside) -> None:
         self._loop = loop
@@ -59,11 +61,11 @@ class RebuildFromSegments:
         self._packs: dict[int, Pack] = {}
         self.segments: list[Segment] = []
         self.descriptions: list[tuple[int, bytes]] = []
-        """(topic id, JSON), the oldest of a topic first."""
+        """Descriptions (topic id, JSON), the oldest of a topic first."""
         self.records = 0
-        """Frames kept."""
+        """Number of frames kept."""
         self.extensions: list[tuple[int, int, bytes]] = []
-        """Parts of producers among them, see StorePart."""
+        """Parts of producers in the kept frames, see StorePart."""
 
     @property
     def packs(self) -> list[Pack]:
@@ -74,8 +76,12 @@ class RebuildFromSegments:
         return {topic_id for topic_id, _ in self.descriptions}
 
     async def mend(self, in_log: Mapping[int, NDArray[np.uint64]]) -> None:
-        """in_log: the seqs of records in the log, by topic, ascending. Raises OSError."""
-        for tier, root in self._tiers.roots():  # what was being moved lies in both: the first one found wins
+        """Mend all segments and packs.
+
+        in_log: the seqs of records in the log, by topic, ascending. Raises OSError.
+        """
+        # a segment that was being moved is in both: the first one found wins
+        for tier, root in self._tiers.roots():
             await self._read_segments(tier, root)
         await self._read_packs()
         await self._choose(in_log)
@@ -109,7 +115,8 @@ class RebuildFromSegments:
                     await unlink_if_there(self._files, index_path(path))
                 if segment.records:
                     segment.tier = tier
-                    segment.sealed = True  # without a footer its index is derived once, and it does not grow
+                    # without a footer its index is derived once, and it does not grow
+                    segment.sealed = True
                     self._sources.append(
                         _Source(
                             segment.topic_id,
@@ -142,7 +149,7 @@ class RebuildFromSegments:
                     await unlink_if_there(self._files, path)
                     continue
                 pack = await rewrite_pack(self._loop, path, number, found.runs)
-                pack.runs.clear()  # which of them count is still to be chosen
+                pack.runs.clear()  # which of them count is chosen later
             self._packs[number] = pack
             rank = (0, number) if found.finished else (-1, number)
             for row, run in enumerate(found.runs):
@@ -171,7 +178,7 @@ class RebuildFromSegments:
         for source in self._sources:
             by_topic.setdefault(source.topic_id, []).append(source)
         ends: dict[int, dict[int, int]] = {}
-        """Of runs that end early: by pack, by row of the run table, the seq before which they end."""
+        """Runs that end early: by pack, by row of the run table, the seq before which they end."""
         for topic_id, sources in sorted(by_topic.items()):
             kept: list[_Source] = []
             for source in sorted(_without_begun_merge(sources), key=lambda source: source.rank, reverse=True):
@@ -199,11 +206,12 @@ class RebuildFromSegments:
             await self._end_runs(number, ends_by_row)
 
     async def _end(self, kept: list[_Source], logged: NDArray[np.uint64]) -> int:
-        """The seq from which on a topic is left to the log, because the log has all that the files have from there on,
-        and more: a checkpoint was cut short, and its files had holes where they were not synced.
+        """Return the seq from which on a topic is left to the log.
 
-        Recovery takes nothing from the log up to the highest seq in files. A record that was deleted before the copy is
-        missing in them, too; the log then says so again.
+        From there on the log has everything that the files have, and more: a checkpoint was
+        interrupted, and its files had holes where they were not synced. Recovery takes nothing from
+        the log up to the highest seq in files. A record that was deleted before the copy is missing
+        in the files, too; the log then records that delete again.
         """
         above = [source for source in kept if source.last_seq >= int(logged[0])]
         if not above:
@@ -216,7 +224,7 @@ class RebuildFromSegments:
         return int(missing[0]) if len(missing) else SEQ_MAX
 
     async def _seqs(self, source: _Source) -> NDArray[np.uint64]:
-        """Of all frames of a source, those of deleted records included."""
+        """Return the seqs of all frames of a source, including those of deleted records."""
         if source.segment is not None:
             data = await read_file(self._files, self._tiers.path(source.segment), source.segment.frames_end)
             begin = SegmentHeader.unpack(data, source.segment.path).header_bytes
@@ -226,7 +234,9 @@ class RebuildFromSegments:
         return run.scan.frames["seq"].astype(np.uint64)
 
     async def _ended(self, segment: Segment, description: bytes, end: int) -> Segment:
-        """A segment made anew of its frames before this seq, of which there is one at least."""
+        """Return a segment rebuilt from its frames before this seq, of which there is at
+        least one.
+        """
         path = self._tiers.path(segment)
         data = await read_file(self._files, path)
         await self._aside.copy(path, data)
@@ -240,11 +250,11 @@ class RebuildFromSegments:
         await replace_file(self._files, path, data)
         found = describe_file(data, path).segment
         found.tier = segment.tier
-        found.sealed = True  # as any other that has no footer here
+        found.sealed = True  # like any other without a footer here
         return found
 
     async def _end_runs(self, number: int, ends: Mapping[int, int]) -> None:
-        """A pack made anew, some of whose runs end before these seqs."""
+        """Rebuild a pack so that some of its runs end before these seqs."""
         path = f"{self._tiers.hot}/{pack_path(number)}"
         data = await read_file(self._files, path)
         await self._aside.copy(path, data)
@@ -261,22 +271,28 @@ class RebuildFromSegments:
 
 
 def _bytes_before(frames: codec.Frames, seq: int) -> int:
-    """How many bytes the frames before this seq take, which lie back to back from 0 on."""
+    """Return the bytes of the frames before this seq.
+
+    Frames follow each other without gaps from 0 on.
+    """
     count = int(np.searchsorted(frames["seq"].astype(np.uint64), np.uint64(seq)))
     return int(frames["length"][:count].sum(dtype=np.int64))
 
 
 def _parts_of(data: bytes, path: str, frames_end: int) -> list[tuple[int, int, bytes]]:
-    """Return what the frames of a sound segment tell of producers, those of deleted records included."""
+    """Return the parts of producers in the frames of a sound segment, including those of deleted
+    records.
+    """
     begin = SegmentHeader.unpack(data, path).header_bytes
     frames = memoryview(data)[begin:frames_end]
     return parts_in(frames, codec.scan_frames(frames).frames)
 
 
 def _without_begun_merge(sources: list[_Source]) -> list[_Source]:
-    """A topic's, less the segments of a merge of its runs that was cut short: they do not reach to the last run's end.
+    """Return a topic's sources without the segments of an interrupted merge of its runs.
 
-    A merge takes all runs of a topic, the oldest record first, and its segments lie above those that stay runs.
+    Those segments do not extend to the last run's end. A merge takes all runs of a topic, the
+    oldest record first, and its segments are above those that stay runs.
     """
     runs_upto = max((source.live_upto for source in sources if source.segment is None), default=0)
     merged = [source for source in sources if source.segment is not None and source.first_seq <= runs_upto]

@@ -1,7 +1,7 @@
-"""A rebuild by a sound snapshot: the files that it lists are what counts, the damaged ones among them are mended.
+"""A rebuild by a sound snapshot: the files that it lists count, and the damaged ones are mended.
 
-What it does not list (a checkpoint that was cut short, topics that are gone, runs that were merged) stays out: the next
-start removes it.
+Files that it does not list (from an interrupted checkpoint, of deleted topics, of merged runs) are
+left out; the next start removes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from topics.store.segments.tiers import Tiers
 
 
 class RebuildFromSnapshot:
-    """`mend`, then what the next snapshot lists."""
+    """The rebuild: `mend`, then the entries of the next snapshot."""
 
     def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside) -> None:
         self._loop = loop
@@ -31,10 +31,10 @@ class RebuildFromSnapshot:
         self.segments: list[Segment] = []
         self.packs: list[Pack] = []
         self.records = 0
-        """Frames kept."""
+        """Number of frames kept."""
 
     async def mend(self, part: StorePart) -> None:
-        """Raises OSError."""
+        """Mend the files that the snapshot lists. Raises OSError."""
         for listed in part.segments:
             segment = await self._segment(listed)
             if segment is not None:
@@ -50,8 +50,11 @@ class RebuildFromSnapshot:
 
     # --- segments ----------------------------------------------------------------------------------------------------
     async def _segment(self, listed: Segment) -> Segment | None:
-        """As it is, or mended; None: nothing of it is left. A copy in the other directory may not know of the latest
-        deletes, so it is only taken where the one that is listed tells nothing any more."""
+        """Return the segment as it is, or mended; None if nothing of it is left.
+
+        A copy in the other directory may lack the latest deletes, so it is only used if the listed
+        one yields nothing.
+        """
         for tier, root in sorted(self._tiers.roots(), key=lambda entry: entry[0] != listed.tier):
             path = f"{root}/{listed.path}"
             try:
@@ -68,7 +71,8 @@ class RebuildFromSnapshot:
                 await unlink_if_there(self._files, index_path(path))
                 await replace_file(self._files, path, mended)
                 found.tier = tier
-                found.sealed = True  # without a footer its index is derived once, and it does not grow
+                # without a footer its index is derived once, and it does not grow
+                found.sealed = True
                 return found
         return None
 
@@ -95,7 +99,10 @@ class RebuildFromSnapshot:
 
 
 def is_listed_segment(data: bytes, path: str, listed: Segment) -> bool:
-    """Whether these are the bytes that the snapshot lists; what a crash left behind the frames may follow."""
+    """Return whether these are the bytes that the snapshot lists.
+
+    Left-overs of a crash may follow the frames.
+    """
     try:
         header = SegmentHeader.unpack(data, path)
         footer = read_footer(data, path) if listed.sealed else None
@@ -111,7 +118,9 @@ def is_listed_segment(data: bytes, path: str, listed: Segment) -> bool:
 
 
 def _runs_by_row(found: SalvagedPack, listed: Pack) -> list[SalvagedRun] | None:
-    """The runs that are listed, of a sound pack that has each of them where it is listed."""
+    """Return the listed runs of a sound pack that has each of them in its listed place, else
+    None.
+    """
     if not found.sound or found.epoch != listed.epoch:
         return None
     rows = [(found.runs[row], run) for row, run in listed.runs.items() if row < len(found.runs)]
@@ -120,7 +129,9 @@ def _runs_by_row(found: SalvagedPack, listed: Pack) -> list[SalvagedRun] | None:
 
 
 def _is_listed_run(found: SalvagedRun, listed: PackRun) -> bool:
-    """Or what an earlier rebuild that was cut short has left of it."""
+    """Return whether this is the listed run, or the part of it that an interrupted rebuild has
+    left.
+    """
     header = found.header
     return (
         header.topic_id == listed.topic_id

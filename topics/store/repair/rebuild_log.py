@@ -1,7 +1,7 @@
-"""The log's part of a rebuild: kept as far as it is sound, damage ends it, and what lies behind is set aside.
+"""The log's part of a rebuild: the log is kept up to the first damage, and the rest is set aside.
 
-Where it begins is what a sound snapshot says: files below that may be left over from a checkpoint that was cut short,
-and some of them were used again. Without a snapshot it begins with the first file there is.
+A sound snapshot states where it begins: files below that may be left over from an interrupted
+checkpoint, and some of them were reused. Without a snapshot it begins with the first file there is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from topics.store.segments.snapshot_files import Loaded
 
 
 class RebuildLog:
-    """`mend`, then `starts` and `cut`."""
+    """The rebuild of the log: `mend`, then `starts` and `cut`."""
 
     def __init__(self, loop: Loop, directory: str, aside: SetAside) -> None:
         self._loop = loop
@@ -41,13 +41,16 @@ class RebuildLog:
         self._directory = directory
         self._aside = aside
         self.starts: dict[int, ReplayStart] = {}
-        """By shard, for the new snapshot; a shard that is not named is replayed whole."""
+        """Start by shard, for the new snapshot; a shard that is not named is replayed whole."""
         self.cut = False
-        """Part of it was given up."""
+        """Whether part of the log was given up."""
 
     def is_older(self, found: Loaded) -> bool:
-        """Newer snapshots are damaged, and the log that goes with this one is recycled: its unlink did not survive a
-        power cut. It says nothing about what counts."""
+        """Return whether newer snapshots are damaged, and the log of this one is recycled.
+
+        It is then left over, because its unlink did not survive a power cut, and does not state
+        what counts.
+        """
         return bool(found.skipped) and any(
             start.marked and wal_file_name(start.file_no) not in list_if_there(self._files, self._path(shard))
             for shard, start in found.store.replay.items()
@@ -57,8 +60,11 @@ class RebuildLog:
         return f"{self._directory}/{shard_directory(shard)}"
 
     async def mend(self, listed: Mapping[int, ReplayStart] | None) -> None:
-        """listed: where replay begins by a sound snapshot; None: there is none. Raises OSError, or StorageError for
-        damage that has no place."""
+        """Mend the log of every shard.
+
+        listed: where replay begins by a sound snapshot; None: there is none.
+        Raises: OSError, or StorageError for damage that has no place.
+        """
         direct = goes_direct(self._files.direct_block_bytes(self._directory))
         reader = DirectReader(self._files, direct=direct)
         for shard in shards_of(self._files, self._directory, listed or {}):
@@ -68,7 +74,10 @@ class RebuildLog:
                 self.starts[shard] = start
 
     async def seqs(self) -> dict[int, NDArray[np.uint64]]:
-        """The seqs of all records that it holds, by topic, ascending. After `mend`. Raises OSError."""
+        """Return the seqs of all records in the log, by topic, ascending.
+
+        After `mend`. Raises OSError.
+        """
         direct = goes_direct(self._files.direct_block_bytes(self._directory))
         reader = DirectReader(self._files, direct=direct)
         topic_ids: list[NDArray[np.uint64]] = []
@@ -99,12 +108,16 @@ class RebuildLog:
                 if not await self._cut(path, place):
                     if start is None or not start.marked:
                         raise
-                    # The file it begins in is missing, or was cut off whole: it begins with the next one there is.
+                    # The file it begins in is missing, or was cut off whole: it begins with the
+                    # next existing one.
                     start = ReplayStart(start.file_no, marked=False)
                 self.cut = True
 
     async def _mend_headers(self, shard: str, first: int) -> str:
-        """Puts right a bit that has flipped in the header of a file; the first path where that is not what is wrong."""
+        """Correct a flipped bit in the header of each file.
+
+        Return the first path with other damage.
+        """
         unreadable = ""
         for name in sorted(list_if_there(self._files, shard)):
             number = wal_file_no(name)
@@ -126,7 +139,9 @@ class RebuildLog:
         return unreadable
 
     async def _cut(self, shard: str, detail: dict[str, object]) -> bool:
-        """Keeps the damaged file up to the damage and sets aside the files behind it; False: nothing to cut."""
+        """Keep the damaged file up to the damage and set aside the files after it; False: there is
+        nothing to cut.
+        """
         damaged, offset = str(detail.get("path", "")), detail.get("offset")
         number = wal_file_no(damaged.rpartition("/")[2])
         if number is None or not isinstance(offset, int):

@@ -1,7 +1,9 @@
-"""What is sound of a damaged segment or pack: bytes in, bytes out. One flipped bit costs one record at most.
+"""The sound part of a damaged segment or pack: bytes in, bytes out.
 
-A header in which a single bit has flipped is put right by its checksum; one that says nothing any more is made again
-from the footer or from what a snapshot lists.
+A flipped bit costs at most a record.
+
+A header in which a single bit has flipped is corrected by its checksum. A header that is unreadable
+is derived from the footer or from the entry in a snapshot.
 """
 
 from __future__ import annotations
@@ -31,9 +33,14 @@ from topics.store.segments.pack import PackWriter
 from topics.store.segments.segment import read_footer
 
 _HEADER_MAX_BYTES = 8 * BLOCK_BYTES
-"""Of a header with its description; behind one that is lost the first frame is looked for up to here."""
+"""Bytes of a header with its description.
+
+If the header is lost, the first frame is searched up to here.
+"""
 _UNFLIP_MAX_BYTES = BLOCK_BYTES
-"""Of a header in which a flipped bit is looked for: some 50,000 checksums, done in a moment."""
+"""Size of a header up to which a flipped bit is searched: some 50,000 checksums, which takes little
+time.
+"""
 H = TypeVar("H")
 _LENGTH_BYTES = 4
 _TOPIC_ID_AT = 6
@@ -44,10 +51,14 @@ _TOPIC_ID_BYTES = 8
 def mend_segment(
     data: bytes, path: str, topic_id: int, hints: list[int], listed: Segment | None = None
 ) -> bytes | None:
-    """A header and the sound frames, to take the place of a damaged segment; None when not even its header is left.
+    """Return a header and the sound frames to replace a damaged segment; None if not even its
+    header is left.
 
-    topic_id: of the directory it lies in. hints: offsets of frames, increasing. listed: what a snapshot says of it.
-    The description is the latest there is: the footer's, or else the header's.
+    topic_id: of its directory.
+    hints: offsets of frames, increasing.
+    listed: its entry in a snapshot.
+
+    The description is the latest available: the footer's, or else the header's.
     """
     footer = _sound_footer(data, path)
     header = _segment_header(data, path)
@@ -63,7 +74,7 @@ def mend_segment(
         header = header._replace(description=footer.description)
         end = footer.frames_end
     elif listed is not None and not listed.sealed:
-        end = listed.frames_end  # what lies behind was never part of it
+        end = listed.frames_end  # bytes after it were never part of the segment
     return header.pack() + sound_frames(data[:end], start, topic_id, hints)
 
 
@@ -82,7 +93,10 @@ def _segment_header(data: bytes, path: str) -> SegmentHeader | None:
 
 
 def unflipped(data: bytes | memoryview, unpack: Callable[[memoryview], H]) -> H | None:
-    """The header that `data` begins with when just one of its bits has flipped; its checksum tells which."""
+    """Return the header at the start of `data` if just one of its bits has flipped.
+
+    Its checksum decides which.
+    """
     head = memoryview(bytearray(data[:_HEADER_MAX_BYTES]))
     for bit in range(8 * min(len(head), _UNFLIP_MAX_BYTES)):
         head[bit >> 3] ^= 1 << (bit & 7)
@@ -94,17 +108,17 @@ def unflipped(data: bytes | memoryview, unpack: Callable[[memoryview], H]) -> H 
 
 
 def _first_frame(data: bytes, topic_id: int) -> int:
-    """Where frames begin behind a header that does not say so: at a whole block."""
+    """Return where frames begin after a header that is lost: at a whole block."""
     blocks = range(BLOCK_BYTES, _HEADER_MAX_BYTES + 1, BLOCK_BYTES)
     return next((at for at in blocks if _is_frame(memoryview(data), at, topic_id)), BLOCK_BYTES)
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------
 def sound_frames(data: bytes, start: int, topic_id: int, hints: list[int]) -> bytes:
-    """Every sound frame of a topic from `start` on, back to back, passing over damaged ones.
+    """Return every sound frame of a topic from `start` on, without gaps and without damaged ones.
 
-    Behind a damaged frame the next one is where its length says, or else at the next of `hints` (offsets, increasing),
-    or else wherever bytes are a frame by their checksum.
+    After a damaged frame the next one is where its length points, or else at the next of `hints`
+    (offsets, increasing), or else wherever bytes are a frame by their checksum.
     """
     view = memoryview(data)
     parts: list[memoryview] = []
@@ -123,7 +137,10 @@ def sound_frames(data: bytes, start: int, topic_id: int, hints: list[int]) -> by
 
 
 def _following(data: bytes, at: int, topic_id: int, hints: list[int]) -> int:
-    """Where the next sound frame behind the damaged one at `at` lies; the end of the data when there is none."""
+    """Return where the next sound frame after the damaged one at `at` begins.
+
+    It is the end of the data if there is none.
+    """
     view = memoryview(data)
     following = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "little")
     if _is_frame(view, following, topic_id):
@@ -141,7 +158,7 @@ def _following(data: bytes, at: int, topic_id: int, hints: list[int]) -> int:
 
 
 def _is_frame(view: memoryview, at: int, topic_id: int) -> bool:
-    """Whether a sound frame of this topic lies here."""
+    """Return whether a sound frame of this topic is at this offset."""
     length = int.from_bytes(view[at : at + _LENGTH_BYTES], "little")
     if int.from_bytes(view[at + _TOPIC_ID_AT : at + _TOPIC_ID_AT + _TOPIC_ID_BYTES], "little") != topic_id:
         return False
@@ -155,23 +172,23 @@ class SalvagedRun(NamedTuple):
     header: RunHeader
     frames: bytes
     scan: codec.FrameScan
-    """Of the frames."""
+    """Scan of the frames."""
 
 
 class SalvagedPack(NamedTuple):
-    """What a pack's bytes still tell."""
+    """The sound part of a pack."""
 
     runs: list[SalvagedRun]
-    """In the order of the file: of a sound pack, that of its run table."""
+    """Runs in the order of the file; in a sound pack that is the order of its run table."""
     sound: bool
-    """The header and every run; the index behind them is derived again where it is damaged."""
+    """The header and every run are sound; a damaged index after them is derived again."""
     finished: bool
-    """Its footer is sound: it was written to its end."""
+    """Its footer is sound, so it was written to its end."""
     epoch: int
 
 
 def salvage_pack(data: bytes, path: str) -> SalvagedPack:
-    """Every run with any sound frames."""
+    """Return every run with at least one sound frame."""
     view = memoryview(data)
     runs: list[SalvagedRun] = []
     positions = _run_positions(data, path)
@@ -205,14 +222,17 @@ def salvage_pack(data: bytes, path: str) -> SalvagedPack:
 
 
 def _next_run(data: bytes, at: int, positions: list[int] | None) -> int:
-    """Where the first run at or behind `at` begins; -1: there is none."""
+    """Return where the first run from `at` on begins; -1 if there is none."""
     if positions is None:
         return data.find(RUN_MAGIC, at)
     return next((position for position in positions if position >= at), -1)
 
 
 def _run_positions(data: bytes, path: str) -> list[int] | None:
-    """Where the runs begin, by the table of a sound footer; None without one. A tag may look like a run's magic."""
+    """Return where the runs begin, by the table of a sound footer; None without one.
+
+    (A tag may look like a run's magic.)
+    """
     view = memoryview(data)
     fixed, end = view[-FOOTER_BYTES:], len(data) - FOOTER_BYTES
     try:
@@ -228,7 +248,7 @@ def _run_positions(data: bytes, path: str) -> list[int] | None:
 
 
 def pack_of(runs: list[SalvagedRun], *, number: int, epoch: int, now_ms: int) -> tuple[bytes, list[PackRun]]:
-    """A whole pack and what is listed of it; one run at least."""
+    """Return a whole pack and the entries of its runs; at least one run."""
     writer = PackWriter(number, epoch, now_ms)
     written = [writer.add_run(run.scan, run.frames, run.header.description)[0] for run in runs]
     return writer.finish(), written

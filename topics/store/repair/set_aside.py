@@ -1,4 +1,7 @@
-"""Copies of damaged files, made before a rebuild replaces or removes them: `set-aside-<ms>` in the data directory."""
+"""Copies of damaged files, made before a rebuild replaces or removes them.
+
+They are in `set-aside-<ms>` in the data directory.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,17 @@ from topics.store.segments.tiers import Tiers
 
 
 class SetAside:
-    """One rebuild's. Nothing is made before the first copy."""
+    """The copies of one rebuild. The directory is created with the first copy."""
 
     def __init__(self, files: FileCalls, tiers: Tiers, now_ms: int) -> None:
         self._files = files
         self._tiers = tiers
         self._path = f"{tiers.hot}/set-aside-{now_ms}"
         self.copies: list[str] = []
-        """Where they are."""
+        """Paths of the copies."""
 
     async def copy(self, path: str, data: bytes) -> None:
-        """Durable on return; the first copy of a file stays as it is. Raises OSError."""
+        """Copy a file durably; the first copy of a file stays as it is. Raises OSError."""
         if self._files.make_directory(self._path):
             await self._files.sync_directory(self._tiers.hot)
         tier, root = next((tier, root) for tier, root in self._tiers.roots() if path.startswith(f"{root}/"))

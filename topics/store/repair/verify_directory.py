@@ -1,7 +1,8 @@
-"""Verify a data directory: every checksum of snapshots, segments, packs, their indexes and the log. Changes nothing.
+"""Verify a data directory: every checksum of snapshots, segments, packs, their indexes and the log.
 
-For `topics fsck`. A finding names path, byte, topic and seq as far as they are known. What an ordinary crash leaves (a
-torn tail of the log, files no snapshot lists) is no damage and is told as a note.
+Used by `topics fsck`; it changes nothing. A finding names path, byte, topic and seq as far as they
+are known. Effects of an ordinary crash (a torn tail of the log, files that no snapshot lists) are
+no damage and are reported as notes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from topics.store.segments.tiers import Tiers, require_cold
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damaged place. offset, topic_id and seq are -1 when they are not known; seq: the first that is damaged."""
+    """One damaged place. offset, topic_id and seq (the first damaged one) are -1 if unknown."""
 
     path: str
     message: str
@@ -50,7 +51,10 @@ class Damage:
     topic_id: int = -1
     seq: int = -1
     is_index: bool = False
-    """Nothing is lost by it: it will be derived again from the data when the store is opened."""
+    """Whether it is an index.
+
+    No record is lost then, because it is derived again from the data when the store is opened.
+    """
 
 
 class _Named(msgspec.Struct):
@@ -61,7 +65,7 @@ class _Named(msgspec.Struct):
 
 @dataclass
 class VerifyReport:
-    """What `verify` found."""
+    """The findings of `verify`."""
 
     findings: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -69,13 +73,13 @@ class VerifyReport:
     segments: int = 0
     packs: int = 0
     records: int = 0
-    """In segments and packs, deleted ones included."""
+    """Number of records in segments and packs, deleted ones included."""
     log_batches: int = 0
     names: dict[int, str] = field(default_factory=dict)
-    """Of topics, by id, as segments and packs tell them."""
+    """Names of topics by id, as segments and packs state them."""
 
     def learn_name(self, topic_id: int, description: bytes) -> None:
-        """From the description of a file's header or of a run; one that tells no name is passed over."""
+        """Note the name in the description of a file's header or of a run, if it has one."""
         with contextlib.suppress(msgspec.DecodeError):
             self.names[topic_id] = msgspec.json.decode(description, type=_Named).name
 
@@ -85,9 +89,12 @@ class VerifyReport:
 
 
 async def verify(loop: Loop, directory: str, cold: str = "") -> VerifyReport:
-    """Reads everything, in the cold directory, too. The caller holds the data directory's lock.
+    """Read and verify everything, in the cold directory, too.
 
-    Raises StorageError when that is not the right one, OSError when something cannot be read.
+    The caller holds the data directory's lock.
+
+    Raises: StorageError if the cold directory is not the data directory's own; OSError if a file
+        cannot be read.
     """
     await require_cold(loop, Tiers(directory, cold))
     report = VerifyReport()
@@ -114,7 +121,7 @@ async def _verify_marker(files: FileCalls, directory: str, report: VerifyReport)
 
 
 async def _verify_snapshots(files: FileCalls, directory: str, report: VerifyReport) -> StorePart | None:
-    """The store's part of the newest sound one."""
+    """Verify all snapshots; return the store's part of the newest sound one."""
     newest: StorePart | None = None
     numbers = snapshot_numbers(files, directory)
     for number in numbers:
@@ -149,7 +156,7 @@ async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | 
                 segment = listed.pop((tier, path), None)
                 if segment is None and manifest is not None:
                     report.notes.append(f"{root}/{path}: no snapshot lists it (a checkpoint was cut short)")
-                    continue  # whatever it holds counts for nothing, and the next start removes it
+                    continue  # its contents do not count, and the next start removes it
                 report.segments += 1
                 await _verify_segment(files, f"{root}/{path}", segment, report)
     for segment in listed.values():
@@ -162,7 +169,8 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
     data = await read_file(files, path)
     try:
         header = SegmentHeader.unpack(data, path)
-        # Behind the frames of one that is not sealed lies what a crash left, half a footer perhaps.
+        # The frames of an unsealed segment are followed by left-overs of a crash, perhaps half a
+        # footer.
         footer = read_footer(data, path) if segment is None or segment.sealed else None
     except (CorruptError, FormatError) as error:
         topic_id = segment.topic_id if segment is not None else -1
@@ -186,7 +194,7 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
             Damage(path, f"damaged at byte {at}, behind seq {before}", at, header.topic_id, before + 1)
         )
     elif footer is None and segment is not None and segment.sealed and data[end:].strip(b"\0"):
-        # A segment that a rebuild has mended has none, and nothing but zeros in its place.
+        # A segment that a rebuild has mended has no footer, only zeros in its place.
         report.findings.append(Damage(path, "its footer is damaged", len(data) - FOOTER_BYTES, header.topic_id))
     elif footer is not None:
         if data[-FOOTER_BYTES:][:4] != SEGMENT_FOOTER_MAGIC:
@@ -196,7 +204,7 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
 
 
 def _verify_flags(path: str, topic_id: int, frames: codec.Frames, report: VerifyReport) -> None:
-    """The bytes that say whether records are deleted, which no checksum covers."""
+    """Verify the bytes that mark records as deleted, which no checksum covers."""
     for row in frames[(frames["deleted"] != DELETED_LIVE) & (frames["deleted"] != DELETED)]:
         at = int(row["offset"]) + int(row["length"]) - 1
         seq = int(row["seq"])
@@ -293,7 +301,7 @@ async def replay_shard(
     start: ReplayStart | None,
     on_chunk: Callable[[VerifiedBatches], object] = lambda chunk: None,
 ) -> ShardReplay:
-    """Reads a shard to its end and applies nothing. Raises CorruptError or FormatError."""
+    """Read a shard to its end without applying anything. Raises CorruptError or FormatError."""
     table = FileTable()
     survey = await survey_shard(loop, reader, path, start.file_no if start is not None else 0, 0)
     if start is not None and start.marked and (not survey.used or survey.used[0].number != start.file_no):
