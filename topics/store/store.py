@@ -1,8 +1,9 @@
-"""The store as one thing: opened (locked, recovered, ready), used through its parts, closed cleanly.
+"""The store as a whole: opened (locked, recovered, ready), used through its parts, closed cleanly.
 
-After recovery read everything the log goes on in fresh files, and the first thing written there is the tail that
-recovery read but that nothing says was synced. After a failed sync the page cache may have shown it although the disk
-does not have it; so it is written again and synced before anybody is told of it.
+After recovery has read everything, the log continues in new files. The first write to them is the
+tail that recovery read but that is not known to be synced. After a failed sync the page cache may
+have shown it although the disk does not have it, so it is written again and synced before any
+client gets an answer that depends on it.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ from topics.store.wal.wal_files import name_spares
 log = logging.getLogger(__name__)
 
 FLUSH_ORDER = 20
-"""Of the log among the hooks at the end of a pass."""
+"""The order of the log among the pass-end hooks."""
 
 
 class Store:
-    """log, files, reader, memory and checkpointer of one data directory. Made by `Store.open`."""
+    """The log, files, reader, memory and checkpointer of one data directory.
+
+    Created by `Store.open`.
+    """
 
     def __init__(self, loop: Loop, config: Config, catalog: Catalog, directory: TakenDirectory) -> None:
         self._loop = loop
@@ -68,9 +72,9 @@ class Store:
         self.skipped_snapshots: list[str] = []
         """Paths of newer snapshots that were damaged."""
         self._found_snapshot = 0
-        """The newest one when the log was opened."""
+        """Number of the newest snapshot when the log was opened; 0: none."""
         self._lost_writes = False
-        """The session before noted that a write or sync failed."""
+        """Whether the session before noted that a write or sync failed."""
         self._latch_note: LatchNote
 
     @classmethod
@@ -83,17 +87,21 @@ class Store:
         directory: TakenDirectory | None = None,
         on_progress: Progress = lambda share: None,
     ) -> Store:
-        """Recovers config.data_dir and fills the catalog; everything it says is durable on return.
+        """Recover config.data_dir and fill the catalog.
 
-        directory: locked already, by `data_directory.take`; None: it is taken here.
-        Raises LockedError, CorruptError, FormatError, StorageError or OSError, and then the lock is given back.
+        Everything in the catalog is durable on return.
+
+        directory: locked already, by `data_directory.take`; None: it is locked here.
+        Raises: LockedError, CorruptError, FormatError, StorageError or OSError; the lock is
+            released then.
         """
         store = cls(loop, config, catalog, directory or take(loop.ring, config))
         try:
             await check_marker(loop, store._directory)
             await store._open(on_progress)
         except Exception as error:
-            with contextlib.suppress(OSError):  # what stopped the start is what is told
+            # the error that stopped the start is the one to report
+            with contextlib.suppress(OSError):
                 await store._end_start(error)
             store._directory.release()
             raise
@@ -128,7 +136,8 @@ class Store:
                 spares = await name_spares(loop.files, survey.spares, start.file_no)
                 found.surveys[shard] = survey._replace(spares=spares)
         if TOPICS_DIRECTORY in loop.files.list_directory(directory):
-            await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")  # a killed process may not have done so
+            # a killed process may not have synced it
+            await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")
         if self._lacks_space_for_tails(found):
             for replay in found.shards.values():
                 await replay.sync_tail()
@@ -160,15 +169,16 @@ class Store:
         await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))
         self._latch_note = LatchNote(loop, directory, self.log.space, lambda: self.checkpointer.snapshot_number)
         self.log.admission.on_latch.append(self._latch_note.begin)
-        if self.log.read_only:  # since before anybody listened
+        if self.log.read_only:  # the latch came before the callback
             self._latch_note.begin()
         self.checkpointer.start()
         progress(1.0)
 
     async def _or_with_reserve(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A start on a full disk may use the space that is kept for such times: who is to delete needs a server.
+        """Run a step; if a full disk fails it, release the reserve and run it again.
 
-        A checkpoint that found it full has given the reserve back itself: there is space now, for another try.
+        A start on a full disk may use the reserve, because deleting needs a server. A checkpoint
+        that found the disk full has released the reserve itself, so there is space for another try.
         """
         space = self.log.space
         had_reserve = space.holds_reserve
@@ -178,12 +188,14 @@ class Store:
             if not lacks_space(error) or not had_reserve:
                 raise
             log.warning("the disk is full; the start uses the reserve: %s", error)
-            space.note_full()  # first, or log files that are prepared ahead take it
+            space.note_full()  # first, or log files that are prepared ahead take the space
             await space.release_reserve()
             await step()
 
     async def _write_first_snapshot(self) -> int:
-        """An empty directory gets a snapshot before anything else, so that one without is known to have lost it."""
+        """Write the snapshot of an empty directory, before anything else, so that a directory
+        without one is known to have lost it.
+        """
         loop, directory = self._loop, self._config.data_dir
         loop.files.make_directory(f"{directory}/snapshots")
         await loop.files.sync_directory(directory)
@@ -205,22 +217,25 @@ class Store:
         assert found.loaded is not None, "asked of a directory that was used"
         stored = found.loaded.store
         if self._lost_writes:
-            return True  # whatever was known of snapshots when it was noted, a clean one does not follow a note
+            return True  # a clean snapshot from before the note does not follow it
         if stored.log_cut:
-            return True  # what a rebuild gave up may have been answered
+            return True  # records that a rebuild gave up may have been acknowledged
         if stored.clean and (session is None or session.snapshot < found.loaded.number):
             return False
         return (session.boot if session is not None else stored.boot) != self._loop.ring.boot_id()
 
     def _unneeded(self, found: Recovered) -> list[str]:
-        """Paths of log files that hold nothing needed and that no shard takes into use again."""
+        """Return the paths of log files with nothing needed that no shard takes into use again."""
         surveys = found.surveys.items()
         return [path for _, survey in surveys for path in survey.stale] + [
             path for shard, survey in surveys if shard >= self._shards for path in survey.spares
         ]
 
     def _starts(self, found: Recovered) -> list[ShardStart]:
-        """Where each shard goes on. What is not known to be synced is numbered, and written, again."""
+        """Return where each shard continues.
+
+        Batches not known to be synced are numbered, and written, again.
+        """
         starts = []
         for shard in range(self._shards):
             survey, replay = found.surveys.get(shard), found.shards.get(shard)
@@ -233,21 +248,26 @@ class Store:
         return starts
 
     def _lacks_space_for_tails(self, found: Recovered) -> bool:
-        """There may be none to write the tails again. They are synced where they are, then: what was read past the page
-        cache is what the disk has. Where nothing is, a start has to wait for space."""
+        """Return whether there may be no space to write the tails again.
+
+        They are then synced where they are: what was read past the page cache is what the disk has.
+        If no read bypassed it, the start has to wait for space.
+        """
         ring, directory = self._loop.ring, self._config.data_dir
         if not goes_direct(ring.direct_block_bytes(directory)):
             return False
         tails = sum(replay.tail_bytes for shard, replay in found.shards.items() if shard < self._shards)
-        files = self._shards * self.log.sizes.file + self.log.space.reserve_bytes  # which are made first
+        # they are created first
+        files = self._shards * self.log.sizes.file + self.log.space.reserve_bytes
         return tails > 0 and self.log.space.lacks(tails + files)
 
     async def _rewrite_tails(self, found: Recovered) -> None:
-        """Stages each shard's unsynced tail as one batch, syncs it and moves its rows there.
+        """Stage each shard's unsynced tail as one batch, sync it and move its rows there.
 
-        One batch, because the first whole batch of a new file takes over from the old file: all of it or none. A shard
-        that is no longer in use keeps its tail, synced where it is: `_settle` copies everything into segments before
-        anything is served, but snapshots on the way there know of deletes that only the tail tells of.
+        It is one batch, because the first whole batch of a new file replaces the old file, whole or
+        not at all. A shard that is no longer in use keeps its tail, synced where it is: `_settle`
+        copies everything into segments before any request is served, but snapshots until then have
+        deletes that only the tail records.
         """
         waits: list[tuple[list[TailPart], list[int], Future[Commit]]] = []
         taken_over: list[StoredFile] = []
@@ -272,14 +292,14 @@ class Store:
             self._move(parts, starts, commit)
         for replay in found.shards.values():
             await unlink_all(self._loop, replay.lost)
-        # So that a server killed again and again needs no more space than one killed once.
+        # A server that is killed again and again then needs no more space than one killed once.
         for stored in taken_over:
             stored.superseded = True
             if not stored.live_rows:
                 await self.log.retire(stored)
 
     def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
-        """Points the rows of the tail to where they lie now."""
+        """Point the rows of the tail to their new places."""
         frames = np.concatenate([part.frames for part in parts])
         shifts = np.repeat(starts, [len(part.frames) for part in parts]) + commit.base
         is_record = frames["type"] == FrameType.RECORD
@@ -288,23 +308,28 @@ class Store:
             self._catalog.moved(topic_id, records["seq"][where], commit.file_id, offsets[where].astype(np.uint32))
 
     async def _settle(self, found: Recovered, *, has_gaps: bool) -> None:
-        """What must be durable before the first answer: crash gaps, and a log of another shard count."""
+        """Make durable what the first answer needs: crash gaps, and a log of another shard
+        count.
+        """
         in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
         if found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more):
-            # A topic may lie in another shard from now on: what stayed in this one would be replayed in any order.
+            # A topic may be in another shard from now on: what stayed in this one would be replayed
+            # in any order.
             await self.checkpointer.run(moves=False, whole=found.loaded.store.shards != self._shards)
             return
-        if self._lost_writes:  # flags in segments and packs, too, that the page cache goes on showing
+        if self._lost_writes:  # also flags in segments and packs that the page cache still shows
             await self.checkpointer.flag_deleted()
         stored = found.loaded.store if found.loaded is not None else None
         if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):
             await self.checkpointer.take_snapshot(clean=False)
 
     async def close(self, *, checkpoint: bool = True) -> None:
-        """Drains the log, takes a last checkpoint that makes the next start exact, and unlocks.
+        """Drain the log, take a last checkpoint, which makes the next start exact, and release the
+        lock.
 
-        A log that is read-only is closed as it is. Nothing may be staged any more. Raises OSError or StorageError when
-        the checkpoint failed; everything is closed then, too.
+        A read-only log is closed as it is. Nothing may be staged any more.
+
+        Raises: OSError or StorageError if the checkpoint failed; everything is closed then, too.
         """
         self._latch_note.stop()
         self.checkpointer.stop()
@@ -321,13 +346,18 @@ class Store:
             self._directory.release()
 
     def release(self) -> None:
-        """Gives the directory's lock back, also after a failure that left no way to close; idempotent."""
+        """Release the directory's lock, also after a failure that prevents closing; idempotent."""
         self._directory.release()
 
     async def _end_start(self, error: Exception) -> None:
-        """After a start that failed. The next one has to know if a disk did, for then the page cache may lie."""
+        """Close everything after a failed start.
+
+        If a disk failed, note it for the next start, because the page cache may show what the disk
+        lacks.
+        """
         with contextlib.suppress(OSError):
-            await self.log.close()  # whoever is zeroing a file would go on, in what is somebody else's descriptor then
+            # a task that zeroes a file would continue in a reused descriptor
+            await self.log.close()
         await self._opener.end()
         await self._close_files()  # the note needs a descriptor
         broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
