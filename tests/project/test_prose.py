@@ -30,6 +30,7 @@ ROOMS = (
     "embedded",
     "engine/delivery",
     "engine/index",
+    "engine/json",
     "engine/queue",
     "engine/read",
     "engine/shared",

@@ -1,1 +1,1 @@
-"""Strict JSON and the bodies of writes, scanned in bulk by records.c."""
+"""Strict JSON and the bodies of writes, scanned in bulk by C (records.h)."""

@@ -1,5 +1,5 @@
-/* The requests of one pass, as columns: filled by http/lane/scan.c, completed by engine/json/write_scan.c, read by Python as
- * packed numbers (http/lane/lane.py). */
+/* The requests of one pass, as columns. http/lane/scan.c fills them, engine/json/write_scan.c
+ * completes them, and Python reads them as packed numbers (http/lane/lane.py). */
 #ifndef TOPICS_ENGINE_COLUMNS_H
 #define TOPICS_ENGINE_COLUMNS_H
 
@@ -7,18 +7,19 @@
 
 /* One plain write. Offsets count from the start of the buffer with all receives of the pass. */
 struct tp_request {
-    uint32_t receive;  /* whose bytes these are: index of the receive */
+    uint32_t receive;  /* index of the receive with the request */
     uint32_t topic;    /* number of the topic's name, see tp_learn_topic */
     uint32_t off, len; /* of the body */
     uint32_t flags;    /* TP_WITHOUT_SEQS, TP_TAKES_GZIP */
-    uint32_t end;      /* where the request ends: offset behind its body */
-    uint32_t key_off, key_len; /* its idempotency key; 0: none */
+    uint32_t end;      /* offset after its body, the end of the request */
+    uint32_t key_off, key_len; /* its idempotency key; 0 = none */
 };
 enum { TP_WITHOUT_SEQS = 1, TP_TAKES_GZIP = 2, TP_FLAGS = 0xff };
 
-/* The requests of one topic: `count` of them from `first` on; rows `row` to `row + rows` are their records. */
+/* The requests of one topic: `count` of them from `first` on. Their records are the rows `row`
+ * to `row + rows`. */
 struct tp_group {
-    uint32_t topic, first, count; /* topic: with TP_KEYED for a group of one request that has an idempotency key */
+    uint32_t topic, first, count; /* topic: with TP_KEYED if the group is one request with an idempotency key */
     uint32_t taken; /* requests whose body was plain */
     uint32_t row, rows;
     uint64_t size; /* accounted bytes of the rows */

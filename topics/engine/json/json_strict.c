@@ -1,4 +1,4 @@
-/* Where a JSON value ends, checked strictly on the way: see json_strict.h. */
+/* The strict scan of a JSON value: see json_strict.h. */
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -8,7 +8,7 @@
 enum {
     PAIRWISE_KEYS = 24,
     SPREAD_KEYS = 1024,
-    RUN_BYTES = 1 << 16, /* of one token, looked at between two places to rest */
+    RUN_BYTES = 1 << 16, /* of one token, scanned between two places to rest */
 };
 
 void rest_from(struct scan *s, const uint8_t *p)
@@ -54,7 +54,7 @@ static inline const uint8_t *skip_digits(struct scan *s, const uint8_t *p)
     }
 }
 
-/* A run of characters beyond ASCII, or much of it; p at the first of them. */
+/* Skip a run of characters beyond ASCII, or a large part of it; p is at the first of them. */
 static const uint8_t *skip_utf8(struct scan *s, const uint8_t *p)
 {
     const uint8_t *stop = s->end - p > RUN_BYTES ? p + RUN_BYTES : s->end;
@@ -80,7 +80,7 @@ static const uint8_t *skip_utf8(struct scan *s, const uint8_t *p)
     return p;
 }
 
-/* Four hex digits, or -1. */
+/* Return the value of four hex digits, or -1. */
 static int hex4(const uint8_t *p)
 {
     int value = 0;
@@ -93,7 +93,8 @@ static int hex4(const uint8_t *p)
     return value;
 }
 
-/* One escape; p at the backslash. Notes what the shortest spelling of the character would save. */
+/* Skip one escape; p is at the backslash. Counts the bytes that the shortest spelling would
+ * save. */
 static const uint8_t *skip_escape(struct scan *s, const uint8_t *p)
 {
     s->escaped = 1;
@@ -133,7 +134,7 @@ const uint8_t *string_end(struct scan *s, const uint8_t *p)
         const __m128i space = _mm_set1_epi8(0x20), quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
         while (end - p >= 16) {
             __m128i chunk = _mm_loadu_si128((const __m128i *)p);
-            /* signed: bytes from 0x80 on are below 0x20 too */
+            /* A signed comparison: bytes from 0x80 on are below 0x20, too. */
             __m128i special = _mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, backslash));
             special = _mm_or_si128(special, _mm_cmplt_epi8(chunk, space));
             unsigned mask = (unsigned)_mm_movemask_epi8(special);
@@ -211,7 +212,8 @@ static const char OVERFLOW_DIGITS[] =
     "66928879109465555478519404026306574886715058206819089020007083836762738548458177115317644757302700698555713669"
     "59622842914819860834936475292719074168444365510704342711559699508093042880177904174497792";
 
-/* Is 0.d1d2d3... * 10^point, with the digits between p and end (a point among them is passed over), an overflow? */
+/* Return whether 0.d1d2d3... * 10^point overflows, with the digits between p and end (a point
+ * among them is skipped). */
 static int overflows(const uint8_t *p, const uint8_t *end, int64_t point)
 {
     int compared = 0;
@@ -282,7 +284,7 @@ static inline uint64_t mix(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Keyed: without the secret nobody can make two keys collide on purpose. */
+/* The hash is keyed: without the secret no client can make two keys collide on purpose. */
 static inline uint64_t hash_bytes(const uint8_t *p, uint64_t n, const uint64_t *secret)
 {
     uint64_t a, b, seed = secret[0] ^ n;
@@ -312,7 +314,8 @@ int hash_key(const uint8_t *p, const uint8_t *end, int escaped, const uint64_t *
     return 1;
 }
 
-/* An in-place quicksort; the ranges still to sort lie on a stack of 64 because the smaller part goes first. */
+/* An in-place quicksort. A stack of 64 ranges suffices, because the smaller part is sorted
+ * first. */
 #define DEFINE_SORT(name, type, LESS)                                                                                  \
     static void name(type *a, uint64_t n)                                                                              \
     {                                                                                                                  \
@@ -351,7 +354,8 @@ int hash_key(const uint8_t *p, const uint8_t *end, int escaped, const uint64_t *
 #define LESS_NUMBER(a, b) ((a) < (b))
 DEFINE_SORT(sort_hashes, uint64_t, LESS_NUMBER)
 
-/* Puts the hashes in order of their eight bits from `shift` on; ends[b] is then the end of those whose bits are b. */
+/* Order the hashes by their eight bits from `shift` on; ends[b] becomes the end of those whose
+ * bits are b. */
 static void spread(uint64_t *hashes, uint64_t n, unsigned shift, uint32_t *ends)
 {
     uint32_t next[256];
@@ -382,7 +386,7 @@ static int equal_pair(const uint64_t *hashes, uint64_t n)
     return 0;
 }
 
-/* Whether two of them are equal; changes their order. */
+/* Return whether two of them are equal; changes their order. */
 static int has_equal(uint64_t *hashes, uint64_t n)
 {
     if (n <= PAIRWISE_KEYS) return equal_pair(hashes, n);
@@ -392,8 +396,9 @@ static int has_equal(uint64_t *hashes, uint64_t n)
     return 0;
 }
 
-/* The same for any number: many are spread by eight of their bits, twice, so that few are left to be compared. A
- * quarter of a million keys fit into a record, and then it is four. */
+/* has_equal for any number: many hashes are spread by eight of their bits, twice, so that few
+ * are left to compare in each group. A record has room for a quarter of a million keys, which
+ * leaves four a group. */
 static int has_equal_among_many(uint64_t *hashes, uint64_t n)
 {
     if (n <= SPREAD_KEYS) return has_equal(hashes, n);
@@ -420,7 +425,7 @@ const uint8_t *skip_value(struct scan *s, const uint8_t *p, unsigned open)
 {
     const uint8_t *end = s->end;
     uint8_t is_object[DEPTH_MAX + 1];
-    uint64_t base[DEPTH_MAX + 1]; /* where a container's keys start on the stack */
+    uint64_t base[DEPTH_MAX + 1]; /* start of each container's keys on the stack */
     unsigned depth = 0;
     s->outer_keys = 0;
 value:

@@ -1,9 +1,10 @@
-/* The scan of one JSON text: where a value ends, checked strictly on the way. Internal to the C files of this folder.
+/* The scan of one JSON text: find the end of a value and check it strictly. Internal to the C
+ * files of this folder.
  *
- * Strict: RFC 8259, valid UTF-8, no lone surrogates, numbers below a double's overflow, at most DEPTH_MAX nested
- * containers. Nothing is allocated and nothing recurses: room comes from the caller, nesting is a small array.
- * Input needs no terminator and is never read beyond its end. Functions that return a place return NULL after `fail`.
- */
+ * Strict: RFC 8259, valid UTF-8, no lone surrogates, numbers below a double's overflow, at most
+ * DEPTH_MAX nested containers. Nothing is allocated and nothing recurses: the caller provides
+ * the room, nesting is a small array. Input needs no terminator and is never read beyond its
+ * end. Functions that return a place return NULL after `fail`. */
 #ifndef TOPICS_ENGINE_JSON_STRICT_H
 #define TOPICS_ENGINE_JSON_STRICT_H
 
@@ -22,19 +23,19 @@ struct scan {
     uint64_t key_room, key_count;
     const uint64_t *secret;
     uint32_t outer_keys;    /* keys of the outermost object of the last value */
-    uint32_t escaped;       /* the last string had an escape */
-    uint32_t twice;         /* some object may have a key twice */
-    const uint8_t *pause;   /* from here on it is time to rest */
-    const uint8_t *stop;    /* that, or the end */
-    struct tp_work *work;   /* what rests; NULL: nothing does */
+    uint32_t escaped;       /* whether the last string had an escape */
+    uint32_t twice;         /* whether some object may have a key twice */
+    const uint8_t *pause;   /* the place from which on to rest */
+    const uint8_t *stop;    /* `pause` or the end, the earlier one */
+    struct tp_work *work;   /* the work that rests; NULL: no rests */
     struct tp_error error;
 };
 
 #define NEVER ((const uint8_t *)UINTPTR_MAX)
-/* A place where a long call may rest: one comparison in a short one. */
+/* A place where a long call may rest; it costs a short call one comparison. */
 #define MAY_REST(s, p) do { if (__builtin_expect((p) >= (s)->pause, 0)) take_rest(s, p); } while (0)
 
-/* A scan of a text, at its start. */
+/* Start a scan of a text. */
 static inline struct scan start_scan(const uint8_t *text, uint64_t len)
 {
     struct scan s;
@@ -48,12 +49,12 @@ static inline struct scan start_scan(const uint8_t *text, uint64_t len)
     return s;
 }
 
-/* The next rest comes a turn's bytes after p, if there is work that rests. */
+/* Set the next rest to a turn's bytes after p, if there is work that rests. */
 void rest_from(struct scan *s, const uint8_t *p);
-/* Rests now, at p. */
+/* Rest now, at p. */
 void take_rest(struct scan *s, const uint8_t *p) __attribute__((cold));
 
-/* Notes why the text is refused, and where; NULL. */
+/* Note the reason and the place of a refusal. Returns NULL. */
 static inline const uint8_t *fail(struct scan *s, uint32_t code, const uint8_t *at)
 {
     s->error.code = code;
@@ -64,10 +65,10 @@ static inline const uint8_t *fail(struct scan *s, uint32_t code, const uint8_t *
 static inline int is_blank(uint8_t c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static inline int is_digit(uint8_t c) { return (uint8_t)(c - '0') < 10; }
 
-/* Where blanks end that begin at p, far behind it perhaps. */
+/* Return the end of the blanks that begin at p, even if there are very many. */
 const uint8_t *blanks_end(const uint8_t *p, const uint8_t *end);
 
-/* Where the next token is, or the end; counts the blanks before it. */
+/* Return the place of the next token, or the end; count the blanks before it. */
 static inline const uint8_t *skip_blanks(struct scan *s, const uint8_t *p)
 {
     if (p < s->end && *p > ' ') return p;
@@ -78,7 +79,7 @@ static inline const uint8_t *skip_blanks(struct scan *s, const uint8_t *p)
     return p;
 }
 
-/* The kind of the value whose first character is c. */
+/* Return the kind of the value whose first character is c. */
 static inline uint32_t kind_at(uint8_t c)
 {
     switch (c) {
@@ -92,7 +93,7 @@ static inline uint32_t kind_at(uint8_t c)
     }
 }
 
-/* The end of true, false or null at p. */
+/* Return the end of true, false or null at p. */
 static inline const uint8_t *skip_literal(struct scan *s, const uint8_t *p)
 {
     const char *word = *p == 't' ? "true" : *p == 'f' ? "false" : "null";
@@ -102,21 +103,21 @@ static inline const uint8_t *skip_literal(struct scan *s, const uint8_t *p)
     return left < size ? fail(s, E_END, s->end) : p + size;
 }
 
-/* The closing quote; p just after the opening one. Sets s->escaped. */
+/* Return the place of the closing quote; p is just after the opening one. Sets s->escaped. */
 const uint8_t *string_end(struct scan *s, const uint8_t *p);
-/* The end of the value at p; `open` containers are already around it. p may be the end. */
+/* Return the end of the value at p, inside `open` containers. p may be the end. */
 const uint8_t *skip_value(struct scan *s, const uint8_t *p, unsigned open);
-/* The first character of the text, or NULL for one that cannot be JSON. */
+/* Return the first character of the text, or NULL if the text cannot be JSON. */
 const uint8_t *first_character(struct scan *s);
-/* 0 when nothing but blanks follows p. */
+/* Return 0 if only blanks follow p. */
 int trailing(struct scan *s, const uint8_t *p);
 
-/* The character at *p of a valid string's inside, escapes read; moves *p behind it. */
+/* Return the character at *p of a valid string's inside, with escapes decoded; move *p after it. */
 uint32_t next_character(const uint8_t **p);
-/* The inside of a valid string as UTF-8; out NULL: only counted. Returns the bytes. */
+/* Decode the inside of a valid string to UTF-8; out NULL: only count. Returns the bytes. */
 uint64_t decode(const uint8_t *p, const uint8_t *end, uint8_t *out);
-/* The keyed hash of the key between the quotes, decoded when it has escapes; room: for its decoded bytes, NULL = little.
- * 0: it is too long for that. */
+/* Compute the keyed hash of the key between the quotes, decoded if it has escapes. room: for its
+ * decoded bytes, NULL for a short array. Returns 0 if the key is too long for that array. */
 int hash_key(const uint8_t *p, const uint8_t *end, int escaped, const uint64_t *secret, uint8_t *room, uint64_t *hash);
 
 #endif

@@ -1,9 +1,9 @@
-/* Valid JSON rewritten: see keep_last.h. How repeated keys are found:
+/* Rewriting of valid JSON: see keep_last.h. The search for repeated keys takes linear time:
  *
- * One pass collects all members in their order, hashed, each with the one before it in its object. When an object closes,
- * its members are looked at from the last to the first: one whose key is in the table already is dead. It dies from its
- * key to the next member's key, so a dead one is never the last of its object, and the commas stay right. Linear.
- */
+ * One pass collects all members in their order, hashed, each with the one before it in its
+ * object. When an object closes, its members are visited from the last to the first; one whose
+ * key is in the table already is dead. A dead member is removed from its key to the next
+ * member's key. It is never the last of its object, so the commas stay right. */
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -13,17 +13,17 @@
 
 struct member {
     uint64_t hash;
-    uint32_t off, next; /* of its key and of the next member's key, in the text */
-    uint32_t before;    /* the member before it in its object, counted from 1; 0: none */
+    uint32_t off, next; /* offsets of its key and of the next member's key, in the text */
+    uint32_t before;    /* the member before it in its object, counted from 1; 0 = none */
     uint32_t dead;
 };
-enum { FEW_MEMBERS = 8 }; /* compared with each other */
+enum { FEW_MEMBERS = 8 }; /* so few are compared with each other */
 
 _Static_assert(sizeof(struct member) + 4 * sizeof(uint32_t) == KEY_WORK_BYTES &&
                    4 * FEW_MEMBERS * sizeof(uint32_t) == KEY_WORK_LEAST,
                "a member a key, and a table of twice as many numbers, rounded up to a power of two");
 
-/* The closing quote of a valid string; p after the opening one. */
+/* Return the closing quote of a valid string; p is after the opening one. */
 static const uint8_t *valid_string_end(struct scan *s, const uint8_t *p, int *escaped)
 {
     for (*escaped = 0;;) {
@@ -59,8 +59,8 @@ static int equal_members(const uint8_t *text, const struct member *a, const stru
     return a->hash == b->hash && same_key(text + a->off, text + b->off);
 }
 
-/* Marks the members whose key comes again, of the `count` that end with number `last`. table: room for twice as many
- * numbers, rounded up to a power of two. */
+/* Mark the members whose key is repeated later, of the `count` that end with number `last`.
+ * table: room for twice as many numbers, rounded up to a power of two. */
 static void mark_dead(struct scan *s, struct member *members, uint32_t last, uint64_t count, uint32_t *table)
 {
     const uint8_t *text = s->start;

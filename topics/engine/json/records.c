@@ -1,8 +1,8 @@
 /* Strict JSON in bulk: one value, and the members of one. Bodies of writes: write_scan.c.
  *
- * Equal keys of an object inside a payload are noticed by a keyed 64-bit hash of each key (the keys of all open objects
- * are on one stack); the rare text that has some is rewritten by keep_last.c, which compares the keys themselves.
- */
+ * Equal keys of an object inside a payload are found by a keyed 64-bit hash of each key (the
+ * keys of all open objects are on one stack). The rare text that has some is rewritten by
+ * keep_last.c, which compares the keys themselves. */
 #include <string.h>
 
 #include "json_strict.h"

@@ -1,7 +1,8 @@
-"""Strict JSON over records.c: values, the members of objects and arrays, compact form and its size.
+"""Strict JSON over records.c: values, the members of objects and arrays, compact form and size.
 
-Strict means RFC 8259 plus the wire contract's R-JSON-1 and -2: valid UTF-8, no lone surrogates, numbers that a double
-can hold, at most 127 nested containers. Every error is a JsonError naming what was read, the byte and the fix.
+Strict means RFC 8259 plus the wire contract's R-JSON-1 and -2: valid UTF-8, no lone surrogates,
+numbers in the range of a double, at most 127 nested containers. Every error is a JsonError that
+states the name of the text, the byte and the fix.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from topics.errors import RequestError
 
 
 class JsonKind:
-    """What a JSON value is: the numbers of records.h."""
+    """The kinds of JSON values: the numbers of records.h."""
 
     NULL: Final = lib.KIND_NULL
     FALSE: Final = lib.KIND_FALSE
@@ -39,12 +40,14 @@ KIND_NAMES = {
     JsonKind.ARRAY: "an array",
     JsonKind.OBJECT: "an object",
 }
-"""By kind, as they read in a message."""
+"""The names of the kinds in messages."""
 
 FIELDS_MAX = 1000
-"""Members of an object that is read field by field, unknown ones included (R-JSON-9)."""
+"""The most members of an object that is read field by field, unknown ones included (R-JSON-9)."""
 SECRET = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2)])
-"""Seeds the hash of keys, so that no client can prepare colliding ones. Never changes in a process."""
+"""The seed of the hash of keys, so that no client can prepare colliding ones. It never changes in a
+process.
+"""
 
 _KEY_ROOM = 1024
 _SPAN_ROOM = 64
@@ -54,7 +57,10 @@ _NO_LIMIT = 2**64 - 1
 
 
 class JsonError(RequestError):
-    """A text that is not strict JSON of the shape asked for: RequestError `invalid_request` plus the byte offset."""
+    """A text that is not strict JSON of the required shape.
+
+    It is a RequestError `invalid_request` with the byte offset of the error.
+    """
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__("invalid_request", message)
@@ -62,7 +68,7 @@ class JsonError(RequestError):
 
 
 class TooManyError(JsonError):
-    """An object with more members than it may have."""
+    """An object or array with more entries than allowed."""
 
 
 class JsonSpan(NamedTuple):
@@ -72,14 +78,17 @@ class JsonSpan(NamedTuple):
     text: bytes
 
     def described(self) -> str:
-        """As it reads after "not ": the value itself when that is short."""
+        """Return the value in words, for a message after "not "; a short number is quoted."""
         if self.kind == JsonKind.NUMBER and len(self.text) <= 40:
             return f"the number {self.text.decode()}"
         return KIND_NAMES[self.kind]
 
 
 class Checked(NamedTuple):
-    """What the scan of one value found out. compact_bytes: accounted size; keys: of the outermost object."""
+    """The result of the scan of one value.
+
+    compact_bytes: its accounted size. keys: the keys of the outermost object.
+    """
 
     kind: int
     keys: int
@@ -89,7 +98,10 @@ class Checked(NamedTuple):
 
 
 def check(text: bytes, what: str = "the body", open_containers: int = 0) -> Checked:
-    """Validates one whole JSON text; `open_containers` count as already around it (depth)."""
+    """Validate one whole JSON text. Raises: JsonError.
+
+    open_containers: containers around the text, which count towards the depth.
+    """
     out = ffi.new("struct tp_value *")
     room = _KEY_ROOM
     while lib.tp_scan_value(out, text, len(text), open_containers, ffi.new("uint64_t[]", room), room, SECRET) < 0:
@@ -100,16 +112,17 @@ def check(text: bytes, what: str = "the body", open_containers: int = 0) -> Chec
 
 
 Place = tuple[int, int, int]
-"""Where a value lies in its text, and what it is: start, end, kind."""
+"""The place of a value in its text, and its kind: start, end, kind."""
 
 
 def object_places(
     text: bytes, what: str = "the body", members_max: int | None = None
 ) -> tuple[dict[str, Place], list[str]]:
-    """The members of an object by decoded name, the last of equal names, and the names that come more than once.
+    """Return the members of an object by decoded name, and the names that are repeated.
 
-    The whole text is validated. Raises JsonError: not strict JSON, or not an object; TooManyError: over `members_max`,
-    before the text behind so many members is looked at.
+    Of members with equal names, the last one is returned. The whole text is validated.
+    Raises: JsonError, the text is not strict JSON or no object. TooManyError, more than
+    `members_max`; the text after so many members is not read then.
     """
     found: dict[str, Place] = {}
     flat = _members(text, JsonKind.OBJECT, what, members_max)
@@ -130,7 +143,7 @@ def _repeated(text: bytes, flat: tuple[int, ...]) -> list[str]:
 
 
 def array_items(text: bytes, what: str = "the array") -> Items:
-    """The elements of an array, validated. Raises JsonError: not strict JSON, or not an array."""
+    """Return the validated elements of an array. Raises: JsonError, not strict JSON or no array."""
     room, count = _fill(text, JsonKind.ARRAY, what)
     items = Items(text, room, count)
     _give_back(room)
@@ -138,7 +151,10 @@ def array_items(text: bytes, what: str = "the array") -> Items:
 
 
 class Items:
-    """The elements of a valid array. Of many, each is made when it is looked at: all at once would take seconds."""
+    """The elements of a valid array.
+
+    More than a few are created one by one during iteration, because all at once would take seconds.
+    """
 
     def __init__(self, text: bytes, room: _Room, count: int) -> None:
         self._text = text
@@ -163,7 +179,7 @@ class Items:
 
 
 def array_length(text: bytes, most: int | None = None) -> int:
-    """How many elements a valid array has; `most` + 1 as soon as there are more than `most`."""
+    """Count the elements of a valid array; stop at `most` + 1."""
     limit = _NO_LIMIT if most is None else most
     error = ffi.new("struct tp_error *")
     count: int = lib.tp_members(text, len(text), JsonKind.ARRAY, ffi.NULL, 0, limit, error)
@@ -172,7 +188,7 @@ def array_length(text: bytes, most: int | None = None) -> int:
 
 
 def strings_of(text: bytes) -> list[str] | None:
-    """The elements of a valid array, decoded in one call; None when one of them is no string."""
+    """Decode the elements of a valid array in one call; None if one of them is no string."""
     try:
         return msgspec.json.decode(text, type=list[str])
     except msgspec.ValidationError:
@@ -180,7 +196,7 @@ def strings_of(text: bytes) -> list[str] | None:
 
 
 def _members(text: bytes, kind: int, what: str, members_max: int | None) -> tuple[int, ...]:
-    """off, size, kind of each span, flat."""
+    """Return off, size, kind of each span, flat."""
     room, count = _fill(text, kind, what, members_max)
     flat: tuple[int, ...] = _INTEGERS[count].unpack_from(room.view) if count <= _SPAN_ROOM else room.unpack(count)
     _give_back(room)
@@ -188,7 +204,7 @@ def _members(text: bytes, kind: int, what: str, members_max: int | None) -> tupl
 
 
 def _fill(text: bytes, kind: int, what: str, members_max: int | None = None) -> tuple[_Room, int]:
-    """A room with the spans, and their number: two for a member of an object."""
+    """Return a room with the spans, and their number: two for a member of an object."""
     room = _ROOMS.pop() if _ROOMS else _Room(_SPAN_ROOM)
     most = _NO_LIMIT if members_max is None else 2 * members_max
     count = lib.tp_members(text, len(text), kind, room.spans, room.count, most, room.error)
@@ -206,7 +222,7 @@ def _fill(text: bytes, kind: int, what: str, members_max: int | None = None) -> 
 
 
 def too_many(what: str, most: int | None) -> str:
-    """The message for an object or an array that was counted no further than its limit."""
+    """Build the message for an object or array with more entries than its limit."""
     return f"{what} has too many entries: at most {most} are allowed"
 
 
@@ -216,7 +232,7 @@ def _give_back(room: _Room) -> None:
 
 
 class _Room:
-    """Where one call puts its spans."""
+    """The memory for the spans of one call."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -230,30 +246,33 @@ class _Room:
 
 _INTEGERS = [struct.Struct(f"={3 * count}I") for count in range(_SPAN_ROOM + 1)]
 _ROOMS: list[_Room] = []
-"""Rooms not in use, taken and given back in one step each: any thread may."""
+"""Unused rooms. Any thread may use the list, because taking and returning are one step each."""
 
 
 def string_value(text: bytes) -> str:
-    """The decoded text of a valid JSON string, quotes and all."""
+    """Decode a valid JSON string with its quotes."""
     if b"\\" not in text:
         return text[1:-1].decode()
     return msgspec.json.decode(text, type=str)
 
 
 def compact(text: bytes, what: str = "the value") -> bytes:
-    """The same JSON without white space outside strings; numbers and strings keep their spelling."""
+    """Return the JSON without white space outside strings; numbers and strings keep their spelling.
+
+    Raises: JsonError, `text` is not strict JSON.
+    """
     check(text, what)
     return compacted(text)
 
 
 def compacted(text: bytes) -> bytes:
-    """`compact` of a text that is known to be valid."""
+    """Return the compact form of a text that is known to be valid."""
     out = ffi.new("unsigned char[]", len(text))
     return bytes(ffi.buffer(out, lib.tp_compact(text, len(text), out)))
 
 
 def keep_last(text: bytes) -> bytes:
-    """Valid compact JSON without the members whose key comes again later in the same object."""
+    """Return valid compact JSON without members whose key is repeated later in the same object."""
     keys, size = key_room(text), len(text)
     out = ffi.new("unsigned char[]", 2 * size)
     ffi.memmove(out, text, size)
@@ -261,17 +280,17 @@ def keep_last(text: bytes) -> bytes:
 
 
 def new_key_work(keys: int) -> Any:
-    """What a call needs that drops repeated keys of a text with so many keys."""
+    """Allocate the work area for dropping repeated keys of a text with so many keys."""
     return new_dirty(lib.KEY_WORK_BYTES * keys + lib.KEY_WORK_LEAST)
 
 
 def new_dirty(size: int) -> Any:
-    """Memory that holds anything."""
+    """Allocate memory without clearing it."""
     return _new_dirty("unsigned char[]", size)
 
 
 def key_room(text: bytes) -> int:
-    """At least the number of keys in a JSON text: each has its colon."""
+    """Return an upper bound of the number of keys in a JSON text: its colons, plus one."""
     return text.count(b":") + 1
 
 
@@ -295,9 +314,10 @@ _CAUSES = {
 
 
 def json_error(error: Any, text: bytes | bytearray | memoryview, what: str, where: str = "") -> JsonError:
-    """The exception for a struct tp_error about the JSON itself.
+    """Build the exception for a struct tp_error about the JSON itself.
 
-    what: names the whole text; where: the part it lies in ("records[3]"), or "".
+    what: the name of the whole text. where: the name of the part with the error ("records[3]"), or
+    "".
     """
     found = repr(chr(text[error.at])) if error.at < len(text) else "the end"
     cause = _CAUSES[error.code].format(found=found)

@@ -20,7 +20,8 @@ struct tp_work *new_work(void (*run)(struct tp_work *), struct tp_writer *writer
 }
 
 #ifdef __GLIBC__
-/* The address sanitizer is told of each change of stacks: where to, and once there, where from. */
+/* The address sanitizer is informed of each change of stacks: before it with the target, after
+ * it with the origin. */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #define LEAVE_FOR(fake, stack, size) __sanitizer_start_switch_fiber(fake, stack, size)
@@ -30,14 +31,14 @@ struct tp_work *new_work(void (*run)(struct tp_work *), struct tp_writer *writer
 #define ARRIVED(fake, stack, size)
 #endif
 
-/* A context takes numbers: the pointer in two of them. */
+/* A context takes integers: the pointer is passed in two of them. */
 static void enter_work(unsigned low, unsigned high)
 {
     struct tp_work *work = (struct tp_work *)((uintptr_t)low | (uintptr_t)high << 16 << 16);
     ARRIVED(NULL, &work->caller_stack, &work->caller_size);
     work->run(work);
     work->over = 1;
-    LEAVE_FOR(NULL, work->caller_stack, work->caller_size); /* for good */
+    LEAVE_FOR(NULL, work->caller_stack, work->caller_size); /* never to return */
     swapcontext(&work->own, &work->caller);
 }
 
@@ -48,7 +49,7 @@ void rest(struct tp_work *work)
     ARRIVED(work->own_fake, &work->caller_stack, &work->caller_size);
 }
 
-/* On the work's own stack, until it rests or is over. */
+/* Run on the work's own stack until it rests or ends. */
 static void go_on(struct tp_work *work)
 {
     LEAVE_FOR(&work->caller_fake, work->stack, sizeof work->stack);

@@ -1,10 +1,10 @@
-/* A long call that rests half-way and goes on later, so that others have their turns. Internal to this folder; what Python
- * calls is in records.h.
+/* A long call that rests half-way and continues later, so that other work gets its turns.
+ * Internal to this folder; records.h declares the calls for Python.
  *
- * It runs on a stack of its own, which it leaves in `rest` and enters again in tp_work_on: so what it does is the code of
- * the short call, and a place where it may rest is one comparison (MAY_REST in json_strict.h). It touches nothing but its
- * arguments and may be dropped at any rest. Without ucontext (musl) it never rests.
- */
+ * It runs on a stack of its own, which it leaves in `rest` and enters again in tp_work_on. It
+ * therefore runs the same code as the short call, and a place where it may rest costs one
+ * comparison (MAY_REST in json_strict.h). It touches nothing except its arguments and may be
+ * dropped at any rest. Without ucontext (musl) it never rests. */
 #ifndef TOPICS_ENGINE_WORK_H
 #define TOPICS_ENGINE_WORK_H
 
@@ -25,14 +25,14 @@ struct tp_work {
     unsigned char *out;
     void *room;
     uint64_t len, keys;
-    uint64_t bytes;  /* a turn */
+    uint64_t bytes;  /* of the text in one turn */
     int64_t result;
     int over;
 #ifdef __GLIBC__
     ucontext_t caller, own;
     int begun;
 #ifdef __SANITIZE_ADDRESS__
-    void *caller_fake, *own_fake; /* what the address sanitizer knows of the two stacks */
+    void *caller_fake, *own_fake; /* the address sanitizer's data on the two stacks */
     const void *caller_stack;
     size_t caller_size;
 #endif
@@ -40,10 +40,10 @@ struct tp_work {
 #endif
 };
 
-/* Work whose first turn calls run(work), which sets the result; NULL: no memory. */
+/* Create work whose first turn calls run(work), which sets the result. NULL: no memory. */
 struct tp_work *new_work(void (*run)(struct tp_work *), struct tp_writer *writer, const unsigned char *text,
                          uint64_t len);
-/* The end of a turn, called by what `run` calls; returns when the next one begins. */
+/* End a turn. Called by code under `run`; returns when the next turn begins. */
 void rest(struct tp_work *work);
 
 #endif

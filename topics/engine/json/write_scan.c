@@ -33,7 +33,7 @@ static uint32_t field_named(const struct known *known, const uint8_t *p, const u
 {
     uint8_t decoded[ESCAPED_KEY_BYTES];
     if (escaped) {
-        if (end - p > 6 * 32) return FIELD_UNKNOWN; /* six bytes an escape at most: no known name is that long */
+        if (end - p > 6 * 32) return FIELD_UNKNOWN; /* Six bytes an escape at most: no known name is so long. */
         end = decoded + decode(p, end, decoded);
         p = decoded;
     }
@@ -43,7 +43,7 @@ static uint32_t field_named(const struct known *known, const uint8_t *p, const u
     return FIELD_UNKNOWN;
 }
 
-/* Reads `"key" :` at p and says which field it is; NULL on error. Refuses a known one that was there before. */
+/* Read `"key" :` at p and set its field; NULL on error. A known key that is repeated is refused. */
 static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, const struct known *known, uint32_t *field,
                                       uint32_t *seen)
 {
@@ -66,7 +66,7 @@ static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, const st
     return p == s->end ? fail(s, E_END, p) : p;
 }
 
-/* Counts one more member of the body or a record; 0 beyond the limit. */
+/* Count one more member of the body or a record; 0 beyond the limit. */
 static inline int one_more(struct scan *s, const uint8_t *p, const struct tp_writer *w, uint32_t *members,
                            uint32_t field)
 {
@@ -78,7 +78,7 @@ static inline int one_more(struct scan *s, const uint8_t *p, const struct tp_wri
 
 static const uint8_t *wrong_type(struct scan *s, const uint8_t *p, uint32_t field)
 {
-    const uint8_t *after = skip_value(s, p, 3); /* what is no JSON at all is refused as that */
+    const uint8_t *after = skip_value(s, p, 3); /* Text that is no JSON at all is refused as that. */
     if (!after) return NULL;
     s->error.field = field;
     s->error.kind = kind_at(*p);
@@ -96,7 +96,7 @@ static uint32_t over_limit(const struct tp_limits *limits, const struct tp_row *
     return row->size > limits->record_bytes ? V_SIZE : 0;
 }
 
-/* The first one counts. */
+/* Note the violation of the first record that has one. */
 static inline void note_violation(struct tp_writer *w, uint32_t violation, uint32_t record)
 {
     if (violation && (!w->violation || record < w->violation_record)) {
@@ -105,14 +105,15 @@ static inline void note_violation(struct tp_writer *w, uint32_t violation, uint3
     }
 }
 
-/* The bytes of a label, decoded; some number over the limit for one that is over it. */
+/* Return the decoded bytes of a label; any number over the limit if it is over the limit. */
 static uint32_t label_bytes(const uint8_t *body, uint32_t off, uint32_t len, int escaped, uint32_t most)
 {
-    if (!escaped || len > 6 * (uint64_t)most) return len; /* a byte is six in an escape */
+    if (!escaped || len > 6 * (uint64_t)most) return len; /* a byte takes six in an escape */
     return (uint32_t)decode(body + off, body + off + len, NULL);
 }
 
-/* Notes the limit that a row breaks. One that may have a key twice is judged when it is cleaned. */
+/* Note the limit that a row breaks. A row that may have a key twice is judged when it is
+ * cleaned. */
 static inline void judge_row(struct tp_writer *w, const uint8_t *body, const struct tp_row *row, uint64_t meta_bytes,
                              uint32_t meta_keys, uint32_t index)
 {
@@ -121,7 +122,7 @@ static inline void judge_row(struct tp_writer *w, const uint8_t *body, const str
         return;
     }
     if (row->flags & MARK_TWICE) return;
-    struct tp_row limited = *row; /* the limits speak of decoded bytes */
+    struct tp_row limited = *row; /* the limits apply to decoded bytes */
     limited.tag_len =
         label_bytes(body, row->tag_off, row->tag_len, row->flags & MARK_TAG_ESCAPED, w->limits.tag_bytes);
     limited.node_len =
@@ -129,7 +130,8 @@ static inline void judge_row(struct tp_writer *w, const uint8_t *body, const str
     note_violation(w, over_limit(&w->limits, &limited, meta_bytes, meta_keys), index);
 }
 
-/* data or meta at p, keys compared. Fills off and len, returns the end; *compact gets the accounted size. */
+/* Read data or meta at p, with its keys compared. Fills off and len, returns the end; *compact
+ * becomes the accounted size. */
 static inline const uint8_t *read_payload(struct scan *s, const uint8_t *p, const struct tp_writer *w,
                                           struct tp_row *row, uint32_t *off, uint32_t *len, uint64_t *compact)
 {
@@ -149,7 +151,7 @@ static inline const uint8_t *read_payload(struct scan *s, const uint8_t *p, cons
     return p;
 }
 
-/* tag or node at p: a string or null. */
+/* Read tag or node at p: a string or null. */
 static inline const uint8_t *read_label(struct scan *s, const uint8_t *p, struct tp_row *row, uint32_t field)
 {
     if (*p == 'n') return skip_literal(s, p);
@@ -158,13 +160,13 @@ static inline const uint8_t *read_label(struct scan *s, const uint8_t *p, struct
     if (!close) return NULL;
     uint32_t off = (uint32_t)(p + 1 - s->start), len = (uint32_t)(close - p - 1);
     int is_tag = field == FIELD_TAG;
-    if (s->escaped) row->flags |= is_tag ? MARK_TAG_ESCAPED : MARK_NODE_ESCAPED; /* decoded by tp_clean_rows */
+    if (s->escaped) row->flags |= is_tag ? MARK_TAG_ESCAPED : MARK_NODE_ESCAPED; /* tp_clean_rows decodes it */
     if (is_tag) row->tag_off = off, row->tag_len = len, row->flags |= TP_ROW_TAG;
     else row->node_off = off, row->node_len = len, row->flags |= TP_ROW_NODE;
     return close + 1;
 }
 
-/* One element of `records`, p at its first character. */
+/* Read one element of `records`, p at its first character. */
 static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_writer *w, struct tp_row *row,
                                   uint32_t index)
 {
@@ -287,7 +289,7 @@ static const uint8_t *read_body(struct scan *s, const uint8_t *p, struct tp_writ
     }
 }
 
-/* work: what rests, NULL: nothing does. */
+/* work: the work that rests; NULL: no rests. */
 static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len, struct tp_work *work)
 {
     struct scan s = start_scan(body, len);
@@ -329,14 +331,15 @@ struct tp_work *tp_scan_work(struct tp_writer *w, const unsigned char *body, uin
     return new_work(run_scan, w, body, len);
 }
 
-/* What a payload became: its bytes as they are counted, and the keys of its outermost object. */
+/* A payload after cleaning: its accounted bytes, and the keys of its outermost object. */
 struct counted {
     uint64_t bytes;
     uint32_t keys;
 };
 
-/* A payload, and then the place behind it in `out`. s: a scan with its secret and its turns. keys 0: of which no key comes
- * twice; else *counted is filled, unless it has more keys: then nothing is moved. Returns its new length. */
+/* Move a payload to out + at. s: a scan with its secret and its turns. keys 0: no key is
+ * repeated; otherwise *counted is filled, unless the payload has more keys: then nothing is
+ * moved. Returns its new length, 0 if it has more keys. */
 static uint32_t move_payload(struct scan *s, const uint8_t *body, uint32_t *off, uint32_t len, int white, uint8_t *out,
                              uint64_t at, void *room, uint64_t keys, struct counted *counted)
 {
@@ -386,14 +389,14 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
         struct tp_row *row = w->rows + i;
         struct counted data = {0, 0}, meta = {0, 0};
         uint32_t flags = row->flags, twice = flags & MARK_TWICE;
-        if (w->violation && i >= w->violation_record) return n; /* the rows are of no use */
+        if (w->violation && i >= w->violation_record) return n; /* the rows are not used */
         if (w->violation && !twice) continue;
         spent += row->data_len + row->meta_len;
         if (work && spent >= work->bytes) {
             rest(work);
             spent = 0;
         }
-        if (twice) { /* its labels before they are decoded */
+        if (twice) { /* its labels are judged before they are decoded */
             struct tp_row limited = *row;
             limited.flags &= ~(uint32_t)MARK_TWICE;
             limited.size = 0;
@@ -428,12 +431,13 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
     return n;
 }
 
-/* A body that is plain once its rows are cleaned: they are, and lie where the body was. */
+/* Clean the rows in place of the body, if that makes it plain. Returns whether it did. */
 static int clean_in_place(struct tp_writer *w, unsigned char *body, uint32_t len, unsigned char *scratch,
                           uint64_t scratch_bytes)
 {
     if (!w->alone || w->marks & MARK_TWICE || len > scratch_bytes) return 0;
-    memcpy(body, scratch, clean_rows(w, body, len, scratch, NULL, 0, NULL)); /* never longer: what goes are blanks and escapes */
+    /* never longer: only blanks and escapes are removed */
+    memcpy(body, scratch, clean_rows(w, body, len, scratch, NULL, 0, NULL));
     return 1;
 }
 
@@ -444,7 +448,7 @@ void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_
     struct tp_row *rows = w->rows;
     uint32_t used = 0;
     for (struct tp_group *group = groups; group < groups + group_count; group++) {
-        uint32_t refused = NO_RECORD; /* the receive whose bodies are not looked at any more */
+        uint32_t refused = NO_RECORD; /* the receive whose bodies are no longer scanned */
         group->row = used;
         group->taken = group->rows = 0;
         group->size = 0;
@@ -455,7 +459,8 @@ void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_
             w->rows = rows + used;
             unsigned char *body = buffer + request->off;
             int status = room - used < w->limits.records ? -1 : tp_scan_write(w, body, request->len);
-            /* a longer answer may be compressed for who takes that: so it is none for a list of seqs */
+            /* A longer answer may be compressed for a client that accepts it, so the bulk path
+             * leaves it out. */
             int long_answer = request->flags & TP_TAKES_GZIP && w->count > SHORT_ANSWER_RECORDS;
             if (status < 0 || long_answer ||
                 (status && !clean_in_place(w, body, request->len, scratch, scratch_bytes))) {
@@ -487,7 +492,7 @@ static void begin_texts(struct tp_writer *w, uint32_t count)
     memset(w->fields, 0, sizeof w->fields);
 }
 
-/* Row i: the text at [from, end). */
+/* Scan the text at [from, end) into row i. */
 static inline int scan_text(struct tp_writer *w, const uint8_t *text, uint64_t from, uint64_t end, uint32_t i)
 {
     struct scan s = start_scan(text, end);
