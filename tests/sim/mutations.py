@@ -702,13 +702,6 @@ MUTANTS = (
         "    pass\n",
     ),
     _one(
-        "the directories of topics that a killed process made not synced",
-        "store/store.py",
-        'await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")',
-        "pass",
-        f"{_CHECKPOINTS}::test_segments_in_directories_that_a_killed_checkpoint_made_survive_a_power_cut",
-    ),
-    _one(
         "a dead letter's copy not synced",
         "engine/write/appender.py",
         "None, False, done, synced=True)",
@@ -728,13 +721,6 @@ MUTANTS = (
         "self._segment = copy.copy(tail)",
         "self._segment = tail",
         f"{_CHECKPOINTS}::test_what_a_checkpoint_wrote_of_a_segment_before_space_ran_out_is_written_over_by_the_next",
-    ),
-    _one(
-        "what a killed checkpoint left behind a segment not cut off by a start",
-        "store/recovery/recovery.py",
-        "    if not segment.sealed:\n        await cut_back(files, directory, segment, lost_writes=lost_writes)\n",
-        "",
-        f"{_CHECKPOINTS}::test_what_a_killed_checkpoint_left_behind_a_segment_is_no_part_of_it_when_it_is_sealed",
     ),
     # --- space -------------------------------------------------------------------------------------------------------
     _one(
