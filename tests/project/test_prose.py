@@ -33,6 +33,7 @@ ROOMS = (
     "engine/json",
     "engine/queue",
     "engine/read",
+    "engine/recovery",
     "engine/shared",
     "engine/state",
     "engine/values",

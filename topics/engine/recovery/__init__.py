@@ -1,1 +1,1 @@
-"""The engine's side of recovery and of checkpoints."""
+"""The engine's part in recovery and in checkpoints."""

@@ -9,14 +9,19 @@ from topics.engine.values.results import CheckpointResult, Done
 from topics.errors import StorageError, TopicsError
 
 _BYTES_AN_ANSWER = 2048
-"""A share of a pass's budget for reads: thousands of requests may be answered when one checkpoint ends."""
+"""Bytes of the reads' budget that an answer takes: one checkpoint may end thousands of requests."""
 
 
 class CheckpointWait:
-    """One request; `done` is called once, unless the request is cancelled before."""
+    """One request for a checkpoint. `done` is called once, unless the request is cancelled
+    before.
+    """
 
     def __init__(self, core: Core, number: int, wait_ms: int | None, done: Done[CheckpointResult]) -> None:
-        """number: of an earlier answer, 0 without; wait_ms None: until the checkpoint ends."""
+        """number: the checkpoint number of an earlier answer, 0 = a new request.
+
+        wait_ms: None to wait until the checkpoint ends.
+        """
         self._core = core
         self._number = number
         """The checkpoint that is waited for."""
@@ -24,7 +29,7 @@ class CheckpointWait:
         self._done: Done[CheckpointResult] | None = done
         self._timer: TimerPort | None = None
         self._decided: CheckpointResult | TopicsError | None = None
-        """The answer, which waits for its turn."""
+        """The answer, once it waits for its turn."""
 
     def begin(self) -> None:
         core = self._core
@@ -45,7 +50,7 @@ class CheckpointWait:
             self._park()
 
     def cancel(self) -> None:
-        """Give up the answer; the checkpoint goes on."""
+        """Give up the answer; the checkpoint continues."""
         self._done = None
         self._leave()
 
@@ -81,7 +86,9 @@ class CheckpointWait:
         return CheckpointResult(self._core.requested.snapshot_number, done, self._number)
 
     def _answer_soon(self, answer: CheckpointResult | TopicsError) -> None:
-        """Answer in this pass, or when the reads of others leave room for it; the first answer counts."""
+        """Answer in this pass, or in a later one if the reads use up its budget; the first answer
+        wins.
+        """
         if self._decided is None:
             self._decided = answer
             self._core.turns.take(self._answer_now)

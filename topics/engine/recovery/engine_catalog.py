@@ -1,8 +1,8 @@
-"""The engine's side of recovery and checkpoint: implements `topics.store.format.catalog.Catalog`; the rules are said
-there.
+"""The engine's part in recovery and checkpoint: implements `topics.store.format.catalog.Catalog`.
 
-What a cap evicted is not in the log: it follows from the records and the caps, so recovery evicts again where a
-control frame says which caps held when, and at the end with those that hold now (control_frames.py).
+The Protocol documents the rules. The log does not state what a cap evicted, because that follows
+from the records and the caps. Recovery therefore evicts again where a control frame states the caps
+of that time, and at the end with the current caps (control_frames.py).
 """
 
 from __future__ import annotations
@@ -55,27 +55,31 @@ from topics.store.format.log_format import FLAG_COPY, ORDERED_TYPES, FrameType, 
 
 _ANY_AGE_MS = 1 << 64
 _DORMANT_A_STEP = 8
-"""A dormant topic costs a snapshot so much less than another."""
+"""The number of dormant topics that cost a snapshot as much as one other topic."""
 _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
-"""Controls that do not ask which rows are there."""
+"""Control frames that are applied independently of the rows."""
 
 
 class EngineCatalog:
-    """Made with the engine; used by the store while it opens, and whenever it checkpoints."""
+    """The catalog, created with the engine. The store uses it while it opens and in each
+    checkpoint.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._topic = core.registry.with_id
         # --- while recovering
         self._gaps: dict[int, list[Gap]] = {}
-        """Interior gaps wait until all rows are there: only then is it known what lives below them."""
+        """Interior gaps wait until all rows are known, because settling them needs the live rows
+        below.
+        """
         self._reserved: dict[int, int] = {}
         self._is_exact = False
-        """There is a snapshot, and the whole log behind it."""
+        """Whether there are a snapshot and the whole log after it."""
         self._lost: dict[int, list[NDArray[np.uint64]]] = {}
-        """Seqs of copies whose originals are nowhere."""
+        """Seqs of copies whose originals are lost."""
         self._prepared: PreparedSnapshot | None = None
-        """Of the next snapshot, once it is whole."""
+        """The prepared parts of the next snapshot, once they are complete."""
         self._routers = RouterRecovery(core, self._gaps)
         self._log_rows = self._routers.log_rows
 
@@ -90,7 +94,7 @@ class EngineCatalog:
         image = msgspec.json.decode(snapshot, type=TopicsSnapshot)
         registry = self._core.registry
         registry.add_dormant(Dormant(self._core.usage, image.plain))
-        if log_cut:  # nobody knows all that was given out
+        if log_cut:  # After a cut, not everything that was given out is known.
             registry.make_all()
         for each in image.topics:
             self._take_image(each)
@@ -147,7 +151,10 @@ class EngineCatalog:
         return topic
 
     def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, stored: str) -> Topic | None:
-        """Add a topic, unless a later one holds its name. stored: its incarnation, "" where there is none."""
+        """Add a topic, unless a later one has its name.
+
+        stored: its incarnation, "" if it is unknown.
+        """
         registry = self._core.registry
         holder = registry.holder(name)
         if holder is not None:
@@ -173,7 +180,7 @@ class EngineCatalog:
             return
         topic.found(int(rows.seqs[-1]), int(rows.ts[-1]))
         if self._log_rows.holds(topic_id) and self._core.usage.is_log(rows.file_id):
-            return  # they come with `_add_held`, in one order with the copies between them
+            return  # `_add_held` adds them, in one order with the copies between them.
         if add_rows(topic, rows):
             self._core.in_log.add(topic_id)
 
@@ -184,7 +191,8 @@ class EngineCatalog:
 
     def log_begins(self, copied_upto: Mapping[int, int]) -> None:
         self._log_rows.copied_upto = copied_upto
-        if not self._is_exact:  # rebuilt: what a segment holds may be newer than what it says of its topic
+        # Rebuilt: a segment may hold newer rows than its description of the topic states.
+        if not self._is_exact:
             for topic_id, upto in copied_upto.items():
                 topic = self._topic(topic_id)
                 if topic is not None:
@@ -198,9 +206,10 @@ class EngineCatalog:
         return None if topic is None else topic.head
 
     def _add_held(self, lost_file: int) -> None:
-        """Rows of destinations, copies by position among them, and then what was done to them.
+        """Add rows of destinations, with copies by position among them, and then apply their
+        controls.
 
-        Copies whose originals a power cut took lie in `lost_file`, until `_tell_lost`.
+        Copies whose originals a power cut took are in `lost_file` until `_tell_lost`.
         """
         for topic_id, rows in self._log_rows.resolve(self._head_of, lost_file):
             topic = self._topic(topic_id)
@@ -260,8 +269,8 @@ class EngineCatalog:
             for ended in from_runs(change.ended):
                 topic.queue.restore_end(ended)
         elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):
-            # Up to here seqs were given out, if only to writes that failed. Were one given out again, this frame would
-            # take its record at the next replay.
+            # Seqs up to here were given out, perhaps only to writes that failed. If one were given
+            # out again, the next replay of this frame would remove its record.
             topic.found_taken(seq)
             removal = msgspec.json.decode(payload, type=RemovalPayload)
             topic.enforce_caps(removal.upto, *removal.cap)
@@ -296,7 +305,8 @@ class EngineCatalog:
 
     def add_idempotency(self, topic_id: int, key: bytes, first_seq: int, count: int, started_ms: int) -> None:
         topic = self._topic(topic_id)
-        if topic is not None and first_seq > topic.keys_forgotten:  # told by a frame behind it, perhaps
+        # A frame after its record may have stated that the key was forgotten.
+        if topic is not None and first_seq > topic.keys_forgotten:
             topic.key_store().store(key, KeyEntry(first_seq, count, started_ms), started_ms, _ANY_AGE_MS)
 
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
@@ -312,21 +322,24 @@ class EngineCatalog:
         self._routers.before_rows()
         lost_file = self._core.usage.add_file()
         self._add_held(lost_file.file_id)
-        # Segments do not tell which seqs and lease ids were given out, nor does a log that was cut.
+        # Segments do not state which seqs and lease ids were given out, nor does a log that was
+        # cut.
         registry = self._core.registry
         rebuilt = not self._is_exact and bool(registry.by_id)
         for topic in registry.by_id.values():
             index, floors = topic.index, topic.floors
             if rebuilt or incarnation.ends_with_process(topic.config):
                 topic.incarnation = incarnation.draw(self._core.loop.random_bytes)
-            # What a router has forwarded or keeps was given out. Lost by a class that may lose it, or by a sync that
-            # failed, which a process killed at once could not note; but others know of these seqs.
+            # Seqs that a router has forwarded or holds were given out. Their records may be lost by
+            # a class that may lose them, or by a failed sync that a process killed at once could
+            # not note; but other topics and clients know these seqs.
             known = self._routers.given_out(topic)
             if topic.config.durability == "ephemeral":
                 topic.found(known)
                 index.kill_through(topic.head)
-                floors.raise_to(deleted=topic.head)  # rows of a time in another class stay gone (R-DUR-5)
-                topic.keys = None  # as long as their records (R-IDEM-8)
+                # Rows from a time in another class stay gone (R-DUR-5).
+                floors.raise_to(deleted=topic.head)
+                topic.keys = None  # Keys live as long as their records (R-IDEM-8).
                 if topic.producers is not None:
                     topic.producers.clear()
                 topic.keys_forgotten = topic.head
@@ -345,7 +358,7 @@ class EngineCatalog:
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
         self._core.staged.recovered(registry.with_id, registry.staging)
-        # A rebuilt directory goes on from the clock.
+        # In a rebuilt directory, lease ids continue from the clock.
         self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()
@@ -355,9 +368,11 @@ class EngineCatalog:
         return has_lost
 
     def _tell_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:
-        """Copies whose originals are nowhere become gaps, but for those that a cap or a delete took; whether any did.
+        """Turn copies whose originals are lost into gaps, except those that a cap or a delete
+        removed.
 
-        Readers may have seen them, and what they evicted is gone.
+        Readers may have seen these copies, and the records that they evicted are gone.
+        Returns: whether there were any.
         """
         seqs = seqs[topic.index.alive(seqs)]
         if not len(seqs):
@@ -373,9 +388,10 @@ class EngineCatalog:
         return sorted(self._core.in_log)
 
     def _lies_in_log(self, chunks: Sequence[Chunk]) -> bool:
-        """Rows move in the order of their seqs, so the newest live one tells for all.
+        """Return whether the newest live row is in the log, which decides it for all rows.
 
-        Those in memory never move: behind them there may be some of a time in another class.
+        Rows move to segments in the order of their seqs. Only rows in memory never move: rows
+        before them may be from a time in another class, so all are checked then.
         """
         usage = self._core.usage
         for chunk in reversed(chunks):
@@ -466,7 +482,8 @@ class EngineCatalog:
             names, places = np.unique(numbers, return_inverse=True)
             if topic.index.tags is not None:
                 table = [topic.index.tags.name(number) for number in names.tolist() if number != NO_TAG]
-            # NO_TAG is the highest number, so it comes last and all others are places in the table.
+            # NO_TAG is the highest number, so it comes last, and all others are indexes into the
+            # table.
             tags = np.where(numbers == NO_TAG, NO_TAG, places).astype(np.uint32)
         found = [(chunk, _where(rows)) for chunk, rows in parts]
         return RowColumns(
@@ -519,13 +536,17 @@ class EngineCatalog:
                 chunk.offsets[where] = offsets[start:end][alive]
                 if lengths is not None:
                     chunk.lengths[where] = lengths[start:end][alive]
-                    chunk.set_flags(chunk.flags.copy())  # a search may have looked at these
+                    chunk.set_flags(chunk.flags.copy())  # A search may hold the old array.
                     chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
                     topic.index.table = None
         return seqs[died]
 
     def _lie_in_log(self, file_ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Not so those that a checkpoint copied which a kill then kept from recycling the log."""
+        """Return which of these files are log files, row by row.
+
+        A row may be elsewhere: a checkpoint copied it, and a kill then prevented the log from being
+        recycled.
+        """
         unique, inverse = np.unique(file_ids, return_inverse=True)
         return np.array([self._core.usage.is_log(file_id) for file_id in unique.tolist()], np.bool_)[inverse]
 
@@ -546,12 +567,13 @@ class EngineCatalog:
         return msgspec.json.encode(image_of(topic, None))
 
     def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
-        """Encodes topics, keys and producers, a bounded number a step.
+        """Encode topics, keys and producers, a bounded number a step.
 
-        Each topic is told of as it is at its step. What happens to it later is in the log behind the cut, as what
-        happens behind the snapshot is. Producers outlive that: those that append meanwhile are told of again.
+        Each topic is encoded in its state at its step. Later changes are in the log after the cut,
+        like those after the snapshot. Only producers outlive the log, so those that append
+        meanwhile are encoded again.
 
-        Releases reservations: what is above a topic's seqs is not given out without a new one.
+        Reservations are released: seqs above those given out need a new reservation.
         """
         now_ms = self._core.clock.now_ms()
         prepared = PreparedSnapshot()
@@ -597,7 +619,7 @@ class EngineCatalog:
         return msgspec.json.encode(image)
 
     def _pack_producers(self, prepared: Mapping[int, Sequence[bytes]], now_ms: int) -> list[bytes]:
-        """Return the rows that were prepared, and after them those of producers that have appended since."""
+        """Return the prepared rows, followed by those of producers that have appended since."""
         rows: list[bytes] = []
         for topic in self._core.registry.by_id.values():
             if topic.producers is not None:
@@ -639,13 +661,13 @@ class EngineCatalog:
 
 
 def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:
-    """These rows, ascending, as an index: a slice where no row is left out, which is many times as fast."""
+    """Return ascending rows as an index: a slice if they are a run, which is many times as fast."""
     first, last = int(rows[0]), int(rows[-1])
     return slice(first, last + 1) if last - first == len(rows) - 1 else rows
 
 
 def _runs(file_ids: NDArray[np.uint32]) -> Iterator[tuple[int, int, int]]:
-    """(file id, start, end) of neighbours that lie in one file. Nearly always one run, which costs a comparison."""
+    """Yield (file id, start, end) of adjacent rows in one file; nearly always one run."""
     if not len(file_ids):
         return
     first = int(file_ids[0])
