@@ -296,6 +296,13 @@ def test_a_wait_that_begins_after_its_body_was_unpacked_ends_with_its_client(ech
     assert (peer.wire.closed, peer.service.in_flight.requests) == (True, 0)
 
 
+def test_a_browser_is_told_not_to_guess_what_the_refusal_of_a_malformed_chunk_is(peer: Peer) -> None:
+    """R-NET-13: the head was in order."""
+    head = HEAD + b"Sec-Fetch-Site: same-origin\r\nTransfer-Encoding: chunked\r\n\r\n"
+    (answer,) = peer.send(head + b"1\r\n{}\r\n")
+    assert (answer.status, answer.headers["x-content-type-options"]) == (400, "nosniff")
+
+
 def test_a_long_body_that_waits_for_its_turns_is_counted_until_its_client_leaves() -> None:
     route = Route("POST", "/v0/topics/:topic", Scope.WRITE, write, body=Body.JSON, large=True)
     peer = Peer(make_service(RouteTable([route]), pass_body_bytes=100))

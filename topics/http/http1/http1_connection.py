@@ -426,7 +426,7 @@ class HttpConnection:
             try:
                 rest = body.feed(data)
             except BadRequestError as error:
-                self._refuse_syntax(error)
+                self._refuse_syntax(error, plan.answer_headers)
                 return b""
             if limit and body.size > limit:
                 self._body = None
@@ -629,11 +629,11 @@ class HttpConnection:
         self._write(plan, status_of(error), envelope(error), JSON, headers, connection=b"close")
         self._close()
 
-    def _refuse_syntax(self, error: BadRequestError) -> None:
+    def _refuse_syntax(self, error: BadRequestError, headers: bytes = b"") -> None:
         """Answer a syntax error and close: the begin of the next request is unknown."""
         self.service.refused_total += 1
         body = envelope(error.as_request_error())
-        self.transport.write(self.service.writer.render(error.status, body, connection=b"close"))
+        self.transport.write(self.service.writer.render(error.status, body, headers=headers, connection=b"close"))
         self._close()
 
     def _write(
