@@ -31,6 +31,7 @@ ROOMS = (
     "engine/delivery",
     "engine/index",
     "engine/json",
+    "engine/producers",
     "engine/queue",
     "engine/read",
     "engine/recovery",

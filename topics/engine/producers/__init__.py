@@ -1,1 +1,4 @@
-"""Producers: writers that may send a part of their records again, much later. Source: wire contract 6.15, R-PROD."""
+"""Producers: writers that may send a part of their records again, much later.
+
+Source: wire contract 6.15, R-PROD.
+"""

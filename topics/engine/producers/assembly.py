@@ -1,7 +1,9 @@
-"""The last piece of a part: all its records become one append. Source: R-PROD-9.
+"""Assembly of a part after its last piece: all its records become one append.
 
-Frames are copied out of the staging area a bounded number of bytes a pass. What has to be one step is the end of it:
-seqs, checksums, and the batch.
+Source: R-PROD-9.
+
+Frames are copied out of the staging area, a bounded number of bytes a pass. Only its end is one
+step: seqs, checksums, and the batch.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ if TYPE_CHECKING:
     from topics.engine.state.producer_part import Part
 
 _ROWS = 4096
-"""Records that a turn copies, at most."""
+"""Most records that a turn copies."""
 _LAST_BYTES = 1 << 20
-"""Of the last piece, that a turn makes frames of."""
+"""Bytes of the last piece that a turn makes frames of."""
 
 
 class Assembly:
-    """The append of one part; `ended` is called when the next one may begin."""
+    """The append of one part. `ended` is called when the next one may begin."""
 
     def __init__(  # noqa: PLR0917 - called in one place
         self,
@@ -55,9 +57,10 @@ class Assembly:
         done: Done[AppendResult],
         ended: Callable[[], None],
     ) -> None:
-        """request: the last piece. runs: where the pieces before it lie (`StagedPart.runs`). total: of all pieces.
+        """Prepare the append.
 
-        extension: the extension area of the first frame.
+        request: the last piece. runs: seqs of the earlier pieces in the staging area
+        (`StagedPart.runs`). total: of all pieces. extension: the extension area of the first frame.
         """
         self._core = core
         self._appender = appender
@@ -72,7 +75,7 @@ class Assembly:
         self._frames: PrebuiltFrames
         self._last_parts: Iterator[Rows]
         self._tags: list[NDArray[np.uint32]] = []
-        """Numbers of the topic's tags, taken for the rows that come."""
+        """Numbers of the topic's tags, taken for the rows to come."""
         self._has_tags = False
 
     def begin(self) -> None:
@@ -176,7 +179,7 @@ class Assembly:
             self._ended()
 
     def _reserve(self) -> None:
-        """Reserve the seqs before the frames are staged, which are a batch of their own (class `disk`)."""
+        """Reserve the seqs, as a batch of its own (class `disk`), before the frames are staged."""
         core, topic, count = self._core, self._topic, self._total.records
         core.check_backlog()
         upto = reserve(core, topic, count, core.clock.now_ms())
@@ -194,7 +197,7 @@ class Assembly:
 
     # --- other ends ---------------------------------------------------------------------------------------------------
     def _again(self) -> None:
-        """Send the request to the appender again: its topic is going or gone."""
+        """Send the request to the appender again, because its topic is being deleted or gone."""
         waiting = self._give_up()
         for request, done in [(self._request, self._done), *waiting]:
             self._appender.append(request, done)
@@ -206,7 +209,7 @@ class Assembly:
             self._appender.append(request, done)
 
     def _give_up(self) -> Waiting:
-        """Undo what was begun; return the writes that wait for this one."""
+        """Undo the partial append; return the writes that wait for this one."""
         self._give_back_tags()
         self._part.fail(self._core, self._topic)
         waiting = self._topic.end_identity(self._part.name)
@@ -214,7 +217,7 @@ class Assembly:
         return waiting
 
     def _give_back_tags(self) -> None:
-        """Give back the tags of one turn, then those of the others in following passes."""
+        """Release the tags of one turn, then those of the others in following passes."""
         if self._tags and self._topic.life is not Life.GONE:
             self._topic.index.give_back_tags(self._tags.pop())
             self._core.loop.call_later(0, self._give_back_tags)

@@ -1,4 +1,4 @@
-"""Pieces of parts that were appended before: compared, and nothing of them is stored. Source: R-PROD-11."""
+"""Pieces of parts that were appended before: compared, and not stored. Source: R-PROD-11."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from topics.engine.values.results import AppendResult
 from topics.errors import RequestError
 
 _PIECES_MAX = 65_536
-"""Pieces of all parts, at some 200 bytes of memory each."""
+"""Most pieces of all parts, at some 200 bytes of memory each."""
 
 
 class ComparedParts:
-    """Pieces that came so far of each part, the oldest parts first.
+    """Pieces received so far of each part, the oldest parts first.
 
-    Beyond `_PIECES_MAX` in all of them the oldest part is forgotten: its sender begins again.
+    When all parts have more than `_PIECES_MAX`, the oldest part is forgotten: its sender begins
+    again.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,10 @@ class ComparedParts:
         entry: PartEntry,
         now_ms: int,
     ) -> AppendResult | RequestError:
-        """Return the answer to a piece. before: those that it continues, None for piece 0. entry: the part, whole."""
+        """Return the answer to a piece.
+
+        before: earlier pieces of the attempt, None for piece 0. entry: the part, whole.
+        """
         if part.last:
             assert before is not None, "a last piece has one before it"
             total = before.total.plus(piece)

@@ -1,6 +1,8 @@
-"""Pieces of parts: into the staging area one by one, with the last one all into their topic. Source: R-PROD-9 to 13.
+"""Staging of parts: pieces are stored one by one, and moved to their topic with the last one.
 
-Writes of a part that is on its way wait for it at its topic, as those of any identity do.
+Source: R-PROD-9 to 13.
+
+Writes of a part that is being written wait for it at its topic, as those of any identity do.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from topics.store.format.rows import Rows
 
 
 class Stager:
-    """Takes pieces. `start` is called when recovery is over."""
+    """Receiver of pieces. `start` is called when recovery has ended."""
 
     def __init__(self, core: Core, appender: Appender, lifecycle: Lifecycle) -> None:
         self._core = core
@@ -37,9 +39,11 @@ class Stager:
         self._compared = ComparedParts()
         self._sweeper = Sweeper(core, self._compared)
         self._coming_bytes = 0
-        """Bytes of pieces on their way into the staging area, as `StagedParts.bytes` counts them."""
+        """Bytes of pieces being written into the staging area,
+        as `StagedParts.bytes` counts them.
+        """
         self._assemblies: deque[Assembly] = deque()
-        """Appends of parts whose last piece is here; the first one is at work."""
+        """Appends of parts whose last piece is here; the first one is being made."""
 
     def start(self) -> None:
         self._sweeper.start()
@@ -52,7 +56,10 @@ class Stager:
     def take(
         self, topic: Topic, request: AppendRequest, now_ms: int, *, created: bool, done: Done[AppendResult]
     ) -> None:
-        """Take a piece of a part of which nothing is on its way. Raises, and then nothing happened."""
+        """Take a piece of a part that has no other write in progress.
+
+        Raises: TopicsError; nothing was done then.
+        """
         part = cast("Part", request.identity)
         part.created = part.created or created
         if topic.life is Life.CREATING:  # the answer says that the topic exists
@@ -82,7 +89,12 @@ class Stager:
 
     @staticmethod
     def _is_repeated(topic: Topic, part: Part, piece: PartPiece, before: StagedPart | None) -> bool:
-        """Return whether the piece came before. Raises RequestError: nor is it the next one. Source: R-PROD-10."""
+        """Return whether the piece came before.
+
+        Source: R-PROD-10.
+
+        Raises: RequestError if it is not the next one either.
+        """
         if before is None or before.attempt != part.attempt:
             if part.piece:
                 raise refusals.producer_incomplete(topic, part, 0)
@@ -146,7 +158,7 @@ class Stager:
         topic.begin_identity(part.name)
 
     def staged(self, told: StagedPiece, first_seq: int) -> None:
-        """Enter a piece that is written."""
+        """Register a piece that is written."""
         replaced = self._core.staged.add(told, first_seq)
         if replaced is not None:
             self._sweeper.delete(replaced.runs)

@@ -1,6 +1,9 @@
-"""Deletes pieces that no part needs: of parts appended, begun again, too old, or whose topic is gone.
+"""Deletion of pieces that no part needs: of parts appended, begun again, too old,
+or whose topic is gone.
 
-All of it is bounded work a pass. Source: R-PROD-8, R-PROD-12.
+All of it is bounded work a pass.
+
+Source: R-PROD-8, R-PROD-12.
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
 _DROPPED_RUNS, _DROPPED_ROWS = 8, 4096
-"""Runs and records that one frame deletes at most, and so a pass."""
+"""Most runs and records that one frame, and so one pass, deletes."""
 _FORGOTTEN_PARTS = 2048
 """Parts that are dropped in a pass, for their age or with their topic."""
 _RETRY_MS = 1000
 
 
 class Sweeper:
-    """Sweeps the staging area and the table of compared parts."""
+    """The deletions from the staging area and the table of compared parts."""
 
     def __init__(self, core: Core, compared: ComparedParts) -> None:
         self._core = core
@@ -37,17 +40,17 @@ class Sweeper:
         self._gone: deque[int] = deque()
         """Ids of topics that are gone, whose parts are being dropped."""
         self._timer: TimerPort | None = None
-        """The next look for parts that are too old."""
+        """Timer of the next check for parts that are too old."""
         self._drop: Drop | None = None
-        """The deletion that is on its way."""
+        """Deletion in progress."""
 
     def start(self) -> None:
-        """Look for what a restart found: parts that are too old, records that belong to no part."""
+        """Check for parts that are too old, and records of no part, after a restart."""
         if self._core.staged.parts or self._core.staged.orphans:
             self._watch(0)
 
     def watch(self) -> None:
-        """Plan a look for parts that are too old, after a piece came."""
+        """Plan a check for parts that are too old, after a piece came."""
         self._watch(self._core.config.staged_ttl_ms)
 
     def delete(self, runs: list[int]) -> None:
@@ -76,7 +79,7 @@ class Sweeper:
             self._core.loop.call_later(0, self._drop_gone)
 
     def _watch(self, delay_ms: int) -> None:
-        """Look for what is too old in so many milliseconds, or earlier where a look is planned already."""
+        """Check for parts that are too old after a delay, or at a planned check before that."""
         if self._timer is None:
             self._timer = self._core.loop.call_later((delay_ms + 1) * 1_000_000, self._look)
 
@@ -103,13 +106,13 @@ class Sweeper:
             self._watch(_RETRY_MS)
 
     def _is_busy(self, name: Name) -> bool:
-        """Return whether a write of the part is on its way."""
+        """Return whether a write of the part is in progress."""
         topic = self._core.registry.by_id.get(name[0])
         return topic is not None and topic.waiting_for(name[1:]) is not None
 
     # --- records ------------------------------------------------------------------------------------------------------
     def _sweep(self) -> None:
-        """Delete records that belong to no part, as many as one frame does."""
+        """Delete records that belong to no part, as many as one frame can."""
         core, topic = self._core, self._core.registry.staging
         if self._drop is not None or not core.staged.orphans or topic is None:
             return
@@ -123,7 +126,11 @@ class Sweeper:
             self._drop = drop
 
     def _on_dropped(self, left: list[int]) -> None:
-        """Go on. left: runs that could not be deleted, because the log takes nothing: later, or by the next start."""
+        """Continue after a deletion.
+
+        left: runs that could not be deleted, because the log accepts no writes: they are deleted
+        later, or by the next start.
+        """
         self._drop = None
         if left:
             self._core.staged.orphans += left
@@ -133,7 +140,7 @@ class Sweeper:
 
 
 class Drop(Operation):
-    """The deletion of some records of the staging area; `done` gets the runs that are left."""
+    """The deletion of some records of the staging area. `done` gets the runs that are left."""
 
     __slots__ = ("done", "runs")
 
@@ -143,7 +150,7 @@ class Drop(Operation):
         self.done = done
 
     def log(self) -> None:
-        """Stage the deletion. Raises, and then nothing was staged."""
+        """Stage the deletion. Raises StorageError; nothing is staged then."""
         core, topic = self.core, self.topic
         upto = topic.next_seq - 1
         with core.log.use_reserve():
