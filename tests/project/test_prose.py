@@ -35,6 +35,7 @@ ROOMS = (
     "engine/queue",
     "engine/read",
     "engine/recovery",
+    "engine/scheduling",
     "engine/shared",
     "engine/state",
     "engine/values",

@@ -1,8 +1,11 @@
-"""How hard the engine is pressed, and what is shed for it. Source: docs/guides/scheduling.md.
+"""The pressure on the engine, and the load that is shed for it.
 
-Three signals, each as a share of what counts as full: topics that wait for their delivery, how long they wait, and how
-late a timer of this loop comes. The worst of them, smoothed, is the pressure. Each step of the ladder is taken at one
-pressure and given back at a lower one, so that nothing flaps. Pure: values in, values out.
+Source: docs/guides/scheduling.md.
+
+Three signals, each as a share of a full value: topics that wait for their delivery, how long they
+wait, and how late a timer of this loop fires. The worst of them, smoothed, is the pressure. Each
+step of the ladder is taken at one pressure and given back at a lower one, so that it does not flap.
+Pure: values in, values out.
 """
 
 from __future__ import annotations
@@ -17,7 +20,11 @@ _LATENCY_WEIGHT = 1 / 16
 
 
 class Sample(NamedTuple):
-    """backlog: topics waiting; oldest_ns: how long the first of them has; lag_ns: lateness of the sampling timer."""
+    """One sample of the load.
+
+    backlog: topics waiting; oldest_ns: how long the first of them has; lag_ns: lateness of the
+    sampling timer.
+    """
 
     backlog: int
     oldest_ns: int
@@ -35,11 +42,11 @@ class Rung:
         self.samples = samples
         self.taken = False
         self.times = 0
-        """How often it was taken."""
+        """Number of times that it was taken."""
         self._count = 0
 
     def settle(self, pressure: float, *, held_back: bool = False) -> None:
-        """held_back: it may not be taken whatever the pressure."""
+        """Take the rung or give it back. held_back: it may not be taken at any pressure."""
         if self.taken:
             self.taken = pressure >= self.off and not held_back
             return
@@ -58,27 +65,27 @@ class Governor:
         """Smoothed time between a topic's change and its delivery."""
         self._delivered = False
         self.coalesce = Rung(0.2, 0.1)
-        """A topic delivered a moment ago waits a little: its next records come in one frame."""
+        """Delay of a topic delivered a moment ago, so that its next records come in one frame."""
         self.widen = Rung(0.4, 0.3)
-        """Commits are held back to gather more writes."""
+        """Delay of commits, to gather more writes."""
         self.defer = Rung(0.8, 0.6, samples=2)
-        """Routers come later, and topics of negative priority are not pushed."""
+        """Delay of routers, and of pushes of topics of negative priority."""
         self.refuse = Rung(0.95, 0.6, samples=max(1, config.pressure_refuse_after_ms * 1_000_000 // SAMPLE_NS))
-        """Writes that do not opt out get 429."""
+        """Refusal (429) of writes that do not opt out."""
 
     @property
     def steps(self) -> dict[str, Rung]:
         return {"coalesce": self.coalesce, "widen": self.widen, "defer": self.defer, "refuse": self.refuse}
 
     def on_delivered(self, waited_ns: int) -> None:
-        """A topic's delivery began so long after its change."""
-        # One that was paused for seconds does not make the others slow.
+        """Note that a topic's delivery began `waited_ns` after its change."""
+        # A topic that was paused for seconds does not make the others slow.
         waited_ns = min(waited_ns, 2 * self._config.pressure_full_latency_ms * 1_000_000)
         self.latency_ns += (waited_ns - self.latency_ns) * _LATENCY_WEIGHT
         self._delivered = True
 
     def sample(self, now: Sample) -> None:
-        """Every `SAMPLE_NS` while there is something to deliver."""
+        """Add a sample, every `SAMPLE_NS` while topics wait."""
         config = self._config
         if not self._delivered:
             self.latency_ns /= 2
@@ -98,12 +105,12 @@ class Governor:
 
     @property
     def coalesce_ns(self) -> int:
-        """How long after a delivery a topic's next one waits."""
+        """Delay of a topic's next delivery after one."""
         return int(self._config.coalesce_max_ms * 1_000_000 * self.pressure) if self.coalesce.taken else 0
 
     @property
     def commit_window_ns(self) -> int:
-        """How long a commit may be held back, 0.5 ms to the most."""
+        """Delay of a commit, 0.5 ms to the most."""
         base_ns = self._config.commit_window_us * 1000
         if not self.widen.taken:
             return base_ns

@@ -1,7 +1,9 @@
-"""Topics that wait for their delivery: bands by priority, deficit round robin between them, first come first in one.
+"""Topics that wait for their delivery: bands by priority, deficit round robin between them,
+FIFO in each.
 
-Aging keeps anyone from waiting forever: a topic gains 100 of priority for each second it has waited, so after ten, one
-that was not asked to come last stands in the top band. Pure: times are given, nothing is called.
+Aging ensures that no topic waits forever: it gains 100 of priority for each second it has waited,
+so after ten seconds, one of priority 0 or more is in the top band. Pure: times are arguments, and
+no code is called.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 FLOORS = (-1_000_000, 0, 250, 500, 750)
-"""Lowest priority of each band; band 0 holds the negative ones, which were asked to come last."""
+"""Lowest priority of each band. Band 0 has the negative ones, which are to come last."""
 WEIGHTS = (1, 1, 2, 4, 8)
-"""Topics of each band a round."""
+"""Topics taken from each band in a round."""
 AGE_PER_S = 100
 AGE_MAX = 1000
 AGING_NS = 50_000_000
-"""How often waiting topics are put into the bands their age earned."""
+"""Interval in which waiting topics are moved to the bands of their age."""
 _TOP = len(FLOORS) - 1
 
 
@@ -27,7 +29,7 @@ class ReadyEntry(NamedTuple, Generic[T]):
     topic: T
     priority: int
     since_ns: int
-    """When it began to wait: to be marked again meanwhile changes nothing."""
+    """Time it began to wait; a further mark meanwhile does not change it."""
 
 
 def band_of(priority: int) -> int:
@@ -42,7 +44,7 @@ def aged(priority: int, waited_ns: int) -> int:
 
 
 class ReadySet(Generic[T]):
-    """Each topic at most once. `take` until it gives None, or the time is over."""
+    """The waiting topics, each once. Call `take` until it returns None, or the time has passed."""
 
     def __init__(self) -> None:
         self._bands: list[deque[ReadyEntry[T]]] = [deque() for _ in FLOORS]
@@ -62,7 +64,7 @@ class ReadySet(Generic[T]):
             self._bands[band_of(priority)].append(ReadyEntry(topic, priority, since_ns))
 
     def age(self, now_ns: int) -> None:
-        """Moves those up who have waited long enough; does nothing more often than `AGING_NS`."""
+        """Move up the topics that have waited long enough, at most once per `AGING_NS`."""
         if now_ns - self._aged_ns < AGING_NS:
             return
         self._aged_ns = now_ns
@@ -74,7 +76,10 @@ class ReadySet(Generic[T]):
                 self._bands[target].append(entry)
 
     def take(self, *, without_band_0: bool = False) -> ReadyEntry[T] | None:
-        """Whose turn it is. without_band_0: those may wait (paused); None also when nobody else is there."""
+        """Return the next topic, None without one.
+
+        without_band_0: topics of band 0 wait (paused).
+        """
         bands, credit = self._bands, self._credit
         lowest = 1 if without_band_0 else 0
         if not any(bands[lowest:]):
@@ -97,6 +102,6 @@ class ReadySet(Generic[T]):
         return len(self._members) - (len(self._bands[0]) if without_band_0 else 0)
 
     def oldest_ns(self, *, without_band_0: bool = False) -> int | None:
-        """When the one that has waited longest began to."""
+        """Return the earliest time at which a waiting topic began to wait."""
         queues = self._bands[1:] if without_band_0 else self._bands
         return min((entry.since_ns for queue in queues for entry in queue), default=None)

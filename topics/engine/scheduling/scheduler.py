@@ -1,7 +1,9 @@
-"""Delivers what changed: the end of a pass, within a budget of time, in an order that starves nobody.
+"""Delivery of changed topics at the end of a pass, within a budget of time, without starvation.
 
-Usually everything that changed in a pass is delivered at its end, in order of names. When the time is over before that,
-what is left stays for the following passes, and receives and commits go on in between.
+Usually all topics that changed in a pass are delivered at its end, in order of names. When the time
+has passed before that, the rest stays for the following passes, and receives and commits continue
+in between.
+
 Source: docs/guides/scheduling.md.
 """
 
@@ -20,16 +22,22 @@ if TYPE_CHECKING:
     from topics.engine.shared.core import Core
 
 _AT_ONCE_MAX = 64
-"""More topics than this in one pass are taken by priority from the start."""
+"""Topics in one pass above which all are taken by priority from the start."""
 
 
 _QUIET_NS = 1_000_000
-"""A drain shorter than this is no load: nothing is sampled for it, so an idle server has no timer."""
+"""Length of a drain that counts as load.
+
+Shorter ones are not sampled, so an idle server has no timer.
+"""
 
 
 class LoadStats(NamedTuple):
-    """For metrics. backlog: topics that wait for their delivery; steps: how often each step of the ladder was taken,
-    and whether it is now."""
+    """Load, for metrics.
+
+    backlog: topics that wait for their delivery; steps: how often each step of the ladder was
+    taken, and whether it is now.
+    """
 
     pressure: float
     backlog: int
@@ -39,7 +47,10 @@ class LoadStats(NamedTuple):
 
 
 class Scheduler:
-    """`drain` is called at the end of every pass; `core.awake` holds what changed in it."""
+    """The delivery of changed topics.
+
+    `drain` is called at the end of every pass, for `core.awake`.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -50,16 +61,18 @@ class Scheduler:
         """Writes that got 429."""
         self._ready: ReadySet[Topic] = ReadySet()
         self._cooling: list[tuple[int, int, Topic]] = []
-        """A heap of those delivered a moment ago: when they may be again, a number, the topic."""
+        """Heap of topics delivered a moment ago: the time from which they may be again,
+        a number, the topic.
+        """
         self._in_cooling: set[Topic] = set()
         self._served: dict[Topic, int] = {}
-        """When topics were delivered last; kept while frames are coalesced."""
+        """Last deliveries of topics, recorded while frames are coalesced."""
         self._number = 0
         self._sampling = False
         self._sample_due_ns = 0
         self._asked: TimerPort | None = None
         self._asked_ns = 0
-        """When the pass that was asked for comes."""
+        """Time of the pass that was asked for."""
         self._window_ns = core.config.commit_window_us * 1000
 
     # --- the end of a pass -------------------------------------------------------------------------------------------
@@ -80,11 +93,12 @@ class Scheduler:
             self._sample_later(started_ns)
 
     def _drain_by_name(self, started_ns: int, until_ns: int) -> None:
-        """All of it, unless the time is over before."""
+        """Deliver all changed topics, unless the time has passed before."""
         core = self._core
         now_ns = started_ns
         served = False
-        while core.awake:  # again: a delivery may itself wake its topic, as a push stream does after some jobs
+        # repeated, because a delivery may wake its own topic, as a push stream does after some jobs
+        while core.awake:
             awake, core.awake = core.awake, {}
             names = sorted(awake, key=_by_name) if len(awake) > 1 else list(awake)
             for at, topic in enumerate(names):
@@ -95,7 +109,8 @@ class Scheduler:
                     return
                 served = True
                 _serve(topic)
-        self.governor.on_delivered(now_ns - started_ns)  # how long the last of them waited for the others
+        # how long the last of them waited for the others
+        self.governor.on_delivered(now_ns - started_ns)
 
     def _drain_by_priority(self, started_ns: int, until_ns: int) -> None:
         core, ready, governor = self._core, self._ready, self.governor
@@ -117,7 +132,7 @@ class Scheduler:
                 break
 
     def _collect(self, now_ns: int) -> None:
-        """What changed goes where it waits; what has waited long enough since its last delivery is ready."""
+        """Sort changed topics into cooling and ready ones, and make cooled ones ready."""
         core = self._core
         cooling = self._cooling
         while cooling and cooling[0][0] <= now_ns:
@@ -142,7 +157,7 @@ class Scheduler:
         self._ready.add(topic, priority, since_ns)
 
     def _ask_for_a_pass(self) -> None:
-        """The loop comes back by itself: at once for those ready, later for those that cool down or are paused."""
+        """Ask the loop for a pass: at once for ready topics, later for cooling or paused ones."""
         now_ns = self._now_ns()
         if self._may_serve():
             at_ns = now_ns
@@ -192,12 +207,12 @@ class Scheduler:
 
     @property
     def throttle_window_ns(self) -> int:
-        """How long a commit is held back for the pressure; 0 while there is none."""
+        """Delay of a commit due to pressure; 0 without pressure."""
         return self._window_ns if self.governor.widen.taken else 0
 
     @property
     def defers_routers(self) -> bool:
-        """Forwarding for readers that merely wait comes later."""
+        """Whether forwarding for readers that merely wait is delayed."""
         return self.governor.defer.taken
 
     def stats(self) -> LoadStats:
