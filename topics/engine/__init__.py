@@ -1,1 +1,1 @@
-"""What a topic means: index, floors, tags, deletes, retention, idempotency."""
+"""The semantics of a topic: index, floors, tags, deletes, retention, idempotency."""

@@ -1,7 +1,8 @@
-"""The engine: what can be asked of topics. One thread, no waiting: answers come through callbacks.
+"""The engine: all operations on topics. One thread and no waiting: answers come through callbacks.
 
-Every `done` is called exactly once, perhaps before the method returns, with the result or a TopicsError: RequestError
-(the wire contract's code) or StorageError (500). What is staged leaves at the end of the pass of the loop.
+Every `done` is called exactly once, perhaps before the method returns, with the result or a
+TopicsError: RequestError (the wire contract's code) or StorageError (500). Staged changes are
+committed at the end of the pass of the loop.
 """
 
 from __future__ import annotations
@@ -65,14 +66,15 @@ from topics.engine.write.write_columns import GroupRow
 from topics.errors import RequestError, TopicsError
 
 FLUSH_ORDER = 10
-"""Of the engine among the hooks at the end of a pass: before the log, which commits what it stages."""
+"""The engine's place among the hooks at the end of a pass: before the log's, which commits."""
 _QUEUES_A_STEP = 1000
 
 
 class Engine:
-    """Made first; `catalog` goes to `Store.open`, whose store goes to `start` (stored_engine.py).
+    """The operations on topics.
 
-    `flush` is to be among the loop's hooks at the end of a pass, at `FLUSH_ORDER`.
+    Create it first: `catalog` is passed to `Store.open`, whose store is passed to `start`
+    (stored_engine.py). `flush` belongs to the loop's hooks at the end of a pass, at `FLUSH_ORDER`.
     """
 
     def __init__(self, loop: LoopPort, config: Config) -> None:
@@ -88,7 +90,7 @@ class Engine:
         self._verifier = StateVerifier(core) if config.verify else None
 
     def start(self, store: StorePort) -> None:
-        """Recovery is over: from now on requests are taken."""
+        """End the recovery: from now on requests are accepted."""
         self._core.use(store)
         for router in self._core.routers.by_name.values():
             self._forwarding.note(router)
@@ -96,11 +98,13 @@ class Engine:
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
-        """Creates the topic or replaces its whole configuration (7.1)."""
+        """Create the topic or replace its whole configuration (7.1)."""
         self._lifecycle.put(name, config, done)
 
     def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None:
-        """touch: counts as consumption, before the state is taken (7.2)."""
+        """Return the state of a topic (7.2). touch: count as consumption, before the state is
+        taken.
+        """
         core = self._core
         topic = core.registry.visible(name)
         if topic is None:
@@ -126,32 +130,38 @@ class Engine:
         within: Prefixes,
         done: Done[TopicPage],
     ) -> None:
-        """Topics behind `after` whose names begin with `prefix` and one of `within`, by name (7.3)."""
+        """List topics after `after` that begin with `prefix` and one of `within`, by name (7.3)."""
         list_topics(self._core, prefix, after, page_size, touch, within, done)
 
     def delete_topic(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
-        """Removes the topic and all it holds; an absent one is no error (7.4)."""
+        """Remove the topic and all its records; an absent topic is no error (7.4)."""
         self._lifecycle.delete(name, if_empty=if_empty, done=done)
 
     # --- records -----------------------------------------------------------------------------------------------------
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
-        """Appends at the commit point of the topic's class (7.5); `rows` and their buffer may be reused afterwards."""
+        """Append at the commit point of the topic's class (7.5).
+
+        `rows` and their buffer may be reused after this call.
+        """
         self._appender.append(request, done)
 
     def append_alone(self, request: AppendRequest) -> AppendResult | None:
-        """Appends in this call, for a caller who has the loop to itself and nothing to do before it is answered.
+        """Append in this call, for a caller that has no other work until the answer.
 
-        None, and nothing was done, where that is not all there is to it: an identity, retention, waiting
-        readers, routers, commits on their way. Raises StorageError: the log takes nothing.
+        Returns: None, and nothing is done, if the write needs more than its commit: an identity,
+        retention, waiting readers, routers, commits in flight.
+        Raises: StorageError, the log accepts nothing.
         """
         return self._appender.append_alone(request)
 
     def takes_plain(self, name: str) -> bool:
-        """Several writes to this topic may be given to `append` as one: each needs nothing but its seqs."""
+        """Return whether writes to this topic need only seqs, so that one `append` may take
+        several.
+        """
         return self._appender.takes_plain(name)
 
     def not_plain(self, names: Sequence[str]) -> list[int]:
-        """The places of the names that `takes_plain` says no to."""
+        """Return the indexes of the names for which `takes_plain` is false."""
         return self._plain_appender.not_plain(names)
 
     def append_plain(
@@ -162,19 +172,26 @@ class Engine:
         spans: bytes,
         done: PlainDone,
     ) -> list[int]:
-        """Appends to many topics as `append` would one by one; groups: the rows of each, which lie in `spans`.
+        """Append to many topics, as `append` would one by one. groups: each topic's rows, in
+        `spans`.
 
-        Returns the places of those that it does not take, because they need more than columns. `done` is called once
-        for each part that was committed together, after this returns, also where that failed.
+        Returns: the indexes of the groups that are not taken, because they need more than columns.
+        `done` is called once for each part that was committed together, after this returns, even if
+        the commit failed.
         """
         return self._plain_appender.append(names, groups, buffer, spans, done)
 
     def will_take_plain(self, name: str) -> bool:
-        """As `takes_plain`, also while the topic is being created or deleted."""
+        """Return whether `takes_plain` holds, or will once the topic's creation or deletion has
+        ended.
+        """
         return self._appender.will_take_plain(name)
 
     def columns(self, name: str, from_seq: int, limit: int, max_bytes: int, done: Done[ColumnPage]) -> None:
-        """Records above a cursor as columns: as many as the bounds allow, one at least; they are not clamped."""
+        """Return records after a cursor as columns, up to the bounds, but at least one.
+
+        The bounds are not clamped.
+        """
         topic = self._core.registry.visible(name)
         if topic is None:
             done(refusals.topic_not_found(name))
@@ -182,7 +199,7 @@ class Engine:
         read_columns(self._core, topic, DiffQuery(from_seq, limit, max_batch_bytes=max_bytes), done)
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
-        """Records above a cursor (7.6); with `wait_ms` the answer may wait for some to come."""
+        """Return records after a cursor (7.6); with `wait_ms` the answer may wait for new ones."""
         topic = self._core.registry.visible(name)
         if topic is None:
             done(refusals.topic_not_found(name))
@@ -192,79 +209,97 @@ class Engine:
         return diff.cancel
 
     def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel:
-        """Heads of the topics as soon as one of them is not as `known` says, or after `wait_ms` (7.8)."""
+        """Return the topics' heads once one of them differs from `known`, or after `wait_ms`
+        (7.8).
+        """
         wait = Wait(self._core, known, wait_ms, done)
         wait.begin()
         return wait.cancel
 
     def key_in_flight(self, name: str, key: bytes) -> bool:
-        """A write to the topic with this idempotency key is not decided yet: another one waits for it."""
+        """Return whether a write with this idempotency key is in flight, for which another would
+        wait.
+        """
         return self._appender.key_in_flight(name, key)
 
     def reads_plain(self, name: str) -> bool:
-        """Reads of this topic may be plain: see `read_plain`."""
+        """Return whether reads of this topic may be plain: see `read_plain`."""
         return self._bulk_reads.reads_plain(name)
 
     def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
-        """Many reads of a pass at once, those that need no more than what is in memory: see `BulkReads.project`."""
+        """Do many reads of a pass together, if they need only data in memory: see
+        `BulkReads.project`.
+        """
         return self._bulk_reads.project(names, reads, count, long_bytes)
 
     def open_feed(self, sink: Sink) -> Feed:
-        """For a reader that stays: what it subscribes to is delivered to `sink` (10.4, 11.5), from `Feed.resume` on."""
+        """Open a feed for a reader that stays (10.4, 11.5).
+
+        Records of its subscriptions are delivered to `sink` from `Feed.resume` on.
+        """
         return Feed(self._core, sink)
 
     def delete_records(
         self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
     ) -> None:
-        """Deletes records below a seq, with matching tags, or both (7.7)."""
+        """Delete records below a seq, with matching tags, or both (7.7)."""
         delete_records(self._core, name, before_seq, match, done)
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def claim(self, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
-        """Leases jobs to a node (8.2); with a coalescing window the answer waits for its end.
+        """Lease jobs to a node (8.2); with a coalescing window, the answer waits for its end.
 
-        The returned function abandons the claim: what it would get stays claimable.
+        The returned function abandons the claim: its jobs stay claimable.
         """
         return claim(self._core, request, done)
 
     def ack(self, request: HeldJobs, done: Done[AckResult]) -> None:
-        """Completes jobs (8.3), at the class's commit point."""
+        """Complete jobs (8.3), at the class's commit point."""
         ack(self._core, request, done)
 
     def nack(self, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
-        """Hands jobs back, claimable after `delay_ms` (8.4)."""
+        """Hand jobs back, claimable after `delay_ms` (8.4)."""
         nack(self._core, request, delay_ms, done)
 
     def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
-        """Sets the deadline of jobs to now + `lease_ms`, clamped (8.5)."""
+        """Set the deadline of jobs to now + `lease_ms`, clamped (8.5)."""
         extend(self._core, request, lease_ms, done)
 
     def open_push(self, request: ClaimRequest, sink: PushSink) -> PushStream:
-        """A stream of leased jobs (8.6), to be opened. Raises RequestError: node, topic or type, in this order."""
+        """Create a stream of leased jobs (8.6), which the caller opens.
+
+        Raises: RequestError about node, topic or type, in this order.
+        """
         return open_push(self._core, request, sink)
 
     # --- routers -----------------------------------------------------------------------------------------------------
     def put_router(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
-        """Creates the router or replaces its settings (9.2, checks 3 to 11)."""
+        """Create the router or replace its settings (9.2, checks 3 to 11)."""
         self._routers.put(name, config, allowed, done)
 
     def router(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:
-        """The router after it came to its source's head (9.3); forbidden when one of its names is not allowed."""
+        """Return the router's state after it has reached its source's head (9.3).
+
+        It is forbidden if one of its names is not allowed.
+        """
         self._routers.state(name, allowed, done)
 
     def list_routers(  # noqa: PLR0917 - filters
         self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Allowed
     ) -> RouterPage:
-        """Routers behind `after`, by name, all of whose names are allowed (9.4); "" for source or dest: any."""
+        """List routers after `after`, by name, all of whose names are allowed (9.4).
+
+        source, dest: "" for any.
+        """
         return self._routers.list(prefix, source, dest, after, page_size, allowed)
 
     def delete_router(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None:
-        """Ends the router; an absent one is no error (9.5)."""
+        """Delete the router; an absent router is no error (9.5)."""
         self._routers.delete(name, allowed, done)
 
     # --- the loop ----------------------------------------------------------------------------------------------------
     def flush(self) -> None:
-        """The pass ends: waiters of changed topics look again, batches take no more rows."""
+        """End the pass: waiters of changed topics look again, batches take no more rows."""
         core = self._core
         self._forwarding.flush()
         core.scheduler.drain()
@@ -280,16 +315,19 @@ class Engine:
                 topic.stop_filling()
             core.filled = []
         if core.awake or core.forwardable:
-            another_pass(core.loop)  # by what ran behind a read: its waiters have a pass of their own
+            # A read has caused these changes: their waiters get a pass of their own.
+            another_pass(core.loop)
         if self._verifier is not None:
             self._verifier.check_pass()
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel:
-        """The newest snapshot's number when a checkpoint that begins from now on has ended, or after `wait_ms` (7.9).
+        """Return the newest snapshot's number once a checkpoint has ended, or after `wait_ms`
+        (7.9).
 
-        wait_ms None: however long it takes. number: of an earlier answer that was not done, to wait for the same one.
-        The returned function gives up the answer, not the checkpoint.
+        The checkpoint is one that begins after this call. wait_ms: None for no limit. number: from
+        an earlier answer that was not done, to wait for the same checkpoint. The returned function
+        gives up the answer, not the checkpoint.
         """
         wait = CheckpointWait(self._core, number, wait_ms, done)
         wait.begin()
@@ -298,33 +336,39 @@ class Engine:
     # --- load --------------------------------------------------------------------------------------------------------
     @property
     def refuses_writes(self) -> bool:
-        """Deliveries are so far behind that writes are to be refused for a while (429), unless they opt out."""
+        """Whether deliveries lag so far that writes are refused for a while (429), unless they opt
+        out.
+        """
         return self._core.scheduler.governor.refuse.taken
 
     def refuse_write(self) -> RequestError:
-        """The refusal of a write while `refuses_writes`; counts it."""
+        """Build the refusal of a write while `refuses_writes`, and count it."""
         self._core.scheduler.refused += 1
         return refusals.overloaded()
 
     @property
     def throttle_window_ns(self) -> int:
-        """How long commits are held back because of load or of a long log; 0 while they are not."""
+        """How long commits are held back because of load or of a long log, ns; 0 = not at all."""
         return max(self._core.scheduler.throttle_window_ns, self._core.log.append_wait_ns)
 
     def load(self) -> LoadStats:
-        """For metrics."""
+        """Return the load, for metrics."""
         return self._core.scheduler.stats()
 
     def verify(self) -> None:
-        """With TOPICS_VERIFY: raise AssertionError unless all counters are what a count of all rows says."""
+        """With TOPICS_VERIFY, compare all counters with a count of all rows.
+
+        Raises: AssertionError, one differs.
+        """
         if self._verifier is not None:
             self._verifier.check_all()
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def begin_shutdown(self) -> None:
-        """End all waiting: long polls answer at once, those parked and those still to come.
+        """End all waiting: parked and future long polls answer at once.
 
-        So do requests for a checkpoint, with 503: the last one is made when no client is left to be answered.
+        Requests for a checkpoint are answered with 503: the last checkpoint is made after all
+        clients are answered.
         """
         core = self._core
         core.closing = True
@@ -341,12 +385,14 @@ class Engine:
         self._forwarding.begin_shutdown()
 
     def end_routers(self, done: Callable[[], None]) -> None:
-        """Before the store is closed: routers forward what they can, then nothing more is staged."""
+        """Let routers forward what they can before the store is closed; after that nothing is
+        staged.
+        """
         self._forwarding.end(done)
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:
-        """Counters that are kept: nothing is walked for them."""
+        """Return the counters, which are maintained, so that nothing is walked."""
         core = self._core
         registry, usage, producers = core.registry, core.usage, core.producers
         records, size = usage.records, usage.bytes
@@ -367,11 +413,13 @@ class Engine:
         )
 
     def topic_count(self) -> int:
-        """Topics that readers see."""
+        """Return the number of topics that readers see."""
         return self._core.registry.visible_count
 
     def leases_in_flight(self) -> Iterator[int]:
-        """Leases that run, over all queues: the sum, in parts of a thousand queues each."""
+        """Yield the number of running leases in parts, a thousand queues each; their sum is the
+        total.
+        """
         now_ms = self._core.clock.now_ms()
         queues = list(self._core.registry.queues)
         for start in range(0, len(queues), _QUEUES_A_STEP):
@@ -379,7 +427,7 @@ class Engine:
             yield sum(leases.counters(now_ms).in_flight for leases in step if leases is not None and leases.leased)
 
     def topic_states(self, after: str, within: Prefixes, limit: int) -> list[TopicState]:
-        """The next topics by name, as they are, without retention: for metrics."""
+        """Return the states of the next topics by name, without retention, for metrics."""
         now_ms = self._core.clock.now_ms()
         return [topic.state(now_ms) for topic in islice(self._core.registry.after(after, "", within), limit)]
 

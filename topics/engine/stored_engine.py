@@ -1,4 +1,6 @@
-"""The engine over the store of a data directory: put together for the server and for the library, and closed again."""
+"""The engine over the store of a data directory, opened and closed for the server and the
+library.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,10 @@ class StoredEngine:
         *,
         directory: TakenDirectory | None = None,
     ) -> StoredEngine:
-        """Recover the data directory, and return an engine that takes requests, its hooks among the loop's.
+        """Recover the data directory, and return an engine that accepts requests, with its hooks
+        set.
 
-        directory, on_progress: as in `Store.open`, and so is what is raised.
+        directory, on_progress: as in `Store.open`. Raises: as `Store.open`.
         """
         engine = Engine(loop, config)
         store = await Store.open(loop, config, engine.catalog, directory=directory, on_progress=on_progress)
@@ -49,10 +52,10 @@ class StoredEngine:
         return self.store.checkpointer.counters
 
     async def close(self) -> None:
-        """End routers, write a checkpoint, and close the store, which gives the directory back.
+        """End routers, write a checkpoint, and close the store, which releases the directory.
 
-        With TOPICS_VERIFY, counters are compared before, when nothing is staged any more.
-        Whatever was acknowledged is durable and checkpointed on return, unless the log is read-only.
+        With TOPICS_VERIFY, the counters are compared first, when nothing is staged any more. On
+        return, all acknowledged writes are durable and checkpointed, unless the log is read-only.
         """
         ended: Future[None] = Future()
         self.engine.end_routers(lambda: ended.set_result(None))

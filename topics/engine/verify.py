@@ -1,8 +1,9 @@
-"""TOPICS_VERIFY: the counters that the engine keeps, compared with what they count.
+"""TOPICS_VERIFY: a comparison of the engine's counters with the rows that they count.
 
-The index of a topic counts its live rows as they come and go, a topic counts what is staged, and every file counts the
-rows that point to it. Retention, quotas and the removal of files rely on these numbers, and a wrong one shows much
-later and elsewhere. So this looks at the end of each pass, at the topics that changed since the last look.
+The index of a topic counts its live rows as they come and die, a topic counts its staged records,
+and every file counts the rows that point to it. Retention, quotas and the removal of files rely on
+these numbers, and a wrong one shows much later and elsewhere. This check therefore runs at the end
+of each pass, on the topics that changed since their last check.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from topics.engine.shared.core import Core
 
 VERIFY_ORDER = 90
-"""Of the look among the hooks at the end of a pass: after all that changes state."""
+"""The check's place among the hooks at the end of a pass: after all hooks that change state."""
 _TOPICS_A_PASS = 1000
-"""Of more topics, so many take their turn each pass."""
+"""Topics that one pass checks; if there are more, they take turns."""
 
 
 class _ChunkMark(NamedTuple):
-    """What shows that a chunk has changed, without a look at its rows."""
+    """Values that differ if a chunk has changed, found without reading its rows."""
 
     rows: int
     live: int
@@ -35,7 +36,7 @@ class _ChunkMark(NamedTuple):
 
 
 class _TopicMark(NamedTuple):
-    """What shows that a topic has changed."""
+    """Values that differ if a topic has changed."""
 
     head: int
     next_seq: int
@@ -48,9 +49,10 @@ class _TopicMark(NamedTuple):
 
 
 class StateVerifier:
-    """Raises AssertionError, with the topic's name and both numbers, where a counter is wrong.
+    """Raises AssertionError, with the topic's name and both numbers, if a counter is wrong.
 
-    A look costs what changed: chunks whose counters are as they were are not counted again, except by `check_all`.
+    A check costs as much as has changed: chunks with unchanged counters are skipped, except by
+    `check_all`.
     """
 
     def __init__(self, core: Core) -> None:
@@ -59,10 +61,10 @@ class StateVerifier:
         self._chunks: dict[Topic, dict[Chunk, _ChunkMark]] = {}
         self._next = 0
         self.looks = 0
-        """Topics that were looked at, over all passes."""
+        """The number of topic checks, over all passes."""
 
     def check_pass(self) -> None:
-        """Check the topics that changed since they were looked at last."""
+        """Check the topics that changed since their last check."""
         topics = list(self._core.registry.by_id.values())
         if len(topics) <= _TOPICS_A_PASS:
             turn = topics
@@ -132,7 +134,9 @@ class StateVerifier:
         _equal("all topics", "bytes of staged records", usage.pending_bytes, staged)
 
     def _check_files(self, topics: list[Topic]) -> None:
-        """Rows of the indexes, of dormant topics, and of staged copies that share their originals' frames."""
+        """Count rows of indexes, of dormant topics, and of staged copies in their originals'
+        frames.
+        """
         counted: dict[int, int] = {}
         for topic in topics:
             for chunk in topic.index.chunks:
@@ -165,7 +169,7 @@ def _mark(topic: Topic) -> _TopicMark:
 
 
 def _check_chunk(name: str, chunk: Chunk) -> None:
-    if not chunk.live:  # its flags may say otherwise until its memory is given back
+    if not chunk.live:  # The flags may differ until the chunk's memory is freed.
         _equal(name, f"bytes of the dead chunk at {chunk.first}", chunk.bytes, 0)
         return
     alive = chunk.flags[: chunk.count] < DEAD
@@ -179,7 +183,7 @@ def _check_chunk(name: str, chunk: Chunk) -> None:
 
 
 def _check_tags(topic: Topic) -> None:
-    """Each live row's tag is one that is there; tags of rows that died may be counted down later."""
+    """Check that each live row's tag exists; tags of dead rows may be counted down later."""
     tags = topic.index.tags
     for chunk in topic.index.chunks:
         if chunk.live and chunk.tags is not None:
