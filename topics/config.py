@@ -143,7 +143,7 @@ class Config:
     idle_timeout_ms: int = 75_000
     write_stall_timeout_ms: int = 30_000
     min_body_bytes_per_s: int = 240
-    """Least rate of an arriving request body, over ten seconds; 0: no limit."""
+    """Lowest rate of an arriving request body, over ten seconds; 0: no limit."""
     shutdown_grace_ms: int = 10_000
     max_connections: int = 0
     """0: derived from RLIMIT_NOFILE."""
@@ -292,7 +292,7 @@ class Config:
     pass_search_steps: int = 64
     """Steps of all deletes by tag in a pass; 0: no limit.
 
-    A step searches a chunk of 8192 records, or 256 tags of one.
+    A step searches a chunk of 8192 records, or 256 tags in one.
     """
     pressure_full_backlog: int = 1000
     """Topics waiting for their delivery at which the pressure is 1."""

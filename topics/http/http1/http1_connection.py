@@ -98,7 +98,7 @@ class HttpConnection:
         self._pending = bytearray()
         """Input not yet handled: a partial head, or bytes received during an answer."""
         self._looked = 0
-        """Leading bytes of `_pending` that were checked: the begin of a head, without its end."""
+        """Leading bytes of `_pending` that were checked: the start of a head, without its end."""
         self._plan: Plan | None = None
         self._body: GrowingBytes | ChunkedBody | None = None
         self._bodies = 0
@@ -108,7 +108,7 @@ class HttpConnection:
         self._is_last = False
         """Whether the connection closes after the answer in progress.
 
-        The client wants no further request, or the begin of one is unknown.
+        The client wants no further request, or the start of one is unknown.
         """
         self._call: Call | None = None
         self._stream: Http1Stream | None = None
@@ -144,7 +144,7 @@ class HttpConnection:
         return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY and not self._in_line else ()
 
     def cut_off(self, body: int) -> None:
-        """Close, because the begin of a next request stays unknown."""
+        """Close, because the start of a next request stays unknown."""
         self._close()
 
     @property
@@ -391,7 +391,7 @@ class HttpConnection:
         chunked = plan.request.framing.chunked
         unread = plan.expects_continue or (refusal is not None and (chunked or refusal is plan.too_large))
         if skipped and (unread or length > UNREAD_BODY_BYTES_MAX) and not 0 < length <= len(data):
-            # Reading the body would serve no purpose, and the begin of the next request stays
+            # Reading the body would serve no purpose, and the start of the next request stays
             # unknown: answer and close.
             if refusal is not None:
                 self._refuse(plan, refusal, body_unread=True)
@@ -630,7 +630,7 @@ class HttpConnection:
         self._close()
 
     def _refuse_syntax(self, error: BadRequestError, headers: bytes = b"") -> None:
-        """Answer a syntax error and close: the begin of the next request is unknown."""
+        """Answer a syntax error and close: the start of the next request is unknown."""
         self.service.refused_total += 1
         body = envelope(error.as_request_error())
         self.transport.write(self.service.writer.render(error.status, body, headers=headers, connection=b"close"))

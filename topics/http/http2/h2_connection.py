@@ -63,7 +63,7 @@ _PADDING_BYTES_MAX = 4096
 _STREAMS_A_CONTROL = 32
 """Streams that count as a control frame in a SETTINGS frame, which may change all their windows."""
 DROPPED_FRAME_BYTES = 1024
-"""Least bytes that a dropped DATA frame counts as, because a small one costs as much."""
+"""Bytes that a dropped DATA frame counts as at least, because a small one costs as much."""
 _UPDATES_A_FRAME = 2
 """WINDOW_UPDATEs that a DATA frame entitles the peer to: the stream's and the connection's."""
 
@@ -489,7 +489,10 @@ class Http2Connection:
             self._forget(stream)
 
     def wait_began(self, stream: Http2Stream) -> None:
-        """End the wait of a stream if the client has left, in a later pass than its request was run."""
+        """End the wait of a stream if the client has left.
+
+        The wait begins in a later pass than that in which its request was run.
+        """
         if self._gone:
             self._forget(stream)
             self._settle()

@@ -85,8 +85,9 @@ class Http2Stream:
         self.over_high_water = False
         self.on_drained: Callable[[], None] | None = None
         self.on_disconnect: Callable[[], None] | None = None
-        """Notifies the writer that the client has left; None once either side has ended
-        the stream.
+        """Notifies the writer that the client has left.
+
+        None once the writer has ended the stream, or was notified.
         """
         self._connection = connection
         self._out: deque[bytes] = deque()

@@ -311,7 +311,7 @@ class Lane:
         self.answers.leave(conn)
 
     def refresh(self, conn: Any) -> None:
-        """Set the begin of the current wait in an owned connection's state."""
+        """Set the start of the current wait in an owned connection's state."""
         service = self._service
         conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
 

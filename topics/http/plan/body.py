@@ -17,8 +17,8 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _SLICE_BYTES = 65_536
 """Bytes of input in one call of zlib.
 
-zlib copies the bytes after the end of a member. Small slices prevent that many members cost the
-square of their number.
+zlib copies the bytes after the end of a member. With small slices, many members do not cost
+the square of their number.
 """
 _INPUT_WEIGHT = 16
 """Bytes of output that one byte of input counts as: an empty deflate block takes a microsecond."""

@@ -24,7 +24,7 @@ from topics.http.wire.upgrade import OpenUpgraded
 T = TypeVar("T")
 
 SHARED_BYTES_MIN = 65_536
-"""Fewer bytes in several parts are joined, which is faster than to send the parts one by one."""
+"""Fewer bytes in several parts are joined, which is faster than one send for each."""
 
 
 class Exchange(Protocol):
@@ -221,7 +221,7 @@ class Call:
         exchange.upgrade(head, open_upgraded)
 
     def settle_wait(self) -> None:
-        """Tell the exchange if the handler, called after `run` has returned, has begun to wait."""
+        """Notify the exchange if the handler, called after `run` returned, has begun to wait."""
         if self._exchange is not None and self.on_disconnect is not None:
             self._exchange.wait_began()
 

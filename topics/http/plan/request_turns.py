@@ -11,7 +11,10 @@ from topics.engine.values.ports import TimersPort
 from topics.engine.values.turns import Turns
 
 _LEAST_NS = 10_000
-"""Least time of a request: the simulator takes turns, too, although its time stands still."""
+"""Time that a request counts for at least.
+
+The simulator takes turns, too, although its time stands still within a pass.
+"""
 _SHARE = 8
 """A client gets at most the budget divided by this while others wait."""
 

@@ -113,7 +113,7 @@ class Service:
         self.closing = False
         """Whether every answer closes its connection (shutdown)."""
         self.at_drain: list[Callable[[], None]] = []
-        """Callbacks of the begin of a shutdown: owners of open streams end them (R-LIFE-7)."""
+        """Callbacks for the start of a shutdown: owners of open streams end them (R-LIFE-7)."""
         self.open_websocket: Handler = _no_websocket
         """The handler of an upgrade request whose path and method are valid; `server/` sets it."""
         self.tick = 0
