@@ -193,8 +193,9 @@ class Store:
             await step()
 
     async def _write_first_snapshot(self) -> int:
-        """Write the snapshot of an empty directory, before anything else, so that a directory
-        without one is known to have lost it.
+        """Write the snapshot of an empty directory, before anything else.
+
+        A directory without a snapshot is then known to have lost it.
         """
         loop, directory = self._loop, self._config.data_dir
         loop.files.make_directory(f"{directory}/snapshots")
@@ -217,7 +218,7 @@ class Store:
         assert found.loaded is not None, "asked of a directory that was used"
         stored = found.loaded.store
         if self._lost_writes:
-            return True  # a clean snapshot from before the note does not follow it
+            return True  # no clean snapshot follows a note of lost writes, whatever its number
         if stored.log_cut:
             return True  # records that a rebuild gave up may have been acknowledged
         if stored.clean and (session is None or session.snapshot < found.loaded.number):
@@ -308,9 +309,7 @@ class Store:
             self._catalog.moved(topic_id, records["seq"][where], commit.file_id, offsets[where].astype(np.uint32))
 
     async def _settle(self, found: Recovered, *, has_gaps: bool) -> None:
-        """Make durable what the first answer needs: crash gaps, and a log of another shard
-        count.
-        """
+        """Make durable what the first answer needs: crash gaps, a log of another shard count."""
         in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
         if found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more):
             # A topic may be in another shard from now on: what stayed in this one would be replayed
@@ -324,8 +323,9 @@ class Store:
             await self.checkpointer.take_snapshot(clean=False)
 
     async def close(self, *, checkpoint: bool = True) -> None:
-        """Drain the log, take a last checkpoint, which makes the next start exact, and release the
-        lock.
+        """Drain the log, take a last checkpoint and release the lock.
+
+        The checkpoint makes the next start exact.
 
         A read-only log is closed as it is. Nothing may be staged any more.
 

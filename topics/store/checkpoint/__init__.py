@@ -1,3 +1,1 @@
-"""Checkpoints, which empty the log: live records are copied into segments and packs, then a
-snapshot is taken.
-"""
+"""Checkpoints, which empty the log: live records are copied, then a snapshot is taken."""

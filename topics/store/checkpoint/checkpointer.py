@@ -1,5 +1,4 @@
-"""Checkpoint: records of the log are copied into segments and packs, so that its files can be
-reused.
+"""Checkpoint: copies of the log's records in segments and packs, so that its files are reusable.
 
     cut       every shard begins another file with a mark; everything before it is published, and is
               in files the log has left
@@ -88,8 +87,8 @@ class Checkpointer:
         retired_shards: dict[int, ReplayStart],
         doubtful: Collection[str],
     ) -> None:
-        """doubtful: paths of segments and packs whose flags the page cache may show and the disk
-        lack (StorePart).
+        """doubtful: paths of files whose flags the page cache may show and the disk lack
+        (StorePart).
         """
         self._loop = loop
         self._config = config
@@ -107,13 +106,12 @@ class Checkpointer:
         It differs from the current one until a checkpoint has copied that log.
         """
         self._doubtful = frozenset(doubtful)
-        """Paths that each snapshot names until the deletes that the log has of them are flagged,
-        because this process may be killed.
+        """Paths that each snapshot names, in case this process is killed.
+
+        They are named until the deletes that the log has of them are flagged.
         """
         self._retired_shards = retired_shards
-        """Shards of an earlier count, and where their replay begins once a checkpoint has copied
-        them.
-        """
+        """Shards of an earlier count, and where their replay begins after a checkpoint."""
         self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self._scarcity = LowSpace(catalog, manifest, table, wal, config, self._turns)
         self._tiering = Tiering(loop, config, manifest, table, opener)
@@ -323,8 +321,9 @@ class Checkpointer:
             await self._move_to_cold()
 
     async def _move_to_cold(self) -> None:
-        """Move segments after everything that the log waits for, so that a slow cold directory only
-        delays the next checkpoint.
+        """Move segments after everything that the log waits for.
+
+        A slow cold directory then only delays the next checkpoint.
         """
         moved = await self._tiering.copy_due()
         self.counters.cold_failed = self._tiering.broken
@@ -339,8 +338,9 @@ class Checkpointer:
         self._tiering.drop_hot(moved)
 
     async def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
-        """Return the files that there is space to empty, and update `replay` to begin with the
-        first of the others.
+        """Return the files that there is space to empty.
+
+        `replay` is updated to begin with the first of the others.
         """
         least = self._least_bytes
         chosen = await self._scarcity.affordable([file for file in left if not file.superseded], least)
@@ -435,9 +435,7 @@ class Checkpointer:
             return 0
 
     def _tells_of_others(self, left: list[StoredFile]) -> bool:
-        """Return whether frames in these files may state what was made of frames in another
-        shard.
-        """
+        """Return whether frames in these files may concern frames in another shard."""
         several = len(self._log.shards) > 1 or bool(self._retired_shards)
         return several and not all(file.superseded for file in left)
 
@@ -598,8 +596,6 @@ class Checkpointer:
 
 
 def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
-    """Return whether a log file's number is below its shard's cut, or its shard is no longer
-    written to.
-    """
+    """Return whether a log file is below its shard's cut, or its shard is no longer written to."""
     shard, number = place(file)
     return shard not in cut or number < cut[shard].file_no

@@ -1,6 +1,4 @@
-"""The shared context of one checkpoint's copying: the sources of records, and the catalog that
-learns their copies.
-"""
+"""The context of one checkpoint's copying: sources of records, and the catalog to update."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ class CopyContext:
         self.copied_bytes = 0
 
     def announce(self, placed: Placed, file_id: int) -> None:
-        """Announce copies to the catalog, and keep records that were deleted meanwhile for
-        flagging.
-        """
+        """Announce copies to the catalog; records deleted meanwhile are added to `dead`."""
         died = self.catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets, placed.lengths)
         self.copied_rows += len(placed.seqs)
         self.copied_bytes += int(placed.lengths.sum(dtype=np.int64))
@@ -123,9 +119,7 @@ class CopyContext:
         await in_place(self.files.fsync(fd))
 
     def new_epoch(self) -> int:
-        """Return a random number, never 0, that distinguishes a file from earlier ones with its
-        number.
-        """
+        """Return a random number, never 0, that no earlier file of this name has."""
         return int.from_bytes(self._random_bytes(8), "little") | 1
 
 
@@ -137,8 +131,9 @@ def _kept(view: memoryview, memory: memoryview | None) -> memoryview:
 
 
 def joined_frames(views: list[memoryview], topic_id: int, rows: list[RowColumns]) -> bytes | memoryview:
-    """Return the frames of these rows, which are without gaps in `views`, as frames of the topic's
-    own. Raises CorruptError.
+    """Return the frames of these rows as frames of the topic's own.
+
+    `views` has the rows' frames without gaps between them. Raises CorruptError.
     """
     data = views[0] if len(views) == 1 else b"".join(views)
     if not any(share_frames(part.flags) for part in rows):

@@ -35,9 +35,7 @@ log = logging.getLogger(__name__)
 RUNS_MAX = 8
 """A topic with this many runs in packs has them merged into one run or into its first segment."""
 _SEGMENTS_AT_A_TIME = 8
-"""Segments copied at a time: while some wait for the disk, or for a pass of the loop, another one
-has work.
-"""
+"""Segments copied at a time, so that one has work while others wait for the disk or a pass."""
 _SYNCS_IN_FLIGHT = 64
 _WINDOW_ROWS = 16_384
 
@@ -124,8 +122,9 @@ class Evacuation:
             await self.packs.flush()
 
     def _runs_to_merge(self, topic_id: int, size: int, last_seq: int) -> Runs:
-        """Return the topic's runs in packs if they are too many or, with `size` bytes from the log,
-        enough for a segment.
+        """Return the topic's runs in packs that are to be merged.
+
+        They are if they are too many or, with `size` bytes from the log, enough for a segment.
         """
         runs = self._manifest.runs.get(topic_id, [])
         if not runs or (len(runs) + 1 < RUNS_MAX and size < self._config.pack_run_bytes):
@@ -140,8 +139,7 @@ class Evacuation:
         return np.array([file.file_id for file in self._table.of_log()], np.uint32)
 
     async def sync(self) -> None:
-        """Make everything written durable, many files at a time, so that they share the journal's
-        commits.
+        """Make everything written durable, with many files at a time sharing the journal's commits.
 
         Until then the catalog may already read copies that a crash would remove. None is reported
         as durable, and the log still has the records.
@@ -232,8 +230,7 @@ class Evacuation:
         return list(errors)
 
     async def _merge(self, topic_id: int, before: Runs) -> None:
-        """Merge runs into the topic's first segment: all of their rows, which replaces the runs, or
-        none.
+        """Merge runs into the topic's first segment: all of their rows, or none.
 
         If a part of a run were in a segment, both would be listed, and a record deleted in one
         would be live in the other. A run with a damaged record stays where it is: nothing else

@@ -45,8 +45,9 @@ def live_rows(table: FileTable) -> int:
 
 
 class LowSpace:
-    """The estimate of what copies take, made in turns with other work: it looks at all live records
-    of the log.
+    """The estimate of what copies take.
+
+    It looks at all live records of the log, in turns with other work.
     """
 
     def __init__(  # noqa: PLR0917 - called in one place
@@ -107,8 +108,7 @@ class LowSpace:
         return max(sizes.shards * sizes.file, int(free * _COPIES_PART / 200 / max(1.0, copied_part)))
 
     async def affordable(self, left: Iterable[StoredFile], snapshot_bytes: int) -> list[StoredFile]:
-        """Return those log files of `left`, oldest first in each shard, whose live records there is
-        space to copy.
+        """Return the log files of `left` whose live records there is space to copy, oldest first.
 
         They are always the first files of a shard, because replay begins with a file and continues
         to the log's end. With several shards all records that share a frame are copied with the
@@ -141,9 +141,7 @@ class LowSpace:
         return chosen
 
     async def _costs(self, file_ids: NDArray[np.uint32]) -> tuple[Counter[int], set[int]]:
-        """Return the bytes that copies of each file's live records take, and the files of which
-        some are copied into a pack.
-        """
+        """Return the bytes of copies by file, and the files with records to copy into a pack."""
         live: Counter[int] = Counter()
         packed: set[int] = set()
         for topic_id in self._catalog.topics_in_log():

@@ -39,9 +39,7 @@ class RequestedCheckpoints:
         """Number of checkpoints begun in this process."""
         self._runs = False
         self.shown = 0
-        """Number of the newest checkpoint after which everything it had to copy is in files; 0:
-        none.
-        """
+        """Number of the newest checkpoint whose records and deletes are in files; 0: none."""
 
     @property
     def snapshot_number(self) -> int:
@@ -49,8 +47,9 @@ class RequestedCheckpoints:
         return self._checkpointer.snapshot_number
 
     def number(self, wished: int) -> int:
-        """Return the number of the checkpoint to wait for: the next, unless a running one is
-        `wished` or later.
+        """Return the number of the checkpoint to wait for.
+
+        It is the next one, unless one that runs is `wished` or later.
 
         wished: what an earlier call returned, or 0. From another process it may be any number:
             either it is unknown here, or a checkpoint of that number has begun since.

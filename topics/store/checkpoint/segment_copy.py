@@ -43,8 +43,7 @@ class Share(NamedTuple):
 
 
 class Shares:
-    """The division of one topic's records among its tail and new segments: `add` rows in order,
-    then `last`.
+    """The division of one topic's records among segments: `add` rows in order, then `last`.
 
     A new segment takes more than one that grows from checkpoint to checkpoint may have, and is
     sealed then. A busy topic has fewer files, syncs and indexes, and unsealed segments, which a

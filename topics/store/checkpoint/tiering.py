@@ -1,5 +1,4 @@
-"""Moves of older sealed segments to the cold directory: copied, synced, listed by a snapshot,
-removed.
+"""Moves of older sealed segments to the cold directory: copy, sync, snapshot, removal.
 
 A crash at any point leaves at least the copy that the newest snapshot lists; the next start removes
 the other one. A cold directory that is full or fails costs nothing but space in the data directory.
@@ -65,8 +64,9 @@ class Tiering:
 
     # --- what --------------------------------------------------------------------------------------------------------
     def due(self) -> list[Segment]:
-        """Return the sealed segments beyond the newest ones that stay here, by count and by bytes;
-        oldest first in each topic.
+        """Return the sealed segments to move, oldest first in each topic.
+
+        They are those beyond the newest ones that stay here, by count and by bytes.
         """
         if not self._tiers.cold or self.broken:
             return []
@@ -135,8 +135,9 @@ class Tiering:
         return segment
 
     async def _sync_directories(self, copied: list[Segment]) -> None:
-        """Sync all directories of the copies, from the bottom up: a killed process may have created
-        one and not synced it.
+        """Sync all directories of the copies, from the bottom up.
+
+        A killed process may have created one and not synced it.
         """
         cold = self._tiers.cold
         names = dict.fromkeys(topic_directory(segment.topic_id) for segment in copied)

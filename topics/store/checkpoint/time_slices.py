@@ -1,5 +1,4 @@
-"""Time slices for work that is divided into small pieces, so that other work of the loop has its
-turn.
+"""Time slices for work in small pieces, so that other work of the loop has its turn.
 
 A slice of work is followed by passes that last twice as long together, or by one that had nothing
 to do. Beside a busy server the work gets a third of the time, beside an idle one all of it.
@@ -50,8 +49,9 @@ class TimeSlices:
         self._slice_ns = 0
 
     def resume(self) -> None:
-        """Restart the slice's clock: the time before was no work, for instance waiting for the
-        disk.
+        """Restart the slice's clock.
+
+        The time before was no work, for instance a wait for the disk.
         """
         self._began_ns = self._now_ns()
 

@@ -26,9 +26,7 @@ def _at_most(setting: int, volume_bytes: int, part: int, least_bytes: int) -> in
 
 
 def may_be_spare(file_bytes: int, file_max: int) -> bool:
-    """Return whether a log with files of up to `file_max` bytes may have created a file of this
-    size.
-    """
+    """Return whether a log of files up to `file_max` bytes may have created one of this size."""
     return min(START_BYTES, file_max) <= file_bytes <= file_max
 
 
@@ -53,15 +51,14 @@ class LogSizes:
 
     @property
     def reserve(self) -> int:
-        """The reserve's size: the share of its maximum that log files have of theirs, but at least
-        a new directory's.
-        """
+        """The reserve's size, in proportion to log files, but at least the initial size."""
         return max(min(self.reserve_max, START_BYTES), self.reserve_max * self.file // self.file_max)
 
     @property
     def spares_max(self) -> int:
-        """Number of files that each shard keeps for reuse: those that a checkpoint frees, and those
-        kept ready.
+        """Number of files that each shard keeps for reuse.
+
+        That is as many as a checkpoint frees, and those kept ready.
         """
         return self._spare_files + self.checkpoint // self.file
 

@@ -110,9 +110,7 @@ class OpenFiles:
             self._owed.append(path)
 
     async def end(self) -> None:
-        """End unlinking: after the return the next opener of the store may give the paths to other
-        files.
-        """
+        """End unlinking; the next opener of the store may then give the paths to other files."""
         self._ended = True
         await self._removed.wait()
 

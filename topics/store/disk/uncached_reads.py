@@ -1,5 +1,6 @@
-"""Reads that bypass the page cache, which after a failed sync may show what the disk does not
-have.
+"""Reads that bypass the page cache.
+
+After a failed sync the cache may show what the disk does not have.
 """
 
 from __future__ import annotations

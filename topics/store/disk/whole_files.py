@@ -76,8 +76,9 @@ async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool 
 
 
 async def replace_file(files: FileCalls, path: str, *data: Buffer) -> None:
-    """Replace the file at `path` atomically and durably: temporary file, fsync, rename, directory
-    fsync.
+    """Replace the file at `path` atomically and durably.
+
+    The steps are a temporary file, fsync, rename, and an fsync of the directory.
 
     data: pieces of the contents. A part that filled the disk is removed again, because other files
         need the space.
@@ -121,9 +122,7 @@ async def in_place(sync: Awaitable[None]) -> None:
 
 
 def failed_sync(error: OSError) -> OSError:
-    """Return the error as one that is never a full disk, because a failed sync is not tried
-    again.
-    """
+    """Return the error as one that is never a full disk; a failed sync is not tried again."""
     return OSError(errno.EIO, f"a sync failed: {error}")
 
 

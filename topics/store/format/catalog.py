@@ -292,8 +292,7 @@ class Catalog(Protocol):
         """
 
     def snapshot(self) -> Sequence[bytes | memoryview]:
-        """Return a JSON value, in pieces, of the state that is not in rows nor in the log after the
-        cut.
+        """Return a JSON value, in pieces, of the state not in rows nor in the log after the cut.
 
         It has names, ids, configs, heads, floors, gaps, reservations, idempotency keys inside their
         window, producers, the next topic id and the order number. The state is committed, and each

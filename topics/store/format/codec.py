@@ -300,9 +300,7 @@ def deleted(frames: Frames) -> NDArray[np.bool_]:
 
 
 class LogScan(NamedTuple):
-    """The result of `scan_log`: the frames of all whole batches, and what the next batch must
-    have.
-    """
+    """The result of `scan_log`: frames of all whole batches, and what must come next."""
 
     frames: Frames
     batches: int
@@ -317,9 +315,7 @@ class LogScan(NamedTuple):
     written_ms: int
     reason: ScanStop
     needed: int
-    """For ScanStop.MORE: the bytes from the next batch's position that contain all of it, or its
-    header.
-    """
+    """For ScanStop.MORE: bytes from `position` on that contain the next batch, or its header."""
 
 
 def scan_log(data: Buffer, *, epoch: int, batch_no: int, chain: int, start: int = 0, base: int = 0) -> LogScan:
@@ -528,8 +524,9 @@ def copy_frames(
     *,
     sum: int = 0,
 ) -> CopiedFrames:
-    """Verify a topic's frames and copy them unchanged, without gaps, into `out`, which has room for
-    all.
+    """Verify a topic's frames and copy them unchanged, without gaps, into `out`.
+
+    The caller provides room for all of them.
 
     offsets, lengths, seqs: shape (n,); row i is at data[offsets[i] - base].
     sum: the `sum` of an earlier call to continue.

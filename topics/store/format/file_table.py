@@ -38,9 +38,7 @@ class StoredFile:
     active: bool = False
     """The file is still written to. With O_DIRECT it is read only past the page cache."""
     leaving: bool = False
-    """A checkpoint has asked for another file, so frames staged from now on must not refer to this
-    one.
-    """
+    """A checkpoint asked for another file; frames staged from now on must not refer to this one."""
     superseded: bool = False
     """A log file that a later one has replaced.
 

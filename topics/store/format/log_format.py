@@ -241,9 +241,7 @@ it keeps are the row's own. `codec.reframe` makes frames of copies.
 """
 
 FLAG_ROUTED = 64
-"""The record is a copy made by an `exactly_once` router, so its meta's claim may be trusted
-(R-EO-3).
-"""
+"""A copy made by an `exactly_once` router; its meta's claim may be trusted (R-EO-3)."""
 
 FRAME_VERSION = 1
 PAYLOAD_JSON = 0

@@ -61,9 +61,7 @@ DIRECTORY_FORMAT = 1
 MARKER_NAME = "topics.json"
 """Name of the marker in the data directory."""
 COLD_MARK_NAME = "cold-directory"
-"""Name of the file whose id is equal in a data directory and in the cold directory that belongs to
-it.
-"""
+"""Name of the file with the id that a data directory and its cold directory share."""
 HOT, COLD = 0, 1
 """Tiers of segments: in the data directory, in the cold directory."""
 
@@ -598,8 +596,9 @@ _SNAPSHOT_KINDS = [struct.pack("<4sH", SNAPSHOT_MAGIC, version) for version in r
 
 
 def _is_sound(data: bytes | memoryview, kind: bytes) -> bool:
-    """Return whether a snapshot has the length and checksum of one whose magic and version are
-    `kind`.
+    """Return whether a snapshot is sound if its magic and version are `kind`.
+
+    Its length and its checksum are compared.
     """
     *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(data)
     body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]

@@ -1,3 +1,1 @@
-"""Frames in memory: the hot tail of the log, ephemeral records, batches built before their seqs are
-known.
-"""
+"""Frames in memory: the hot tail of the log, ephemeral records, prebuilt frames."""

@@ -126,9 +126,7 @@ class HotTail:
     def _open(  # noqa: PLR0917 - called in one place
         self, file_id: int, start: int, prefix: int, needed: int, before: TailBuffer | None, room: TailBuffer | None
     ) -> TailBuffer:
-        """Return a chunk from block `start` on, whose first `prefix` bytes are those of the chunk
-        before.
-        """
+        """Return a chunk from block `start` on; its first `prefix` bytes are the last chunk's."""
         capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))
         if room is not None and capacity <= room.capacity:
             chunk, capacity = room, room.capacity
@@ -205,9 +203,7 @@ class HotTail:
 
 
 def chunk_for(size: int) -> TailBuffer:
-    """Return memory for one large batch of up to `size` bytes, wherever in its file the batch
-    begins.
-    """
+    """Return memory for a large batch of up to `size` bytes, wherever in its file it begins."""
     return TailBuffer(align_up(size, BLOCK_BYTES) + 2 * BLOCK_BYTES)
 
 

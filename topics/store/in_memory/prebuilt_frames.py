@@ -23,16 +23,13 @@ _CONTROL_ROOM = 256
 
 
 class PrebuiltFrames:
-    """Memory for `room` bytes of frames, with a batch header before them and a control frame after
-    them.
+    """Memory for `room` bytes of frames, between a batch header and a control frame.
 
     No page of it is touched when it is created.
     """
 
     def __init__(self, room: int, extension_bytes: int = 0) -> None:
-        """extension_bytes: room for the first frame's extension if it is not known until
-        `extend`.
-        """
+        """extension_bytes: room for the first frame's extension if only `extend` provides it."""
         self._extension_bytes = extension_bytes
         room += extension_bytes
         self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)

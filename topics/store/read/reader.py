@@ -1,5 +1,4 @@
-"""Reads of byte ranges of stored files: from the hot tail and memory at once, from disk by the
-ring.
+"""Reads of byte ranges of stored files: at once from memory, through the ring from disk.
 
 The loop never waits for a disk here: a slow one delays only its reader. Files are not mapped,
 because a page fault would stop the loop.
@@ -51,8 +50,9 @@ class Reader:
     def fetch(
         self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
     ) -> None:
-        """Call `done` once: before returning if all bytes are in memory, else when the last read
-        has ended.
+        """Fetch the pieces' bytes and call `done` once.
+
+        It is called before returning if all bytes are in memory, else when the last read has ended.
 
         memory: the caller's; one piece may be read to it, unless it is read past the page cache.
         """

@@ -35,8 +35,9 @@ class ColumnRenderer:
         lengths: NDArray[np.uint32],
         seqs: NDArray[np.uint64],
     ) -> int:
-        """Add rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes,
-        seq seqs[i].
+        """Add rows of one range: row i is the frame of seqs[i] at data[offsets[i] - base].
+
+        Its length is lengths[i] bytes.
 
         Return how many rows were taken: all.
 

@@ -1,6 +1,4 @@
-"""Frames to JSON: the records of one answer, rendered in one C call per contiguous range of
-frames.
-"""
+"""Frames to JSON: the records of one answer, one C call per contiguous range of frames."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ class JsonRenderer:
 
     @property
     def full(self) -> bool:
-        """Whether a bound was reached: rows that the last `add` did not examine are left to the
-        next answer.
-        """
+        """Whether a bound was reached; rows not examined by the last `add` are left for later."""
         return bool(self._state.full)
 
     def add(  # noqa: PLR0917 - columns
@@ -78,8 +74,9 @@ class JsonRenderer:
         seqs: NDArray[np.uint64],
         leases: bytes = b"",
     ) -> int:
-        """Add rows of one range: row i is the frame at data[offsets[i] - base], lengths[i] bytes,
-        seq seqs[i].
+        """Add rows of one range: row i is the frame of seqs[i] at data[offsets[i] - base].
+
+        Its length is lengths[i] bytes.
 
         leases: one packed LEASE per row. The rows are then rendered as jobs: with `lease_id`,
             `deadline`, `deliveries`, without `$node`.

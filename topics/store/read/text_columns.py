@@ -1,6 +1,4 @@
-"""Texts of frames as columns in Arrow's layout, by the C module: verified and copied in one
-pass.
-"""
+"""Texts of frames as columns in Arrow's layout, verified and copied in one pass in C."""
 
 from __future__ import annotations
 
@@ -79,8 +77,9 @@ class TextColumns:
         lengths: NDArray[np.uint32],
         seqs: NDArray[np.uint64],
     ) -> int:
-        """Add rows: row i is the frame at data[offsets[i] - base], lengths[i] bytes, of the record
-        seqs[i].
+        """Add rows: row i is the frame of the record seqs[i] at data[offsets[i] - base].
+
+        Its length is lengths[i] bytes.
 
         Return how many were added: if fewer than all, the next one is not its record's sound frame.
         """

@@ -92,9 +92,7 @@ class _Place(NamedTuple):
 
 
 class DirectReader:
-    """A reader of whole files and parts of them into page-aligned memory, with O_DIRECT if
-    `direct`.
-    """
+    """A reader of files and parts of them into page-aligned memory; O_DIRECT if `direct`."""
 
     def __init__(self, files: FileCalls, *, direct: bool) -> None:
         self._files = files
@@ -107,8 +105,9 @@ class DirectReader:
         await self._files.close(fd)
 
     async def read(self, fd: int, offset: int, size: int) -> memoryview:
-        """Return file bytes [offset, offset + size), fewer at the end of the file, in memory of
-        their own.
+        """Return file bytes [offset, offset + size), fewer at the end of the file.
+
+        They are in memory of their own.
         """
         begin = offset & -BLOCK_BYTES
         buffer = memoryview(page_aligned(max(BLOCK_BYTES, align_up(offset + size - begin, BLOCK_BYTES))))
@@ -162,9 +161,7 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
 
 
 async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: int) -> LogFile | None:
-    """Return the file, its first batch verified, if it was taken into use; None for a
-    prepared one.
-    """
+    """Return the file, its first batch verified; None if it was never taken into use."""
     size = files.file_size(path)
     if size == 0 or size % BLOCK_BYTES:  # a file gets its size before its name
         message = f"{path}: cut short at {size} bytes: a log file is made of whole blocks of {BLOCK_BYTES}. {REMEDY}"
@@ -206,8 +203,9 @@ async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: 
 
 
 async def _ends_in_its_header(reader: DirectReader, fd: int, size: int) -> bool:
-    """Return whether only zeros follow a part of the header: the first write to the file was cut
-    off, so nothing was acknowledged.
+    """Return whether only zeros follow a part of the header.
+
+    The first write to the file was then cut off, so nothing was acknowledged.
     """
     for offset in range(0, size, CHUNK_BYTES):
         data = bytes(await reader.read(fd, offset, min(CHUNK_BYTES, size - offset)))
@@ -217,9 +215,7 @@ async def _ends_in_its_header(reader: DirectReader, fd: int, size: int) -> bool:
 
 
 async def _highest_synced(reader: DirectReader, fd: int, file: LogFile, offset: int) -> int:
-    """Return the highest `synced_upto` of all sound batches of the file from `offset` on; 0 if
-    there are none.
-    """
+    """Return the highest `synced_upto` of the file's sound batches from `offset` on; 0: none."""
     data = await reader.read(fd, offset, max(0, file.size - offset))
     highest = at = 0
     while (found := codec.find_batch(data, epoch=file.header.epoch, start=at)) is not None:
@@ -361,8 +357,9 @@ class ShardReplay:
             await self._reader.close(pieces.fd)
 
     async def _on_hole(self, file: LogFile, offset: int, later: int) -> None:
-        """Handle a missing batch last_batch_no + 1: damage if a later file knows that it was
-        synced, else the end of the log.
+        """Handle the missing batch last_batch_no + 1.
+
+        It is damage if a later file knows that the batch was synced, else the end of the log.
         """
         for other in self._used[later:]:
             fd = await self._reader.open(other.path)
@@ -375,8 +372,7 @@ class ShardReplay:
         self.lost += [other.path for other in self._used[later:]]
 
     def superseded(self, first_batch_no: int) -> list[StoredFile]:
-        """Return the files that become void once a file that begins with this batch is on stable
-        storage.
+        """Return the files that are void once a file that begins with this batch is durable.
 
         The file that the replay begins in is never among them, because it is found by name.
         """
@@ -543,8 +539,9 @@ class _Pieces:
 
 
 def _limits(used: list[LogFile]) -> list[int]:
-    """Return, for each file, the number below which its batches count: a later file that begins
-    there replaced it.
+    """Return, for each file, the number below which its batches count.
+
+    A later file that begins with that number has replaced the rest.
     """
     limits = []
     lowest = NO_LIMIT

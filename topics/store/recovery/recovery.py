@@ -179,8 +179,9 @@ def _refuse_orphaned(loop: Loop, directory: str) -> None:
 
 
 async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about: set[str]) -> None:
-    """Make the flags durable that a killed process left in the page cache, where a power cut would
-    remove them.
+    """Make durable the flags that a killed process left in the page cache.
+
+    A power cut would remove them.
 
     The flags are read soon, so they have to stay: the next checkpoint may drop the log's record of
     the deletes. They are read past the page cache, because the killed process's sync may have
@@ -199,8 +200,9 @@ async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about:
 async def _load_rows(
     loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest, *, doubtful: set[str] | None
 ) -> None:
-    """Register every file that the snapshot lists and add its live rows: packs first, each topic's
-    in order.
+    """Register every file that the snapshot lists and add its live rows to the catalog.
+
+    Packs come first, and each topic's rows come in order.
 
     doubtful: paths for which the page cache may show what the disk does not have; None: all.
     """
@@ -269,9 +271,10 @@ async def _load_segment(
 
 
 async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
-    """Unlink segments and packs that the snapshot does not list, left by an interrupted checkpoint.
-    Directories of topics without segments are removed, too: otherwise those of deleted topics
-    would stay.
+    """Unlink segments and packs that the snapshot does not list.
+
+    An interrupted checkpoint left them. Directories of topics without segments are removed, too:
+    otherwise those of deleted topics would stay.
     """
     files, directory = loop.files, tiers.hot
     unlisted: list[str] = []

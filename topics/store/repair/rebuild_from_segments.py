@@ -38,8 +38,9 @@ class _Source:
     """Highest seq that is not deleted."""
     description: bytes
     rank: tuple[int, int]
-    """Order in which sources of equal seqs win: segments, then newer packs, then packs that were
-    not written to their ends.
+    """Order in which sources of equal seqs win.
+
+    Segments come first, then newer packs, then packs that were not written to their ends.
     """
     records: int
     parts: list[tuple[int, int, bytes]]
@@ -234,9 +235,7 @@ class RebuildFromSegments:
         return run.scan.frames["seq"].astype(np.uint64)
 
     async def _ended(self, segment: Segment, description: bytes, end: int) -> Segment:
-        """Return a segment rebuilt from its frames before this seq, of which there is at
-        least one.
-        """
+        """Return a segment rebuilt from its frames before this seq, at least one."""
         path = self._tiers.path(segment)
         data = await read_file(self._files, path)
         await self._aside.copy(path, data)
@@ -280,9 +279,7 @@ def _bytes_before(frames: codec.Frames, seq: int) -> int:
 
 
 def _parts_of(data: bytes, path: str, frames_end: int) -> list[tuple[int, int, bytes]]:
-    """Return the parts of producers in the frames of a sound segment, including those of deleted
-    records.
-    """
+    """Return the parts of producers in the frames of a sound segment, deleted ones included."""
     begin = SegmentHeader.unpack(data, path).header_bytes
     frames = memoryview(data)[begin:frames_end]
     return parts_in(frames, codec.scan_frames(frames).frames)

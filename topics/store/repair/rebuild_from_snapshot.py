@@ -118,9 +118,7 @@ def is_listed_segment(data: bytes, path: str, listed: Segment) -> bool:
 
 
 def _runs_by_row(found: SalvagedPack, listed: Pack) -> list[SalvagedRun] | None:
-    """Return the listed runs of a sound pack that has each of them in its listed place, else
-    None.
-    """
+    """Return the listed runs; None if the pack is damaged or a run is not where it is listed."""
     if not found.sound or found.epoch != listed.epoch:
         return None
     rows = [(found.runs[row], run) for row, run in listed.runs.items() if row < len(found.runs)]
@@ -129,9 +127,7 @@ def _runs_by_row(found: SalvagedPack, listed: Pack) -> list[SalvagedRun] | None:
 
 
 def _is_listed_run(found: SalvagedRun, listed: PackRun) -> bool:
-    """Return whether this is the listed run, or the part of it that an interrupted rebuild has
-    left.
-    """
+    """Return whether this is the listed run, or what an interrupted rebuild has left of it."""
     header = found.header
     return (
         header.topic_id == listed.topic_id

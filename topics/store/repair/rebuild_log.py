@@ -139,8 +139,9 @@ class RebuildLog:
         return unreadable
 
     async def _cut(self, shard: str, detail: dict[str, object]) -> bool:
-        """Keep the damaged file up to the damage and set aside the files after it; False: there is
-        nothing to cut.
+        """Keep the damaged file up to the damage and set aside the files after it.
+
+        Return False if there is nothing to cut.
         """
         damaged, offset = str(detail.get("path", "")), detail.get("offset")
         number = wal_file_no(damaged.rpartition("/")[2])

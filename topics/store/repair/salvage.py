@@ -38,9 +38,7 @@ _HEADER_MAX_BYTES = 8 * BLOCK_BYTES
 If the header is lost, the first frame is searched up to here.
 """
 _UNFLIP_MAX_BYTES = BLOCK_BYTES
-"""Size of a header up to which a flipped bit is searched: some 50,000 checksums, which takes little
-time.
-"""
+"""Header size up to which a flipped bit is searched, with some 50,000 checksums."""
 H = TypeVar("H")
 _LENGTH_BYTES = 4
 _TOPIC_ID_AT = 6
@@ -51,8 +49,9 @@ _TOPIC_ID_BYTES = 8
 def mend_segment(
     data: bytes, path: str, topic_id: int, hints: list[int], listed: Segment | None = None
 ) -> bytes | None:
-    """Return a header and the sound frames to replace a damaged segment; None if not even its
-    header is left.
+    """Return a header and the sound frames to replace a damaged segment.
+
+    Return None if not even its header is left.
 
     topic_id: of its directory.
     hints: offsets of frames, increasing.

@@ -131,8 +131,9 @@ class StorePart(msgspec.Struct, omit_defaults=True):
     What was given out there is unknown.
     """
     flagging: list[str] = []
-    """Paths (relative to their directory) of segments and packs in which deletes were about to be
-    flagged. After a kill the page cache may show flags that no sync has made durable.
+    """Paths of segments and packs, relative to their directory, that were about to be flagged.
+
+    After a kill the page cache may show flags that no sync has made durable.
     """
     extensions: list[tuple[int, int, bytes]] = []
     """Parts of producers in segments and packs of a directory rebuilt without a sound snapshot.

@@ -51,9 +51,7 @@ class PackWriter:
 
     @property
     def frames_offset(self) -> int:
-        """Return where the frames of a run added now would begin, after its header and
-        description.
-        """
+        """Return where the frames of the next run begin, after its header and description."""
         return align_up(self.position, BATCH_ALIGN)
 
     def add_run(self, scan: codec.FrameScan, data: bytes | memoryview, description: bytes) -> tuple[PackRun, int]:
@@ -155,8 +153,9 @@ class PackIndex(NamedTuple):
     derived: bool
 
     def live(self, runs: Collection[int], file_id: int) -> PackRows:
-        """Return the live rows of these runs, given by their rows in the run table, without runs
-        that have none.
+        """Return the live rows of these runs, without runs that have none.
+
+        runs: rows of the run table.
         """
         records = self.table["records"]
         rows = index_rows(self.columns, np.repeat(self.table["first_seq"], records), file_id)

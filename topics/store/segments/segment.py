@@ -130,8 +130,7 @@ class SegmentRows(NamedTuple):
 
 
 async def read_rows(files: ReadCalls, path: str, segment: Segment) -> SegmentRows:
-    """Return the live rows of the segment at `path`, from a sealed one's index or else from its
-    frames.
+    """Return the live rows of the segment at `path`, from its index or else its frames.
 
     A missing or damaged index is derived again from the data and is never evidence against it.
 

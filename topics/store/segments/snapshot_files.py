@@ -63,9 +63,7 @@ async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
 
 
 async def sound_snapshot(files: FileCalls, directory: str) -> Loaded | None:
-    """Return the newest snapshot that can be read, whatever the others are; None if there is
-    none.
-    """
+    """Return the newest snapshot that can be read; None if there is none."""
     found, _skipped = await _newest(files, directory, (StorageError, msgspec.DecodeError))
     return found
 

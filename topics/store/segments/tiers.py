@@ -51,9 +51,7 @@ class Tiers(NamedTuple):
 class _Mark(msgspec.Struct, omit_defaults=True):
     id: str
     both: bool = False
-    """Only in the data directory: the cold one has been marked, so a directory without a mark is
-    not it.
-    """
+    """In the data directory: the cold one was marked, so it is not one without a mark."""
 
 
 async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
@@ -95,8 +93,7 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
 
 
 async def require_cold(loop: Loop, tiers: Tiers) -> None:
-    """Check that a tool that reads or repairs everything was given the cold directory, if there is
-    one.
+    """Check that the cold directory, if there is one, was given to a tool that reads everything.
 
     Raises: StorageError with the sentence to print; OSError.
     """
@@ -122,8 +119,9 @@ async def _lists_none(loop: Loop, tiers: Tiers) -> bool:
 
 
 def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
-    """Refuse an unsafe cold directory, and the data directory itself: a move within it would remove
-    the only copy.
+    """Refuse an unsafe cold directory, and one that is the data directory.
+
+    A move within one directory would remove the only copy.
     """
     refuse_unsafe(loop.ring, tiers.cold)
     if _are_same(loop.ring, tiers.hot, tiers.cold):

@@ -1,5 +1,4 @@
-"""Group commit as values: the filling batch, the way it is written, the verdict, the durable
-prefix.
+"""Group commit as values: the filling batch, its primitive, the verdict, what is durable.
 
 Nothing here does I/O; `shard.py` does what is decided here.
 """
@@ -187,9 +186,7 @@ def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) ->
 
 
 def rest_begins(write_res: int) -> int:
-    """Return the start of the rest of a short write: a whole block, so that O_DIRECT may write it,
-    too.
-    """
+    """Return the start of the rest of a short write: a whole block, as O_DIRECT needs it."""
     return max(0, write_res) & -BLOCK_BYTES
 
 
@@ -202,9 +199,7 @@ class SealedFile(NamedTuple):
 
 
 class Durability:
-    """The written batches and those on stable storage: a prefix each, over all files of the
-    shard.
-    """
+    """The written and the durable batches: a prefix each, over all files of the shard."""
 
     def __init__(self, last_batch_no: int) -> None:
         self.written = last_batch_no
@@ -223,8 +218,9 @@ class Durability:
             self.synced = self.written
 
     def on_synced(self, batch_no: int) -> None:
-        """Count batches after a sync, submitted when `batch_no` was the last one written to its
-        file.
+        """Count batches as durable after a sync.
+
+        batch_no: the last batch written to the synced file when the sync was submitted.
         """
         assert batch_no <= self.written, "nothing is synced before it is written"
         self.synced = max(self.synced, batch_no)

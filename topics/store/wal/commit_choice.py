@@ -1,5 +1,4 @@
-"""The choice whether and how a shard's next batch is committed now: one pure function for every
-commit.
+"""The choice whether and how a shard's next batch is committed now, one pure function.
 
 A batch is written through the ring, or in place: by one write that the thread waits for. In place
 costs less where the write is quick and no other work waits for the thread (perf/commits.py).
@@ -13,8 +12,9 @@ from typing import NamedTuple, Protocol
 from topics.store.wal.commit import Primitive
 
 DSYNC_BYTES_MAX = 256 * 1024
-"""Up to this size one write with RWF_DSYNC, made in place, is faster than the chain, which needs a
-worker. Source: perf/commits.py.
+"""Size up to which one in-place write with RWF_DSYNC is faster than the chain.
+
+The chain needs a worker. Source: perf/commits.py.
 """
 
 BARE_DIRECT_BYTES_MIN = 64 * 1024
@@ -85,9 +85,7 @@ class ShardView(Protocol):
 
     @property
     def quick_beside_sync(self) -> bool:
-        """Whether commits may be made in place with respect to syncs: none runs, or they may be
-        beside one.
-        """
+        """Whether no sync runs, or commits may be made in place beside one, too."""
 
 
 class Until(Enum):
@@ -114,9 +112,7 @@ class Choice(NamedTuple):
     in_place: bool = False
     """Whether it is one write that the thread waits for; otherwise it is made through the ring."""
     is_measured: bool = False
-    """Whether it is a small synced group, for which `PrimitiveTuner` knows the fastest
-    primitive.
-    """
+    """Whether it is a small synced group, whose fastest primitive `PrimitiveTuner` knows."""
 
 
 _HELD_SYNC = Held(Until.SYNC)

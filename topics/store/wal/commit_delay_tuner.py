@@ -22,9 +22,7 @@ _IDLE_NS = 2_000_000
 A stretch with such a gap begins anew, without delays.
 """
 _FEW = 4
-"""Records per commit, in a stretch, below which nothing is tried: few clients gain nothing from
-each other.
-"""
+"""Records per commit below which nothing is tried: few clients gain nothing from a delay."""
 
 
 class CommitDelayTuner:

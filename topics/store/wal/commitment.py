@@ -93,9 +93,7 @@ class Commitment:
         self._attempts = 0
 
     def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
-        """Do a piece of the work of `prepare` for a large batch; False: call again in another
-        pass.
-        """
+        """Do a piece of `prepare` for a large batch; False: call again in another pass."""
         end = self._end
         assert end.file is not None, "there is room in a file"
         at = BLOCK_BYTES if end.header else end.file.position % BLOCK_BYTES
@@ -104,8 +102,9 @@ class Commitment:
         return batch.prepared.go_on(batch, mirror)
 
     def prepare(self, batch: Batch, primitive: Primitive) -> Target:
-        """Seal a batch that has room in the file, mirror it in the hot tail, and return what the
-        driver writes.
+        """Seal a batch and mirror it in the hot tail; return what the driver writes.
+
+        The batch has room in the file.
         """
         end, used = self._end, batch.used
         file, header = end.file, end.header

@@ -17,9 +17,7 @@ class LogCounters:
 
     all_frames: int = 0
     uncounted_frames: int = 0
-    """Frames of routers' positions and of the copies they make, which `frames` leaves out
-    (R-RTR-17).
-    """
+    """Frames of routers' positions and copies, which `frames` leaves out (R-RTR-17)."""
     fsyncs: int = 0
     bytes_written: int = 0
     """Bytes of batches as the log holds them, without blocks written again and without padding."""

@@ -23,8 +23,9 @@ class InPlaceLimit:
         self._from_ns = 0
         """When commits in place are allowed again after a slow one."""
         self._beside_syncs_from_ns = 0
-        """When they are allowed again beside a sync, after a slow one that began while a sync of
-        the file ran.
+        """Time from which commits in place are allowed beside a sync again.
+
+        A commit that began while a sync of the file ran took too long.
         """
 
     def allows(self) -> bool:

@@ -1,5 +1,4 @@
-"""The bound of the log's length: above half of it commits are delayed, at the bound appends are
-refused.
+"""The bound of the log's length: above half of it commits are delayed, then appends refused.
 
 A checkpoint empties the log, and clients can fill it faster than that. A start after a crash reads
 all of the log again and a stop copies it, so it has a bound (R-LOG-1). On the way there each commit
@@ -87,8 +86,9 @@ class LogBound:
         return max(0, self._held_until_ns - self._clock.monotonic_ns())
 
     def is_reached(self, backlog_bytes: int) -> bool:
-        """Return whether the log is full together with what is staged or in flight, so no append is
-        accepted. Counts nothing.
+        """Return whether the log is full with what is staged or in flight.
+
+        Appends are refused then. This query counts no refusal.
         """
         return 0 < self.max_bytes <= self.bytes + backlog_bytes
 

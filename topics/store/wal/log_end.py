@@ -1,6 +1,4 @@
-"""The end of a shard's log: the current file, the chain of checksums, and the step from file to
-file.
-"""
+"""The end of a shard's log: its file, the chain of checksums, the step from file to file."""
 
 from __future__ import annotations
 
@@ -28,8 +26,9 @@ class LogEnd:
         """Number of synced commits in this file."""
 
     def request_rotation(self) -> None:
-        """Have the next batch open another file, so that all bytes so far are in files the log has
-        left.
+        """Have the next batch open another file.
+
+        The log then has left all files with bytes so far.
         """
         file = self.file
         self.leaves_file = file is not None and file.position > WAL_FIRST_BATCH_OFFSET

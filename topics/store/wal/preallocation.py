@@ -24,8 +24,7 @@ _ATTEMPTS_MAX = 10
 
 
 class Preallocation:
-    """The supply of `count` ready files of `sizes.file` bytes, and of the file that a batch waits
-    for.
+    """The supply of ready files: `count` of `sizes.file` bytes, and one that a batch waits for.
 
     on_failed: there is no file for the batch that waits; what is staged fails with this error.
     on_broken: the disk fails; the log becomes read-only, with this reason.
@@ -68,8 +67,9 @@ class Preallocation:
         self._stopped = False
 
     async def open(self) -> None:
-        """Prepare the first file, or none on a full disk, where deletes then make one of the
-        reserve. Raises OSError.
+        """Prepare the first file, or none on a full disk. Raises OSError.
+
+        On a full disk deletes make a file of the reserve.
         """
         self.preparing = True  # the disk may be found to have space again meanwhile
         try:
@@ -194,8 +194,9 @@ class Preallocation:
         self._on_failed(error)
 
     async def _prepare_small(self, wanted: int) -> WalFile:
-        """Return a file of a part of the reserve, or only of the batch's size if other files took
-        the space. Raises like `prepare`.
+        """Return a file of a part of the reserve. Raises like `prepare`.
+
+        It has only the batch's size if other files took the space.
         """
         size = max(wanted, min(self._sizes.file, self._space.part_bytes))
         try:

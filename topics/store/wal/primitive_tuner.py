@@ -1,6 +1,4 @@
-"""The choice of the fastest of several primitives on this device, under this load, by using
-them.
-"""
+"""The choice of the fastest primitive on this device, under this load, by trying them."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ class PrimitiveTuner:
         return self._ways[self._preferred]
 
     def choose(self) -> Primitive:
-        """Return the preferred primitive usually, and the others often enough to notice a
-        change.
-        """
+        """Return the preferred primitive, or sometimes another, to notice changes."""
         self._commits += 1
         for at, tries in enumerate(self._tries):
             if tries < _TRIES_FIRST:

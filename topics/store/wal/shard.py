@@ -446,8 +446,9 @@ class Shard:
 
     # --- from file to file -------------------------------------------------------------------------------------------
     def request_rotation(self) -> None:
-        """Have the next batch open another file, so that all bytes so far are in files the log has
-        left.
+        """Have the next batch open another file.
+
+        The log then has left all files with bytes so far.
         """
         self._end.request_rotation()
 

@@ -278,8 +278,9 @@ class ShardedLog:
         return self.bound.wait_ns
 
     def commit_in_place(self) -> None:
-        """Let a commit that needs one write block the thread from here on, instead of a turn
-        through the ring.
+        """Let a commit that needs one write block the thread from here on.
+
+        Otherwise it takes a turn through the ring.
 
         For a caller that waits for nothing else. Callbacks run inside `flush`, which has the
         pass-end hooks run again.
@@ -331,9 +332,7 @@ class ShardedLog:
             wal.request_rotation()
 
     def left_files(self) -> list[StoredFile]:
-        """Return the non-empty WAL files that are no longer written to, oldest first: the sources
-        of a checkpoint.
-        """
+        """Return the non-empty WAL files no longer written to, oldest first, for a checkpoint."""
         return [file for file in self._table.of_log() if not file.active and file.size]
 
     @property

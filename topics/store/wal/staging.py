@@ -1,6 +1,4 @@
-"""The input of a shard's next commits: a batch being filled, and earlier ones closed for their
-size.
-"""
+"""The input of a shard's next commits: the filling batch, and earlier ones closed for size."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from topics.store.wal.commit import Batch, Done
 from topics.store.wal.write_latch import WriteLatch
 
 BATCH_ROLL_BYTES = 4 << 20
-"""Size above which a filling batch is closed at the end of the pass, even if it cannot be written
-yet.
-"""
+"""Size above which a filling batch is closed at the end of the pass, in any case."""
 _BATCH_ROOM = 64 * 1024
 _PLACED_ROWS = 64
 _PLACED_BYTES = PLACED.size

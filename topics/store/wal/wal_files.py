@@ -129,8 +129,9 @@ class WalDirectory:
         return not any(self._sizes.is_of_use(spare.size) for spare in self._spares)
 
     async def prepare(self, size: int, *, zeroed: bool = True) -> WalFile:
-        """Return the next file, of at least `size` bytes, ready to be written: durable under its
-        final name.
+        """Return the next file, of at least `size` bytes, ready for writes.
+
+        It is durable under its final name.
 
         zeroed: False only reserves the space, which reads as zeros, too. A sync in the file then
             has metadata to write, but no byte is written twice: for batches that are synced in the

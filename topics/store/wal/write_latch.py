@@ -1,6 +1,4 @@
-"""The check whether the log takes writes: the read-only latch and the full disk, once per staged
-write.
-"""
+"""The check whether the log takes writes, once per staged write: latch and full disk."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ class WriteLatch:
 
     @contextmanager
     def use_reserve(self) -> Iterator[None]:
-        """Accept what is staged inside on a full disk, because it frees space (a delete, an ack, a
-        floor).
-        """
+        """Accept what is staged inside on a full disk: a delete, an ack, a floor frees space."""
         self._reserve_users += 1
         try:
             yield
