@@ -37,6 +37,7 @@ ROOMS = (
     "engine/queue",
     "engine/read",
     "engine/recovery",
+    "engine/routers",
     "engine/scheduling",
     "engine/shared",
     "engine/state",

@@ -1,1 +1,4 @@
-"""Routers: what is written to one topic is forwarded to another. Source: wire contract 9, R-RTR, R-EO, R-TRIM."""
+"""Routers: records of one topic are forwarded to another.
+
+Source: wire contract 9, R-RTR, R-EO, R-TRIM.
+"""

@@ -1,7 +1,10 @@
-"""What a reader of a topic waits for: that all which is on its way there has come. Source: wire contract, R-RTR-4.
+"""The wait of a topic's reader for all records being forwarded to the topic.
 
-Records come over chains of routers, so those furthest up go first, then those below them, level by level. A chain is as
-long as clients make it, but a record goes `HOPS_MAX` hops; and in a cycle nothing is waited for twice.
+Source: wire contract, R-RTR-4.
+
+Records come over chains of routers, so the uppermost routers are driven first, then those below
+them, level by level. Clients may make chains of any length, but a record passes at most `HOPS_MAX`
+hops; and in a cycle no router is waited for twice.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ from topics.engine.values.trampoline import Trampoline
 
 
 def levels_above(topic: Topic) -> list[list[Router]]:
-    """The routers that lead to the topic, then those that lead to their sources, and so on; one may be in several."""
+    """Return the routers that lead to the topic, then those that lead to their sources, and so on.
+
+    A router may be in several levels.
+    """
     levels: list[list[Router]] = []
     dests: dict[Topic, None] = {topic: None}
     met = {topic}
@@ -23,15 +29,16 @@ def levels_above(topic: Topic) -> list[list[Router]]:
         dests = dict.fromkeys(router.source for router in routers)
         met.update(dests)
         if not routers or len(levels) == len(met):
-            break  # longer than any way that does not go round
+            break  # longer than any path without a cycle
         levels.append(routers)
     return levels
 
 
 class CatchUp:
-    """One reader's wait. catch_up_router(router, then): calls `then` when the router has come as far as it can.
+    """One reader's wait.
 
-    Most have nothing to do and say so at once.
+    catch_up_router(router, then): calls `then` when the router has come as far as it can, at once
+    for most routers, which have no work.
     """
 
     __slots__ = ("_catch_up_router", "_levels", "_steps", "_then", "_waits")
@@ -43,7 +50,7 @@ class CatchUp:
         self._levels = levels_above(topic)
         self._then = then
         self._waits = 0
-        """For so many routers of the level that was begun."""
+        """Number of routers of the current level that have not caught up."""
         self._steps = Trampoline(self._begin_level)
 
     def go_on(self) -> None:

@@ -1,4 +1,6 @@
-"""From the source's frames to the rows of copies: what a copy keeps, and what exactly_once adds to its meta (R-EO)."""
+"""Rows of copies from the source's frames: the fields that a copy keeps,
+and the meta of exactly_once (R-EO).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ KEY = "_topics_router"
 _ORIGINAL = b'"_topics_original_meta":'
 _META_KEYS_MAX = 64
 _EPOCH = 1
-"""A source's records keep their seqs as long as its id lives, so there is one epoch only."""
+"""A source's records keep their seqs as long as its id exists, so there is only one epoch."""
 
 
 class Copies(NamedTuple):
@@ -27,20 +29,20 @@ class Copies(NamedTuple):
 
     seqs: NDArray[np.uint64]
     rows: list[bytes]
-    """A packed ROW each, into `buffer`."""
+    """Packed ROWs, one each, which refer to `buffer`."""
     sizes: list[int]
     buffer: bytes
 
     def first(self, count: int) -> Rows:
-        """The first so many, as the store takes them."""
+        """Return the first `count` rows, in the form that the store takes."""
         return Rows(self.buffer, b"".join(self.rows[:count]), count, sum(self.sizes[:count]))
 
 
 def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
-    """parts: in seq order. Raises CorruptError naming topic and seq.
+    """Return the copies of frames. parts: in seq order. Raises CorruptError naming topic and seq.
 
-    A copy is a new frame with a checksum of its own, so what is wrong in the old one would never be noticed again: the
-    frames are verified.
+    The frames are verified, because a copy is a new frame with its own checksum, so damage in the
+    old frame would never be noticed again.
     """
     config = router.config
     buffer = bytearray()
@@ -73,12 +75,17 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
 
 
 def key_prefix(router: Router) -> str:
-    """Of the idempotency keys of a router's copies (R-EO-2); the source seq follows."""
+    """Return the prefix of the idempotency keys of a router's copies (R-EO-2);
+    the source seq follows.
+    """
     return f"router:{router.name}:{router.source.id}:{_EPOCH}:"
 
 
 def evidence_of(router: Router, seq: int) -> bytes:
-    """The value of `_topics_router` (R-EO-1). Names hold nothing that JSON escapes."""
+    """Return the value of `_topics_router` (R-EO-1).
+
+    Names contain no characters that JSON escapes.
+    """
     return (
         f'{{"idempotency_key":"{key_prefix(router)}{seq}","router":"{router.name}",'
         f'"source_topic":"{router.source.name}","source_topic_id":{router.source.id},"source_epoch":{_EPOCH},'
@@ -87,7 +94,7 @@ def evidence_of(router: Router, seq: int) -> bytes:
 
 
 def merge_meta(meta: bytes | None, value: bytes) -> bytes:
-    """The source's meta with `_topics_router` set to `value`. Source: R-EO-4."""
+    """Return the source's meta with `_topics_router` set to `value`. Source: R-EO-4."""
     entry = b'"%b":%b' % (KEY.encode(), value)
     if meta is None:
         return b"{%b}" % entry
@@ -101,7 +108,7 @@ def merge_meta(meta: bytes | None, value: bytes) -> bytes:
 
 
 def _places(meta: bytes) -> dict[str, strict_json.Place] | None:
-    """Where the members are; None for what copies of copies have nested too deeply."""
+    """Return the positions of the members; None if copies of copies have nested them too deeply."""
     try:
         return strict_json.object_places(meta, "meta")[0]
     except strict_json.JsonError:
@@ -109,7 +116,9 @@ def _places(meta: bytes) -> dict[str, strict_json.Place] | None:
 
 
 def source_seq_in(meta: bytes, prefix: str) -> int | None:
-    """The source seq in `_topics_router.idempotency_key`, if that begins with `prefix`."""
+    """Return the source seq in `_topics_router.idempotency_key`,
+    if that begins with `prefix`, else None.
+    """
     if KEY.encode() not in meta or meta[:1] != b"{":
         return None
     place = (_places(meta) or {}).get(KEY)

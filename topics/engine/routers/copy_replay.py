@@ -1,10 +1,11 @@
-"""Copies by position, as recovery makes them again: from the frames that the log holds of their sources.
+"""Recovery of copies by position, from the frames that the log holds of their sources.
 
-A forward by position says which source seqs became which seqs of the destination. Source and destination lie in
-different shards, which are read side by side, and a source may be deleted or trimmed by then. So while the log is read,
-rows of topics that routers tie together are kept here, whatever becomes of them, and a destination's rows and deletions
-wait until all is there. A record that a power cut took from the source leaves a row without a frame: what it evicted
-stays so, and then it is told as lost.
+A forward by position states which source seqs became which seqs of the destination. Source and
+destination are in different shards, which are read side by side, and a source may be deleted or
+trimmed by then. Therefore, while the log is read, rows of topics that routers connect are held
+here, even if they die meanwhile, and a destination's rows and deletions wait until all are read. A
+record that a power cut took from the source leaves a row without a frame: records that it evicted
+stay evicted, and it is reported as lost.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from topics.store.format.catalog import NO_TAG, SEQ_MAX, RowColumns
 from topics.store.format.log_format import FLAG_COPY, FLAG_TAG
 
 Ref = tuple[int, int]
-"""First and last of neighbouring source seqs."""
+"""First and last of a run of neighbouring source seqs."""
 Control = tuple[int, int, int, int, bytes]
-"""kind, topic id, seq, ts, payload."""
+"""A control frame: kind, topic id, seq, ts, payload."""
 
 
 class CopyRows(NamedTuple):
-    """Rows of one topic; columns of shape (n,), our own. `tags`: bytes or None each; None: no row has one."""
+    """Rows of one topic, as columns of shape (n,) that are not shared.
+
+    tags: bytes or None for each row; None: no row has one.
+    """
 
     columns: SelectedRows
     tags: NDArray[Any] | None
@@ -36,42 +40,44 @@ class CopyRows(NamedTuple):
 
 
 class _Forwards(NamedTuple):
-    """Copies of one source in one destination that keep the same: a row each run."""
+    """Copies of one source in one destination that keep equal fields: one row for each run."""
 
     firsts: list[int]
-    """In the destination."""
+    """First seqs in the destination."""
     sources: list[int]
     counts: list[int]
     ts: list[int]
     sizes: list[list[int]]
-    """Of each copy; [] where the frame does not say."""
+    """Size of each copy; [] if the frame does not state it."""
 
 
 class LogRows:
-    """What the log says of topics that routers tie together, until `resolve`."""
+    """Rows and forwards in the log of topics that routers connect, until `resolve`."""
 
     def __init__(self) -> None:
         self.everything = False
-        """Nobody knows which routers there were (a rebuilt directory): all topics are kept."""
+        """Whether all topics are held, because the routers are unknown (a rebuilt directory)."""
         self._sources: set[int] = set()
         self._held: set[int] = set()
         self._blocks: dict[int, list[CopyRows]] = {}
         self._forwards: dict[tuple[int, int, int], _Forwards] = {}
         self.controls: list[Control] = []
-        """Of destinations, in order: applied when their rows are there."""
+        """Control frames of destinations, in order, applied once their rows are there."""
         self.copied_upto: Mapping[int, int] = {}
 
     def tie(self, source_id: int, dest_id: int) -> None:
-        """A router is, or was, between these; told before the log gives records that it may have forwarded."""
+        """Note a router between these topics, before the log yields records that it
+        may have forwarded.
+        """
         self._sources.add(source_id)
         self._held.add(dest_id)
 
     def holds(self, topic_id: int) -> bool:
-        """The topic's rows and deletions of the log come with `resolve`."""
+        """Return whether the topic's rows and deletions of the log come with `resolve`."""
         return self.everything or topic_id in self._held
 
     def see(self, topic_id: int, rows: RowColumns) -> None:
-        """Rows of the log, live or not."""
+        """Take rows of the log, live or not."""
         if not (self.everything or topic_id in self._held or topic_id in self._sources) or not len(rows.seqs):
             return
         columns = SelectedRows(
@@ -92,7 +98,10 @@ class LogRows:
     def forward(  # noqa: PLR0917 - what the frame says
         self, dest_id: int, first: int, source_id: int, refs: list[Ref], keep: int, ts: int, sizes: list[int]
     ) -> None:
-        """sizes: of the copies, in order; one number when it is the same for all, none when nobody said."""
+        """Take a forward by position.
+
+        sizes: of the copies, in order; one number if all are equal, empty if unknown.
+        """
         forwards = self._forwards.setdefault((dest_id, source_id, keep), _Forwards([], [], [], [], []))
         at = 0
         for begin, end in refs:
@@ -106,11 +115,11 @@ class LogRows:
             first += count
 
     def pairs(self) -> set[tuple[int, int]]:
-        """(source id, destination id) of all forwards seen."""
+        """Return (source id, destination id) of all forwards seen."""
         return {(source_id, dest_id) for dest_id, source_id, _ in self._forwards}
 
     def moved(self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]) -> None:
-        """The tail was written again: these rows lie elsewhere now."""
+        """Note the new position of rows of the tail, which was written again."""
         for block in self._blocks.get(topic_id, ()):
             columns = block.columns
             at = np.searchsorted(columns.seqs, seqs)
@@ -120,11 +129,12 @@ class LogRows:
             columns.offsets[at[found]] = offsets[found]
 
     def resolve(self, head_of: Callable[[int], int | None], lost_file: int) -> Iterator[tuple[int, CopyRows]]:
-        """(topic id, its rows of the log above what segments hold, ascending) of every topic held.
+        """Yield (topic id, its rows of the log above those in segments,
+        ascending) for every topic held.
 
-        Copies of copies come after what they were made of: as many rounds as a record has hops. head_of: the last seq
-        that is there of a topic, None when it is gone. Copies of what lay behind it, which a power cut took, and copies
-        of those, lie in the file `lost_file`.
+        Copies of copies are resolved after their originals, in as many rounds as a record has hops.
+        head_of: returns the last existing seq of a topic, None if it is gone. Copies of later
+        records, which a power cut took, and copies of those, get the file `lost_file`.
         """
         groups = [(key, _expand(forwards)) for key, forwards in self._forwards.items()]
         for place, ((dest_id, source_id, keep), wanted) in enumerate(groups):
@@ -168,7 +178,7 @@ class LogRows:
 
 
 _Wanted = tuple[Any, ...]
-"""Destination seqs, source seqs, ts, sizes or 0: columns."""
+"""Columns: destination seqs, source seqs, ts, and sizes or 0."""
 
 
 def _expand(forwards: _Forwards) -> _Wanted:
@@ -190,7 +200,7 @@ def _expand(forwards: _Forwards) -> _Wanted:
 
 
 def _lost_copies(wanted: _Wanted, lost_file: int) -> CopyRows:
-    """Rows of copies whose originals are nowhere."""
+    """Return the rows of copies whose originals do not exist any more."""
     seqs, _sources, ts, sizes = wanted
     nothing = np.zeros(len(seqs), np.uint32)
     files = np.full(len(seqs), lost_file, np.uint32)
@@ -200,14 +210,16 @@ def _lost_copies(wanted: _Wanted, lost_file: int) -> CopyRows:
 
 
 def _copies(table: CopyRows, wanted: _Wanted, keep: int) -> tuple[CopyRows, NDArray[np.bool_]]:
-    """Rows of the copies whose originals are in the table, and which of `wanted` those are."""
+    """Return the rows of copies whose originals are in the table,
+    and the mask of these in `wanted`.
+    """
     seqs, sources, ts, sizes = wanted
     here = table.columns
     at = np.minimum(np.searchsorted(here.seqs, sources), len(here.seqs) - 1)
     found = here.seqs[at] == sources
     at = at[found]
     flags = (here.flags[at] & np.uint8(keep)) | np.uint8(FLAG_COPY)
-    given = sizes[found]  # what is lost may not know its own
+    given = sizes[found]  # a lost original may lack its own size
     columns = SelectedRows(
         seqs[found],
         here.file_ids[at],
@@ -222,7 +234,7 @@ def _copies(table: CopyRows, wanted: _Wanted, keep: int) -> tuple[CopyRows, NDAr
 
 
 def _joined(blocks: list[CopyRows]) -> CopyRows | None:
-    """All rows in the order of their seqs, each seq once."""
+    """Return all rows in the order of their seqs, each seq once."""
     if not blocks:
         return None
     columns = SelectedRows(*(np.concatenate([block.columns[at] for block in blocks]) for at in range(7)))
@@ -237,7 +249,7 @@ def _joined(blocks: list[CopyRows]) -> CopyRows | None:
 
 
 def runs_by_file(block: CopyRows) -> Iterator[CopyRows]:
-    """The block in pieces that lie in one file each."""
+    """Yield the block in pieces that are in one file each."""
     cuts = np.flatnonzero(np.diff(block.columns.file_ids)) + 1
     start = 0
     for end in [*cuts.tolist(), len(block.columns.seqs)]:

@@ -1,4 +1,4 @@
-"""How many copies a destination has room for. Source: R-RTR-13."""
+"""The room of a destination for copies. Source: R-RTR-13."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from topics.engine.write.admission import expire_everywhere
 from topics.errors import TopicsError
 
 _EXPIRES_EVERY_NS = 1_000_000_000
-"""A look at all topics, for routers that the quota holds."""
+"""Interval of checks of all topics, for routers that the quota blocks."""
 
 
 class DestinationSpace:
-    """For all routers of an engine."""
+    """The room of destinations, for all routers of an engine."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._expires_ns = 0
-        """When all topics may be looked at again."""
+        """Time from which all topics may be checked again."""
 
     def of(self, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
-        """How many copies of these sizes, the first ones, are admitted.
+        """Return how many of the copies of these sizes, the first ones, are admitted.
 
-        What has expired anywhere leaves room under the quota, though nobody may ask for it there: if that takes a
-        commit, the room is there when the router tries again.
+        Expired records of any topic use the quota, though no client may ask for them there. They
+        are expired here; if that takes a commit, the room is there when the router tries again.
         """
         core = self._core
         room = _room_now(core, topic, sizes)
@@ -43,7 +43,7 @@ class DestinationSpace:
 
 
 def _room_now(core: Core, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
-    """How many copies of these sizes, the first ones, are admitted. Source: R-CAP-5, 7.5 check 8."""
+    """Return how many of the copies of these sizes are admitted. Source: R-CAP-5, 7.5 check 8."""
     config, count = topic.config, len(sizes)
     limits = []
     if config.discard == "reject":

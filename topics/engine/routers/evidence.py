@@ -1,6 +1,7 @@
-"""What an exactly_once router's destination holds of it already: keys in the meta of copies (R-EO-3).
+"""Copies that an exactly_once router's destination holds already, by keys in their meta (R-EO-3).
 
-Whoever may write to the destination may write such meta, so only frames that the server marked as copies are asked.
+Every client that may write to the destination may write such meta, so only frames that the server
+marked as copies are read.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from topics.store.format.log_format import FLAG_META, FLAG_ROUTED
 
 _ROUND_ROWS = 1000
 _BYTES_A_ROUND = 65_536
-"""What a look at so many rows takes of a pass's budget for reads, also where none of them is a copy."""
+"""Share of a pass's budget for reads that a check of one round of rows takes,
+even without copies.
+"""
 
 
 class Evidence:
-    """Looks at the destination's copies behind `router.examined`, a round at a time, then calls `done`."""
+    """Reads of the destination's copies after `router.examined`, a round at a time;
+    then `done` is called.
+    """
 
     def __init__(self, core: Core, router: Router, done: Callable[[TopicsError | None], None]) -> None:
         self._core = core
@@ -35,7 +40,9 @@ class Evidence:
         self._more = False
 
     def begin(self) -> None:
-        """Rounds, until one waits for the disk or all is looked at: without nesting."""
+        """Make rounds, until one waits for the disk or all rows are checked,
+        in a loop without nesting.
+        """
         self._more = True
         if self._in_round:
             return
@@ -82,13 +89,14 @@ class Evidence:
         if router.own:
             router.own = [run for run in router.own if run[1] > router.examined]
         if router.examined < router.dest.head:
-            self._core.turns.take(self.begin)  # a new router may have all that is in memory before it
+            # for a new router, all records in memory may be before that
+            self._core.turns.take(self.begin)
         else:
             self._done(None)
 
 
 def _within(runs: list[tuple[int, int]], seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which of the seqs lie in one of the runs, which ascend."""
+    """Return the mask of the seqs in one of the runs, which ascend."""
     if not runs:
         return np.zeros(len(seqs), np.bool_)
     firsts, lasts = np.array(runs, np.uint64).T

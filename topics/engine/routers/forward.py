@@ -1,6 +1,7 @@
-"""One step of a router, staged on its destination: holes for what the source lost, copies, and the new position.
+"""One step of a router, staged on its destination: holes for lost source records, copies,
+and the new position.
 
-All of it lies in one batch of the destination's shard, so a crash leaves all or none of it.
+All of it is in one batch of the destination's shard, so a crash leaves all or none of it.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ from topics.store.wal.commit import Commit
 
 
 class ForwardStep:
-    """What one step is to do, as far as it is known."""
+    """Content of one step, as far as it is known."""
 
     __slots__ = ("blocked", "config", "found", "head", "hole_hops", "holes", "hops", "originals", "rows", "upto")
 
     def __init__(self, config: RouterConfig, upto: int, holes: list[tuple[int, int]], head: int) -> None:
         self.config = config
-        """The router's, when the step was planned."""
+        """The router's config when the step was planned."""
         self.upto = upto
-        """The router's position afterwards."""
+        """The router's position after the step."""
         self.head = head
-        """The source's, when the step was planned."""
+        """The source's head when the step was planned."""
         self.hole_hops = holes
-        """How many holes, and their hops: neighbours that have the same, in order."""
+        """Runs of holes: (count, hops) of neighbours with equal hops, in order."""
         self.holes = sum([count for count, _hops in holes])
         self.rows: Rows | None = None
         """Copies whose frames are written out."""
         self.originals: SelectedRows | None = None
-        """Source rows, all in one file, that are copied by position: at least one."""
+        """Source rows, all in one file and at least one, that are copied by position."""
         self.hops: list[int] = []
-        """Of each copy, or one number for all."""
+        """Hops of each copy, or one number for all."""
         self.found = 0
-        """Records that exactly_once found in the destination already."""
+        """Number of records that exactly_once found in the destination already."""
         self.blocked = False
-        """More would be there, and finds no room."""
+        """Whether there are more records, without room for them."""
 
     @property
     def is_whole(self) -> bool:
@@ -67,14 +68,17 @@ class ForwardStep:
 
 
 class StepOwner(Protocol):
-    """Who staged a step, and hears how it ended."""
+    """The code that staged a step, called when it ends."""
 
     def on_applied(self, forward: Forward) -> None: ...
     def on_failed(self, forward: Forward) -> None: ...
 
 
 class Forward(Append):
-    """Applied: holes and copies are there for readers, and the router has come to `step.upto`."""
+    """One step as an append.
+
+    Once applied, readers see holes and copies, and the router's position is `step.upto`.
+    """
 
     __slots__ = ("first_hole", "owner", "router", "runs", "shared", "step", "total")
 
@@ -94,7 +98,7 @@ class Forward(Append):
         topic = self.topic
         if self.step.holes:
             take_holes(topic, self.first_hole, self.step.holes)
-            tell(self.core, topic)  # a loss goes further down the chain, too
+            tell(self.core, topic)  # a loss is forwarded down the chain, too
         if topic.routers:
             add_hops(topic, self.runs)
         if self.counts[0]:
@@ -102,9 +106,10 @@ class Forward(Append):
         self.owner.on_applied(self)
 
     def share(self, keep: int, ts: int) -> None:
-        """Copies by position: rows of the destination that point to the originals' frames.
+        """Make copies by position: rows of the destination that point to the originals' frames.
 
-        The frames stay where they are from now on, whatever becomes of the originals: the file counts these rows.
+        The frames stay in place from now on, even if the originals are deleted: the file counts
+        these rows.
         """
         originals = self.step.originals
         assert originals is not None, "somebody found out that the originals may be shared"
@@ -133,7 +138,7 @@ class Forward(Append):
             shared.flags,
             self.tags,
         )
-        self.core.usage.left(file_id, self.counts[0])  # counted by the index from here on
+        self.core.usage.left(file_id, self.counts[0])  # counted by the index from now on
 
     def fail(self, error: TopicsError) -> None:
         super().fail(error)
@@ -141,7 +146,7 @@ class Forward(Append):
 
 
 def take_holes(topic: Topic, first: int, count: int) -> None:
-    """Seqs that stand for what the source had lost: never live (R-TRIM-1, -2)."""
+    """Record seqs that stand for lost source records, and are never live (R-TRIM-1, -2)."""
     last = first + count - 1
     topic.show_holes(last)
     topic.floors.add_gap(Gap(first, last, TRIM))
@@ -156,7 +161,7 @@ def add_hops(topic: Topic, runs: list[Run]) -> None:
 
 
 def stage_forward(owner: StepOwner, core: Core, router: Router, step: ForwardStep) -> Forward:
-    """Stages the step. Raises TopicsError, and then nothing was."""
+    """Stage the step. Raises TopicsError; nothing is staged then."""
     topic = router.dest
     now_ms = core.clock.now_ms()
     first = topic.next_seq
@@ -170,7 +175,8 @@ def stage_forward(owner: StepOwner, core: Core, router: Router, step: ForwardSte
         payload.source = router.source.id
         payload.refs = seq_runs(step.originals.seqs)
         payload.keep = kept_flags(router)
-        if not core.log.is_one_shard:  # else what takes the originals takes this frame
+        # else the power cut that takes the originals takes this frame, too
+        if not core.log.is_one_shard:
             sizes: list[int] = step.originals.sizes.tolist()
             payload.sizes = sizes[:1] if min(sizes) == max(sizes) else sizes
     seqs = step.holes + step.copies
@@ -202,7 +208,7 @@ def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: b
 
 
 def hole_runs(first: int, holes: list[tuple[int, int]]) -> list[Run]:
-    """Holes from `first` on, with their hops, as runs of seqs."""
+    """Return holes from `first` on, with their hops, as runs of seqs."""
     runs: list[Run] = []
     for count, hops in holes:
         runs.append((first, first + count - 1, hops))
@@ -211,7 +217,7 @@ def hole_runs(first: int, holes: list[tuple[int, int]]) -> list[Run]:
 
 
 def hop_runs(first: int, hops: list[int], copies: int) -> list[Run]:
-    """Neighbours with the same hops, as runs of seqs from `first` on."""
+    """Return neighbours with equal hops as runs of seqs from `first` on."""
     if len(hops) == 1:
         return [(first, first + copies - 1, hops[0])]
     runs: list[Run] = []
@@ -224,13 +230,13 @@ def hop_runs(first: int, hops: list[int], copies: int) -> list[Run]:
 
 
 def kept_flags(router: Router) -> int:
-    """What copies keep of their originals' frames."""
+    """Return the flags of fields that copies keep of their originals' frames."""
     config = router.config
     return FLAG_META | (FLAG_TAG if config.preserve_tag else 0) | (FLAG_NODE if config.preserve_node else 0)
 
 
 def seq_runs(seqs: NDArray[np.uint64]) -> list[tuple[int, int]]:
-    """Ascending seqs as (first, last) of neighbours; at least one."""
+    """Return ascending seqs, at least one, as (first, last) of neighbours."""
     first, last = int(seqs[0]), int(seqs[-1])
     if last - first == len(seqs) - 1:
         return [(first, last)]
@@ -240,7 +246,7 @@ def seq_runs(seqs: NDArray[np.uint64]) -> list[tuple[int, int]]:
 
 
 def tags_of(index: Index, seqs: NDArray[np.uint64]) -> list[bytes | None] | None:
-    """The tag of each of these live seqs, ascending; None when none has one."""
+    """Return the tag of each of these live seqs, ascending; None if none has one."""
     if index.tags is None:
         return None
     name = index.tags.name
@@ -255,4 +261,4 @@ def tags_of(index: Index, seqs: NDArray[np.uint64]) -> list[bytes | None] | None
 
 
 def _nobody(_result: AppendResult | TopicsError) -> None:
-    """Nobody waits for a copy by itself."""
+    """Ignore a result: no client waits for a single copy."""

@@ -1,8 +1,10 @@
-"""What a router forwards in one step: from its position to as far as filter, hops and room allow.
+"""One step of a router: from its position as far as filter, hops and room allow.
 
-retention on the source (R-FLOOR-7), then on the destination -> what is live behind the position: filter, hops
+retention on the source (R-FLOOR-7), then on the destination
+  -> live records after the position: filter, hops
   -> by position, or the records are read and written out: one step does one of the two
-  -> as many as there is room for are framed and staged with the new position; applied when the class is met
+  -> as many as there is room for are framed and staged with the new position; applied when the
+  class is met
 """
 
 from __future__ import annotations
@@ -35,33 +37,36 @@ from topics.store.format.log_format import Frame, record_size
 _STEP_ROWS = 8192
 _COPIED_ROWS = 1000
 _COPIED_BYTES = 4 << 20
-"""What one step writes out at most; one record at least."""
+"""Most bytes that one step writes out, though at least one record."""
 
 
 class OnEnd(Protocol):
-    """A step of the router is over. blocked: it is to be tried again later. is_whole: it took all there was when it
-    began, so what has come since may wait like any other."""
+    """Callback for the end of a step.
+
+    blocked: the step is to be tried again later. is_whole: it took all records there were when it
+    began, so newer ones may wait as usual.
+    """
 
     def __call__(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None: ...
 
 
 class ForwardSteps:
-    """Makes the steps; each ends with one call of `on_end`."""
+    """The steps of routers. Each ends with one call of `on_end`."""
 
     def __init__(self, core: Core, on_end: OnEnd) -> None:
         self._core = core
         self._on_end = on_end
         self.stopped = False
-        """Nothing is staged any more."""
+        """Whether nothing is staged any more."""
         self._room = DestinationSpace(core)
 
     def begin(self, router: Router) -> None:
-        """Of a router that can go on and has none on its way."""
+        """Begin a step of a router that can continue and has no step in progress."""
         router.busy = True
         when_retained(self._core, router.source, self._core.clock.now_ms(), partial(self._on_source_retained, router))
 
     def can_go_on(self, router: Router) -> bool:
-        """There is something to forward, and nothing in its way for good."""
+        """Return whether there are records to forward, and no permanent obstacle."""
         return (
             not self.stopped
             and router.life is RouterLife.LIVE
@@ -118,7 +123,11 @@ class ForwardSteps:
         FrameRead(self._core, source, kept).begin(partial(self._on_read, router, step))
 
     def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
-        """Kept frames below the source's floor come a run at a time, between holes: acknowledged, not lost."""
+        """Stage one run of kept frames below the source's floor,
+        which were acknowledged and not lost.
+
+        The runs are staged between holes. Returns: False if there are none.
+        """
         position, kept = router.position, router.kept_seqs
         at = bisect_right(kept, position)
         some = kept[at : min(bisect_right(kept, lost), at + _STEP_ROWS)]
@@ -132,7 +141,7 @@ class ForwardSteps:
         return True
 
     def _forwardable(self, router: Router, rows: SelectedRows) -> SelectedRows:
-        """Those that pass the filter and have hops left."""
+        """Return the rows that pass the filter and have hops left."""
         source = router.source
         if router.config.filter is not None and len(rows.seqs):
             rows = rows.rows(matching(source.index, rows.seqs, router.config.filter))
@@ -142,11 +151,13 @@ class ForwardSteps:
         return rows
 
     def _kept_before(self, router: Router, rows: SelectedRows) -> list[int]:
-        """Seqs of kept frames whose records are gone: those before the first row, else the next one."""
+        """Return the seqs of kept frames without records: those before the first row,
+        else the next one.
+        """
         source, kept = router.source, router.kept_seqs
         at = bisect_right(kept, max(router.position, source.floors.lost))
         gone: list[int] = []
-        while not gone and at < len(kept):  # once, mostly: what was acknowledged is gone
+        while not gone and at < len(kept):  # mostly once, because acknowledged records are gone
             seqs = np.array(kept[at : at + _STEP_ROWS], np.uint64)
             gone = seqs[~source.index.alive(seqs)].tolist()
             at += _STEP_ROWS
@@ -155,7 +166,7 @@ class ForwardSteps:
         return gone
 
     def _forward_kept(self, router: Router, step: ForwardStep, seqs: list[int]) -> None:
-        """As many of these as one step may write out."""
+        """Forward as many of these kept frames as one step may write out."""
         seqs = seqs[: fitting([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], _COPIED_BYTES)]
         step.upto = seqs[-1]
         hops, match = router.source.hops, router.config.filter
@@ -193,9 +204,10 @@ class ForwardSteps:
         self._admit(router, step, copies)
 
     def _room_for(self, router: Router, step: ForwardStep, seq: int, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
-        """How many of the next records, the first of which is `seq`, are worth reading and copying.
+        """Return how many of the next records, the first of which is `seq`,
+        are worth reading and copying.
 
-        0: there is no room for any, which is known without that, and the step is staged. exactly_once adds to the
+        0: there is certainly no room for any, and the step is staged. exactly_once adds to the
         sizes, and may find records there already, which take no room.
         """
         room = len(sizes) if router.evidence else self._room.of(router.dest, sizes)
@@ -205,11 +217,13 @@ class ForwardSteps:
         return room
 
     def _split(self, router: Router, step: ForwardStep, rows: SelectedRows) -> tuple[bool, SelectedRows]:
-        """Whether the first rows are copied by position, and those of which the same is true: one step does one thing.
+        """Return whether the first rows are copied by position,
+        and the rows for which that is equal.
 
-        By position go records in a file that the log writes to just now. Records of a weaker class could be others
-        after a power cut, those of exactly_once say more than their originals, those on their way when the router was
-        made lie before its creation, and those that lie elsewhere already are few: their copies are written out.
+        One step does one of the two. Records in a file that the log is writing to are copied by
+        position. The copies of others are written out: records of a weaker class could differ after
+        a power cut; exactly_once adds to its originals; records being written when the router was
+        created are before its creation; and records that were moved already are few.
         """
         core = self._core
         by_position = (
@@ -247,7 +261,7 @@ class ForwardSteps:
         self._stage(router, step)
 
     def _hops_after(self, router: Router, seqs: NDArray[np.uint64]) -> list[int]:
-        """Of the copies of these records; one number when it is the same for all."""
+        """Return the hops of the copies of these records; one number if it is equal for all."""
         hops = router.source.hops
         if hops is None or not hops.runs:
             return [1]
@@ -260,7 +274,8 @@ class ForwardSteps:
         if isinstance(read, StorageError):
             self._on_end(router, blocked=True)
             return
-        # Deleted while it was read: not forwarded (R-DEL-9). What was evicted or acknowledged still is.
+        # A record deleted while it was read is not forwarded (R-DEL-9). An evicted or acknowledged
+        # one is.
         kept = np.array(list(router.kept), np.uint64) if router.kept else None
         if read.is_doubtful(kept):
             self._on_end(router)  # planned again
@@ -268,12 +283,13 @@ class ForwardSteps:
         try:
             copies = copies_of(router, [frames for frames, _last in read.surviving(kept)])
         except StorageError:
-            self._on_end(router, blocked=True)  # a damaged record; readers of the source are told which
+            # a damaged record, which is reported to readers of the source
+            self._on_end(router, blocked=True)
             return
         self._admit(router, step, copies)
 
     def _admit(self, router: Router, step: ForwardStep, copies: Copies) -> None:
-        """As many copies as the destination has room for, in order (R-RTR-13)."""
+        """Stage as many copies as the destination has room for, in order (R-RTR-13)."""
         if router.config.guarantee == EXACTLY_ONCE:
             copies, found = self._without_found(router, copies)
         else:
@@ -289,7 +305,9 @@ class ForwardSteps:
         self._stage(router, step)
 
     def _without_found(self, router: Router, copies: Copies) -> tuple[Copies, list[int]]:
-        """R-EO-3: what the destination holds already is passed over, and counts."""
+        """Return the copies that the destination does not hold yet,
+        and the seqs of the others (R-EO-3).
+        """
         index = router.dest.index
         found = [
             seq
@@ -314,8 +332,10 @@ class ForwardSteps:
         if step.upto <= router.position and not step.holes:
             self._on_end(router, blocked=step.blocked)
             return
-        # Behind another config it would forward, or leave out, what the acknowledged one does not (R-RTR-8).
-        if router.changing or (step.copies and has_to_wait(router.dest)):  # then it is planned again
+        # After a change of config it would forward, or omit, records against the acknowledged one
+        # (R-RTR-8).
+        # then it is planned again
+        if router.changing or (step.copies and has_to_wait(router.dest)):
             failed = partial(self._on_turn_failed, router)
             Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
             return
@@ -338,7 +358,8 @@ class ForwardSteps:
         if router.evidence:
             router.evidence = {seq: there for seq, there in router.evidence.items() if seq > step.upto}
         if router.examined == forward.first_hole - 1 and forward.counts[0]:
-            router.examined = forward.first_seqs[0] + forward.counts[0] - 1  # our own copies need not be looked at
+            # the router's own copies need no check
+            router.examined = forward.first_seqs[0] + forward.counts[0] - 1
         _forget_hops(router.source)
         self._on_end(router, blocked=step.blocked, is_whole=step.is_whole)
 
@@ -348,9 +369,10 @@ class ForwardSteps:
 
 
 def _holes(router: Router, upto: int) -> list[tuple[int, int]]:
-    """What stands for that which the source lost behind the position (R-TRIM-1): counts of holes, and their hops.
+    """Return holes for records that the source lost after the position (R-TRIM-1): (count, hops).
 
-    A hole has a hop more than what was lost. Like copies they come no further than a few rounds of a cycle.
+    A hole has one hop more than the lost record. Like copies, holes end after a few rounds of a
+    cycle.
     """
     first, hops = router.position + 1, router.source.hops
     if upto < first:
@@ -359,20 +381,24 @@ def _holes(router: Router, upto: int) -> list[tuple[int, int]]:
     for begin, end, count in hops.within(first, upto) if hops is not None else [(first, upto, 0)]:
         if holes and holes[-1][1] == count + 1:
             holes[-1] = holes[-1][0] + end + 1 - begin, count + 1
-        elif count <= HOPS_MAX:  # any record's loss is told, and that of the holes before the last ones
+        # the loss of any record is reported, and of the holes before the last ones
+        elif count <= HOPS_MAX:
             holes.append((end + 1 - begin, count + 1))
     return holes
 
 
 def _forget_hops(source: Topic) -> None:
-    """Those that no router needs any more. Of many routers the last one comes there last: mostly it is asked alone."""
+    """Forget hops that no router needs any more.
+
+    Of many routers the last one usually catches up last, so mostly only that is checked.
+    """
     hops, routers = source.hops, source.routers
     if hops is not None and hops.runs and all(router.position >= hops.runs[0][1] for router in reversed(routers)):
         hops.forget(min((router.position for router in routers), default=source.head))
 
 
 def matching(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> NDArray[np.bool_]:
-    """Which of these live seqs, ascending, bear a tag that matches (R-RTR-6)."""
+    """Return the mask of these live seqs, ascending, whose tag matches (R-RTR-6)."""
     result = np.zeros(len(seqs), np.bool_)
     tags = index.tags
     if tags is None:

@@ -1,13 +1,15 @@
-"""When routers forward: behind the acknowledgement, in steps (forward_steps.py), one on its way per router.
+"""Times of forwarding: after the acknowledgement, in steps (forward_steps.py),
+one in progress per router.
 
-    a source's records are published -> its routers are behind
-      -> somebody waits for the destination: a step at the end of this pass; else within `router_delay_ms`, so that the
-         steps of a busy source share commits with its writes; under heavy load (engine/scheduling) within
-         `router_retry_ms` in both cases, unless somebody is reading the destination
+    a source's records are published -> its routers lag
+      -> a reader waits for the destination: a step at the end of this pass; else within
+         `router_delay_ms`, so that the steps of a busy source share commits with its writes;
+         under heavy load (engine/scheduling) within `router_retry_ms` in both cases, unless a
+         client is reading the destination
 
-A source may have thousands of routers, so they take turns: a pass looks at some of them, and begins fewer steps.
-A step that finds no room is tried again after `router_retry_ms`, and whenever somebody reads (R-RTR-13). Routers that
-are held take turns at that, too: what they cost has a bound, however many they are.
+A source may have thousands of routers, so they take turns: a pass checks some of them, and begins
+fewer steps. A step that finds no room is tried again after `router_retry_ms`, and at every read
+(R-RTR-13). Blocked routers take turns at that, too: their cost is bounded, however many they are.
 """
 
 from __future__ import annotations
@@ -27,42 +29,44 @@ from topics.engine.values.step_queue import another_pass
 from topics.errors import TopicsError
 
 LOOKS_A_PASS = 256
-"""Routers of sources with news that a pass looks at: some microseconds each."""
+"""Routers of sources with new records that a pass checks: some microseconds each."""
 STEPS_A_PASS = 32
-"""Others want to be served, too."""
+"""Steps that a pass begins, so that other work is served."""
 TRIES_A_ROUND = 64
-"""Of routers that are held, each `router_retry_ms`."""
+"""Tries of blocked routers in each `router_retry_ms`."""
 _END_ROUNDS = 2 * HOPS_MAX
-"""What goes round in a cycle ends after that many hops; nothing new comes in by then."""
+"""Rounds at the end: records in a cycle end after that many hops, and no new ones come by then."""
 _BUSY_DELAYS = 5
-"""A step costs the same for one record and for a thousand: while a source is busy they are that much rarer."""
+"""Factor of the delay while a source is busy: a step costs the same for one record
+and for a thousand.
+"""
 
 
 class Forwarding:
-    """The routers' work. One object an engine."""
+    """The routers' work. One object per engine."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._steps = ForwardSteps(core, self._on_end)
         self._news: dict[Router, None] = {}
-        """Routers whose sources have new records, not looked at yet."""
+        """Routers whose sources have new records and that were not checked yet."""
         self._behind: dict[Router, None] = {}
-        """Routers with something to do, in the order in which it came."""
+        """Routers with work, in the order in which it came."""
         self._held: dict[Router, None] = {}
         """Routers that found no room, in the order in which they are tried again."""
         self._tries = 0
-        """So many of them may be before `_tries_ns`."""
+        """Tries of blocked routers left before `_tries_ns`."""
         self._tries_ns = 0
         self._timer: TimerPort | None = None
         self._due_ns = 0
         self._round: list[Router] = []
-        """Those that the timer has still to come to."""
+        """Routers left in this round of the timer."""
         self._ran_ns = -(1 << 62)
-        """When the timer brought the last round of steps."""
+        """Time of the timer's last round of steps."""
 
     # --- when --------------------------------------------------------------------------------------------------------
     def flush(self) -> None:
-        """The pass ends: sources with new records have routers that are behind."""
+        """Note at the end of the pass that routers of sources with new records lag."""
         core, news = self._core, self._news
         if core.forwardable:
             sources, core.forwardable = core.forwardable, {}
@@ -75,7 +79,8 @@ class Forwarding:
         for router in list(islice(news, LOOKS_A_PASS)):
             del news[router]
             dest = router.dest
-            # One that is behind already has its step coming: a busy source costs no more than this for each.
+            # A router known to lag gets its step already, so a busy source costs only this check
+            # for each.
             is_known = router in behind or router in held
             if not is_known or dest.waiters or dest.routers or router.waiting or core.closing:
                 steps += self.note(router)
@@ -85,7 +90,7 @@ class Forwarding:
             another_pass(core.loop)
 
     def note(self, router: Router) -> bool:
-        """The router may be behind. Returns whether a step was begun, or tried."""
+        """Note that the router may lag. Return whether a step was begun, or tried."""
         core = self._core
         deferred = core.scheduler.defers_routers
         if router.waiting or core.closing or (is_awaited(router.dest) and not deferred):
@@ -99,7 +104,7 @@ class Forwarding:
         return False
 
     def _arm(self, delay_ms: int) -> None:
-        """The sooner of this and what is armed already."""
+        """Arm the timer, unless it is armed for an earlier time."""
         due_ns = self._core.clock.monotonic_ns() + max(delay_ms, 1) * 1_000_000
         if self._steps.stopped or (self._timer is not None and self._due_ns <= due_ns):
             return
@@ -132,17 +137,22 @@ class Forwarding:
             self._arm(self._core.config.router_retry_ms)
 
     def begin_shutdown(self) -> None:
-        """What can be forwarded goes out without delay."""
+        """Forward all records that can be, without delay."""
         if self._behind:
             self._round = []
             self._arm(1)
 
     def end(self, done: Callable[[], None]) -> None:
-        """Calls `done` when all routers have come as far as they can; after that nothing is staged."""
+        """Call `done` when all routers have come as far as they can;
+        afterwards nothing is staged.
+        """
         self._end_round(_END_ROUNDS, done)
 
     def _end_round(self, left: int, done: Callable[[], None]) -> None:
-        """Each round brings what the one before has put into sources a topic further."""
+        """Drive all routers.
+
+        Each round forwards the records of the round before by one more topic.
+        """
         routers = list(self._core.routers.by_name.values())
         waits = len(routers) + 1
 
@@ -165,16 +175,16 @@ class Forwarding:
         one()
 
     def _able(self) -> list[Router]:
-        """Those that are behind, with nothing in their way for good."""
+        """Return the routers that lag, without a permanent obstacle."""
         return [router for router in self._core.routers.by_name.values() if self._steps.can_go_on(router)]
 
     # --- readers that wait -------------------------------------------------------------------------------------------
     def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
-        """See `Core.catch_up`."""
+        """Let routers into a topic catch up; see `Core.catch_up`."""
         CatchUp(topic, self.catch_up_router, then).go_on()
 
     def catch_up_router(self, router: Router, then: Callable[[], None]) -> None:
-        """Calls `then` when the router has come to its source's head of now, or cannot."""
+        """Call `then` when the router has come to its source's current head, or cannot."""
         if router.life is not RouterLife.LIVE or not router.is_behind:
             then()
             return
@@ -184,10 +194,12 @@ class Forwarding:
     def before_consumption(
         self, source: Topic, seqs: list[int], then: Callable[[TopicsError | None], None], *, bounded: bool
     ) -> None:
-        """Jobs are about to be acknowledged: `then` is called when no router needs their records any more (R-RTR-18).
+        """Call `then` before jobs are acknowledged, once no router needs their records
+        any more (R-RTR-18).
 
-        Routers forward them first; one that cannot keeps their frames, durably. bounded: unless it keeps as much as it
-        may already; then the jobs are not to be acknowledged, and `then` gets a RequestError.
+        Routers forward them first; a router that cannot do so keeps their frames, durably. bounded:
+        a router that keeps its most already refuses; the jobs must not be acknowledged then, and
+        `then` gets a RequestError.
         """
         routers = source.routers
         waits = len(routers) + 1
@@ -214,7 +226,7 @@ class Forwarding:
 
     # --- one step ----------------------------------------------------------------------------------------------------
     def drive(self, router: Router) -> bool:
-        """Begins a step, unless one is on its way. Returns whether it did."""
+        """Begin a step, unless one is in progress. Return whether it did."""
         if router.busy:
             self._behind[router] = None
             return False
@@ -227,9 +239,9 @@ class Forwarding:
         return True
 
     def _on_end(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None:
-        """is_whole: the step took all there was when it began, so what has come since may wait like any other."""
+        """Continue after a step; for the arguments see `OnEnd`."""
         router.busy = False
-        if router.blocked and not blocked and self._held:  # where one found room others may
+        if router.blocked and not blocked and self._held:  # where one found room, others may
             self._tries += 2
             self._arm(1)
         router.blocked = blocked
@@ -243,7 +255,7 @@ class Forwarding:
             self.drive(router)
 
     def _rest(self, router: Router) -> None:
-        """Nothing more can be done now."""
+        """Stop driving a router that cannot continue now."""
         self._behind.pop(router, None)
         self._held.pop(router, None)
         if self._steps.can_go_on(router):
@@ -252,14 +264,17 @@ class Forwarding:
         self._release(router, everybody=True)
 
     def forget(self, router: Router) -> None:
-        """It is gone."""
+        """Forget a router that is gone."""
         for routers in (self._news, self._behind, self._held):
             routers.pop(router, None)
         self._release(router, everybody=True)
 
 
 def is_awaited(topic: Topic) -> bool:
-    """Somebody waits for the topic to change, or for what is forwarded from there. Each topic is looked at once."""
+    """Return whether a reader waits for the topic, or a topic that it is forwarded to, to change.
+
+    Each topic is checked once.
+    """
     level, met = [topic], {topic}
     for _ in range(HOPS_MAX):
         if any(each.waiters for each in level):

@@ -1,6 +1,9 @@
-"""Frames that a router keeps: of jobs that are acknowledged while it cannot forward them. Source: R-RTR-18.
+"""Frames that a router keeps: of jobs acknowledged while it cannot forward them.
 
-An ack consumes a job, a delete erases it: what was acknowledged is still forwarded, however full the destination is.
+Source: R-RTR-18.
+
+An ack consumes a job, a delete erases it: acknowledged records are still forwarded, even if the
+destination is full for long.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ Done = Callable[[TopicsError | None], None]
 
 
 class KeptFrames(Operation):
-    """Frames on their way into the destination's part of the log."""
+    """Frames being written into the destination's part of the log."""
 
     __slots__ = ("done", "frames", "router")
 
@@ -45,14 +48,15 @@ class KeptFrames(Operation):
 
 
 def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, bounded: bool) -> None:
-    """Makes the frames of these source records the router's own, as far as it has not come there and has them not.
+    """Make the router keep the frames of these source records, unless it has passed or keeps them.
 
-    Durable when `done` is called, for the ack that follows may lie in another shard of the log. bounded: RequestError
-    when the router would keep more than `router_keep_bytes`, which stay in memory and in the log until it goes on.
+    They are durable when `done` is called, because the ack that follows may be in another shard of
+    the log. bounded: `done` gets a RequestError if the router would keep more than
+    `router_keep_bytes`, which stay in memory and in the log until it continues.
     """
     source = router.source
     deleting = _deletion_of(router)
-    if deleting is not None:  # it may fail
+    if deleting is not None:  # the deletion may fail
         deleting.append(lambda: keep_frames(core, router, seqs, done, bounded=bounded))
         return
     lacks = [seq for seq in seqs if seq > router.position and seq not in router.kept and seq not in router.keeping]
@@ -86,7 +90,10 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
 
 
 def _stage(core: Core, router: Router, frames: list[tuple[int, bytes]]) -> None:
-    """Raises StorageError. On a full disk acks go on (R-DUR-16), until routers keep as much as half the reserve."""
+    """Stage the frames. Raises StorageError.
+
+    On a full disk acks continue (R-DUR-16), until routers keep as much as half the reserve.
+    """
     dest = router.dest
     payload = encode(KeepPayload(router.id, frames))
     frame = dest.id, FrameType.KEEP, dest.next_seq - 1, core.clock.now_ms(), payload
@@ -101,7 +108,7 @@ def _stage(core: Core, router: Router, frames: list[tuple[int, bytes]]) -> None:
 
 
 def _deletion_of(router: Router) -> list[Callable[[], None]] | None:
-    """Who waits for the outcome of a deletion that is on its way and takes the router along."""
+    """Return the calls that wait for a deletion in progress that removes the router, or None."""
     if router.life is RouterLife.DELETING:
         return router.parked
     return router.dest.parked if router.dest.life is Life.DELETING else None

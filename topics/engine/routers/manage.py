@@ -1,4 +1,7 @@
-"""Routers come, change and go: durable before any answer. Source: wire contract 9.2 to 9.5, R-RTR-7 to -11."""
+"""Creation, change and deletion of routers, durable before any answer.
+
+Source: wire contract 9.2 to 9.5, R-RTR-7 to -11.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from topics.store.wal.commit import Commit
 
 
 class _ChangeFrame(Operation):
-    """One of the frames a change consists of, in the queue of the topic whose shard it lies in."""
+    """One of the frames of a change, in the queue of the topic whose shard has it."""
 
     __slots__ = ("done",)
 
@@ -40,7 +43,7 @@ class _ChangeFrame(Operation):
 
 
 class RouterManager:
-    """Stages the changes. Methods answer through `done`."""
+    """The changes of routers. Methods answer through `done`."""
 
     def __init__(self, core: Core, lifecycle: Lifecycle, forwarding: Forwarding) -> None:
         self._core = core
@@ -49,7 +52,10 @@ class RouterManager:
 
     # --- create and change -------------------------------------------------------------------------------------------
     def put(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
-        """Checks 3 to 11 of 9.2, then the change. allowed: what a refusal may name (R-AUTH-9)."""
+        """Make checks 3 to 11 of 9.2, then the change.
+
+        allowed: names that a refusal may contain (R-AUTH-9).
+        """
         try:
             self._put(name, config, allowed, done)
         except TopicsError as error:
@@ -101,7 +107,7 @@ class RouterManager:
         router.examined = router.unmarked = 0
         stored = StoredConfig.of(config)
         payload = encode(RouterPayload(router.id, name, source.id, dest.id, stored, router.position, router.unmarked))
-        # Also in the source's shard: recovery knows by it which records may have been forwarded.
+        # Also in the source's shard: recovery needs it to know which records may be forwarded.
         now_ms = core.clock.now_ms()
         core.log.stage_control(source.id, FrameType.ROUTER_PUT, router.id, now_ms, payload, counted=False)
         core.log.stage_control(dest.id, FrameType.ROUTER_PUT, router.id, now_ms, payload)
@@ -121,7 +127,7 @@ class RouterManager:
             if failed is not None:
                 if router.life is not RouterLife.GONE:
                     core.routers.remove(router)
-                # A half of it would be a router again after a restart.
+                # Half of a creation would be a router again after a restart.
                 self._stage_deletion(router, written, partial(self._end, router, partial(done, failed)))
                 return
             if router.life is RouterLife.CREATING:
@@ -133,7 +139,9 @@ class RouterManager:
             _ChangeFrame(core, topic, partial(on_part, topic)).stage(synced=True)
 
     def _stage_deletion(self, router: Router, topics: list[Topic], then: Callable[[], None]) -> None:
-        """Where these lie the log says that the router is gone; `then` is called in any case, when that is decided."""
+        """Log the deletion of the router in the shards of these topics; then call `then`,
+        in any case.
+        """
         core = self._core
         waits = 1
 
@@ -154,13 +162,13 @@ class RouterManager:
                         topic.id, FrameType.ROUTER_DELETE, order, core.clock.now_ms(), payload, counted=False
                     )
             except TopicsError:
-                continue  # nothing can be written any more
+                continue  # the log accepts no writes any more
             waits += 1
             _ChangeFrame(core, topic, one).stage(synced=True)
         one()
 
     def _end(self, router: Router, answer: Callable[[], None]) -> None:
-        """A creation or deletion is decided."""
+        """Answer a decided creation or deletion, and resume the calls that waited for it."""
         answer()
         parked, router.parked = router.parked, []
         for resume in parked:
@@ -187,12 +195,13 @@ class RouterManager:
 
     # --- delete ------------------------------------------------------------------------------------------------------
     def delete(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None:
-        """9.5: an absent one is no error."""
+        """Delete a router (9.5); an absent one is no error."""
         core = self._core
         router = core.routers.by_name.get(name)
         try:
             if router is None:
-                core.log.check_writable()  # a creation that failed with the log may be found after a restart
+                # a creation that failed with the log may be found after a restart
+                core.log.check_writable()
                 done(RouterDeleted(False))
                 return
             check_allowed(router, allowed)
@@ -218,7 +227,8 @@ class RouterManager:
                 if router.life is not RouterLife.GONE:
                     core.routers.remove(router)
                 self._forwarding.forget(router)
-                # The creation lies in the source's shard, too, whose files may last longer than those of this one.
+                # The creation is in the source's shard, too, whose files may outlast those of this
+                # one.
                 answer = partial(done, RouterDeleted(True))
                 self._stage_deletion(router, [router.source], partial(self._end, router, answer))
                 return
@@ -231,7 +241,9 @@ class RouterManager:
 
     # --- look --------------------------------------------------------------------------------------------------------
     def state(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:
-        """9.3: after the router has come to its source's head, or as far as it can."""
+        """Answer a router's state (9.3) once it has come to its source's head,
+        or as far as it can.
+        """
         router = self._core.routers.visible(name)
         if router is None:
             done(refusals.router_not_found(name))
@@ -253,7 +265,7 @@ class RouterManager:
     def list(  # noqa: PLR0917 - as in Engine
         self, prefix: str, source: str, dest: str, after: str, page_size: int, allowed: Allowed
     ) -> RouterPage:
-        """9.4: `source` and `dest` are exact; "" means any."""
+        """Return a page of routers (9.4). `source` and `dest` are exact; "" means any."""
         wanted = (
             router
             for router in self._core.routers.after(after, prefix)
@@ -271,16 +283,21 @@ class RouterManager:
 
 
 def check_allowed(router: Router, allowed: Allowed) -> None:
-    """R-AUTH-3: raises RequestError forbidden with the first name that is not allowed."""
+    """Check that all names are allowed (R-AUTH-3).
+
+    Raises RequestError forbidden with the first other name.
+    """
     for name in (router.name, router.source.name, router.dest.name):
         if not allowed(name):
             raise refusals.name_forbidden(name)
 
 
 def find_cycle(existing: Router | None, config: RouterConfig, source: Topic | None, dest: Topic | None) -> list[str]:
-    """Names along the cycle the edge would close: [source, dest, ..., source]; [] when there is none (R-RTR-9).
+    """Return the cycle that the edge would close: [source, dest, ..., source];
+    [] if none (R-RTR-9).
 
-    A topic is fed from one source only, so the way back from `source` is one path; cycles that were allowed end it.
+    A topic is fed from only one source, so the way back from `source` is one path; it ends at an
+    allowed cycle.
     """
     if source is None or dest is None:
         return []

@@ -1,4 +1,4 @@
-"""Routers as recovery finds them: the snapshot's, then what the log says happened to them. All of it may come twice."""
+"""Recovery of routers: from the snapshot, then from the log. All of it may be read twice."""
 
 from __future__ import annotations
 
@@ -26,16 +26,21 @@ ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameTy
 
 
 class RouterRecovery:
-    """Part of the catalog. gaps: interior gaps by topic id, which the catalog hands to the topics at the end."""
+    """Part of the catalog.
+
+    gaps: interior gaps by topic id, which the catalog passes to the topics at the end.
+    """
 
     def __init__(self, core: Core, gaps: dict[int, list[Gap]]) -> None:
         self._core = core
         self._gaps = gaps
         self._adopted: list[RouterImage] = []
         self._consumed: dict[int, list[list[int]]] = {}
-        """Runs of seqs by topic id."""
+        """Runs of acknowledged seqs by topic id."""
         self._made: dict[int, set[int]] = {}
-        """Ids of routers that no snapshot knows, to the topics in whose shards the log tells of their creation."""
+        """Ids of routers in no snapshot -> ids of the topics in whose shards the log
+        has their creation.
+        """
         self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
@@ -55,29 +60,32 @@ class RouterRecovery:
         router.keep(image.keeping)
 
     def tie(self, pair: tuple[int, int]) -> None:
-        """A router was between these topics."""
+        """Note that a router was between these topics."""
         self.log_rows.tie(*pair)
         self._core.routers.note_gone(pair)
 
     def adopt(self, images: list[RouterImage]) -> None:
-        """What segments of their destinations say; their sources may be adopted later."""
+        """Take routers from segments of their destinations. Their sources may be adopted later."""
         self.log_rows.everything = True
         self._adopted += images
 
     def _adopt_all(self) -> None:
         images, self._adopted = self._adopted, []
         for image in images:
-            # Nothing tells what became of these later: better forwarded than lost.
+            # Their later fate is unknown: it is better to forward the frames than to lose them.
             self.take_image(msgspec.structs.replace(image, kept=image.kept + image.keeping, keeping=[]))
 
     def _add(  # noqa: PLR0917 - one caller's columns
         self, router_id: int, name: str, source_id: int, dest_id: int, order: int, config: StoredConfig
     ) -> Router | None:
-        """The router of this id, new or known; None when a topic of it is gone or a later router has its name."""
+        """Return the router of this id, new or known; None if a topic is gone,
+        or a later router has its name.
+        """
         core = self._core
         registry, routers = core.registry, core.routers
         registry.last_order = max(registry.last_order, order)
-        # Ids of topics whose creation a power cut took must not be given out again: this router would be theirs.
+        # Ids of topics whose creation a power cut took must not be reused: this router would be
+        # theirs.
         registry.last_id = max(registry.last_id, source_id, dest_id)
         self.log_rows.tie(source_id, dest_id)
         router = routers.by_id.get(router_id)
@@ -130,7 +138,7 @@ class RouterRecovery:
             router.forwarded = forward.forwarded
             if forward.hops:
                 router.copied(forward.hops[0][0], forward.hops[-1][1], first - 1)
-        if forward.refs:  # of a topic that is gone, too: copies of its copies may be somewhere
+        if forward.refs:  # also of a topic that is gone: copies of its copies may exist
             at = first + forward.holes
             self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms, forward.sizes)
         topic = self._core.registry.with_id(topic_id)
@@ -142,9 +150,11 @@ class RouterRecovery:
             self._add_gap(topic, gap)
         if forward.hops:
             add_hops(topic, forward.hops)
-            topic.found(forward.hops[-1][1])  # else others would have these seqs, and the hops
+            # else other records would get these seqs, and the hops
+            topic.found(forward.hops[-1][1])
         if forward.refs:
-            # Those that a power cut took from the source are not there, and their seqs are not given out again.
+            # Originals that a power cut took from the source are missing; the seqs of their copies
+            # stay used.
             topic.found(at + sum(end - begin + 1 for begin, end in forward.refs) - 1, ts_ms)
 
     def _add_gap(self, topic: Topic, gap: Gap) -> None:
@@ -152,14 +162,18 @@ class RouterRecovery:
             add_gap(self._gaps.setdefault(topic.id, []), gap)
 
     def consumed(self, topic: Topic, runs: list[int]) -> None:
-        """Jobs were acknowledged; routers' frames of them, in another shard perhaps, may be still to come."""
+        """Note acknowledged jobs. Routers' frames of them, perhaps in another shard, may follow."""
         if topic.routers:
             self._consumed.setdefault(topic.id, []).append(runs)
 
     def given_out(self, topic: Topic) -> int:
-        """The highest seq of the topic that its routers know of. Asked once, while its head is what the log told."""
+        """Return the highest seq of the topic that its routers know of.
+
+        Called once, while the topic's head is that of the log.
+        """
         consumed = self._consumed.pop(topic.id, [])
-        # What is not there at all was not deleted, so its ack counts; of class `ephemeral` no ack is in the log.
+        # A record that does not exist was not deleted, so its ack counts; `ephemeral` topics log no
+        # acks.
         consumed.append([1 if topic.config.durability == "ephemeral" else topic.head + 1, SEQ_MAX])
         for router in topic.routers:
             for runs in consumed if router.keeping else ():
@@ -170,7 +184,10 @@ class RouterRecovery:
         self._core.routers.remove(*self._core.routers.of_topic(topic))
 
     def before_rows(self) -> None:
-        """The log was read. Of routers that are gone, only those with forwards in it may matter again."""
+        """Prepare for rows, after the log was read.
+
+        Gone routers stay only if the log has forwards of them.
+        """
         self._adopt_all()
         gone = self._core.routers.gone
         for pair in gone.keys() - self.log_rows.pairs():
@@ -178,18 +195,19 @@ class RouterRecovery:
 
     @property
     def has_half(self) -> bool:
-        """A process was killed between the two frames that tell of a router.
+        """Whether a process was killed between the two frames of a router's creation.
 
-        The next replay may come to forwards, or to records forwarded, of a shard that does not tell of it before it
-        comes to the frame there is: it has to know the router by a snapshot.
+        The next replay may read forwards, or forwarded records, of the shard without the frame
+        before it reads the other shard's: it needs the router in a snapshot.
         """
         routers = self._core.routers.by_id.values()
         return any(len(self._made[router.id]) < 2 for router in routers if router.id in self._made)
 
     def recovered(self) -> None:
-        """All is there. No position lies above its source's head: the catalog saw to that."""
+        """Finish recovery. The catalog has limited each position to its source's head."""
         for router in self._core.routers.by_name.values():
-            router.untied = router.source.head  # the tail, written again, may lie before the creation as well
+            # the rewritten tail may be before the creation as well
+            router.untied = router.source.head
             if router.config.guarantee != EXACTLY_ONCE:
                 router.own = []
             router.examined = min(router.examined, router.dest.head)

@@ -1,4 +1,4 @@
-"""What the engine answers about routers: plain values."""
+"""Results about routers: plain values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RouterState(NamedTuple):
 class RouterPage(NamedTuple):
     rows: list[RouterState]
     next_after: str | None
-    """Where the next page starts, exclusively; None on the last."""
+    """Exclusive start of the next page; None on the last one."""
 
 
 class RouterDeleted(NamedTuple):
