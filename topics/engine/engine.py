@@ -102,8 +102,9 @@ class Engine:
         self._lifecycle.put(name, config, done)
 
     def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None:
-        """Return the state of a topic (7.2). touch: count as consumption, before the state is
-        taken.
+        """Return the state of a topic (7.2).
+
+        touch: count as consumption, before the state is taken.
         """
         core = self._core
         topic = core.registry.visible(name)
@@ -155,8 +156,9 @@ class Engine:
         return self._appender.append_alone(request)
 
     def takes_plain(self, name: str) -> bool:
-        """Return whether writes to this topic need only seqs, so that one `append` may take
-        several.
+        """Return whether writes to this topic need only seqs.
+
+        One `append` may then take several of them.
         """
         return self._appender.takes_plain(name)
 
@@ -172,9 +174,9 @@ class Engine:
         spans: bytes,
         done: PlainDone,
     ) -> list[int]:
-        """Append to many topics, as `append` would one by one. groups: each topic's rows, in
-        `spans`.
+        """Append to many topics, as `append` would one by one.
 
+        groups: each topic's rows, in `spans`.
         Returns: the indexes of the groups that are not taken, because they need more than columns.
         `done` is called once for each part that was committed together, after this returns, even if
         the commit failed.
@@ -182,9 +184,7 @@ class Engine:
         return self._plain_appender.append(names, groups, buffer, spans, done)
 
     def will_take_plain(self, name: str) -> bool:
-        """Return whether `takes_plain` holds, or will once the topic's creation or deletion has
-        ended.
-        """
+        """Return whether `takes_plain` holds, or will after the topic's creation or deletion."""
         return self._appender.will_take_plain(name)
 
     def columns(self, name: str, from_seq: int, limit: int, max_bytes: int, done: Done[ColumnPage]) -> None:
@@ -209,16 +209,15 @@ class Engine:
         return diff.cancel
 
     def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel:
-        """Return the topics' heads once one of them differs from `known`, or after `wait_ms`
-        (7.8).
-        """
+        """Return the topics' heads once one differs from `known`, or after `wait_ms` (7.8)."""
         wait = Wait(self._core, known, wait_ms, done)
         wait.begin()
         return wait.cancel
 
     def key_in_flight(self, name: str, key: bytes) -> bool:
-        """Return whether a write with this idempotency key is in flight, for which another would
-        wait.
+        """Return whether a write with this idempotency key is in flight.
+
+        Another write with the key would wait for it.
         """
         return self._appender.key_in_flight(name, key)
 
@@ -227,9 +226,7 @@ class Engine:
         return self._bulk_reads.reads_plain(name)
 
     def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
-        """Do many reads of a pass together, if they need only data in memory: see
-        `BulkReads.project`.
-        """
+        """Do many reads that need only data in memory: see `BulkReads.project`."""
         return self._bulk_reads.project(names, reads, count, long_bytes)
 
     def open_feed(self, sink: Sink) -> Feed:
@@ -322,8 +319,7 @@ class Engine:
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel:
-        """Return the newest snapshot's number once a checkpoint has ended, or after `wait_ms`
-        (7.9).
+        """Return the newest snapshot's number after a checkpoint, or after `wait_ms` (7.9).
 
         The checkpoint is one that begins after this call. wait_ms: None for no limit. number: from
         an earlier answer that was not done, to wait for the same checkpoint. The returned function
@@ -336,9 +332,7 @@ class Engine:
     # --- load --------------------------------------------------------------------------------------------------------
     @property
     def refuses_writes(self) -> bool:
-        """Whether deliveries lag so far that writes are refused for a while (429), unless they opt
-        out.
-        """
+        """Whether deliveries lag so far that writes are refused (429), unless they opt out."""
         return self._core.scheduler.governor.refuse.taken
 
     def refuse_write(self) -> RequestError:
@@ -385,9 +379,7 @@ class Engine:
         self._forwarding.begin_shutdown()
 
     def end_routers(self, done: Callable[[], None]) -> None:
-        """Let routers forward what they can before the store is closed; after that nothing is
-        staged.
-        """
+        """Let routers forward what they can before the store is closed; then end staging."""
         self._forwarding.end(done)
 
     # --- numbers -----------------------------------------------------------------------------------------------------
@@ -417,9 +409,7 @@ class Engine:
         return self._core.registry.visible_count
 
     def leases_in_flight(self) -> Iterator[int]:
-        """Yield the number of running leases in parts, a thousand queues each; their sum is the
-        total.
-        """
+        """Yield the number of running leases in parts of a thousand queues, to be summed."""
         now_ms = self._core.clock.now_ms()
         queues = list(self._core.registry.queues)
         for start in range(0, len(queues), _QUEUES_A_STEP):

@@ -1,6 +1,4 @@
-"""The engine over the store of a data directory, opened and closed for the server and the
-library.
-"""
+"""The engine over the store of a data directory, for the server and the library."""
 
 from __future__ import annotations
 
@@ -32,8 +30,7 @@ class StoredEngine:
         *,
         directory: TakenDirectory | None = None,
     ) -> StoredEngine:
-        """Recover the data directory, and return an engine that accepts requests, with its hooks
-        set.
+        """Recover the data directory; return an engine that accepts requests, with its hooks set.
 
         directory, on_progress: as in `Store.open`. Raises: as `Store.open`.
         """

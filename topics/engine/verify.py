@@ -134,9 +134,7 @@ class StateVerifier:
         _equal("all topics", "bytes of staged records", usage.pending_bytes, staged)
 
     def _check_files(self, topics: list[Topic]) -> None:
-        """Count rows of indexes, of dormant topics, and of staged copies in their originals'
-        frames.
-        """
+        """Count rows of indexes, dormant topics, and staged copies in their originals' frames."""
         counted: dict[int, int] = {}
         for topic in topics:
             for chunk in topic.index.chunks:

@@ -198,9 +198,9 @@ class Chunk:
         return self.live * THIN <= self.count >= THIN_ROWS_MIN and 2 * self.live <= self.thinned_at
 
     def thinned(self, hole_rows_max: int) -> list[Chunk]:
-        """Return chunks with the same live rows and no wider holes; [self] if that would save
-        little.
+        """Return chunks with the same live rows and no wider holes, if that saves much.
 
+        Returns: [self] otherwise.
         hole_rows_max: dead rows in a row that a part may keep.
         """
         self.thinned_at = self.live

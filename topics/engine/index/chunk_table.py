@@ -1,6 +1,4 @@
-"""The chunks of an index as one C table (index_reads.h), for reads that create no Python object a
-row.
-"""
+"""The chunks of an index as one C table (index_reads.h), for reads without Python objects."""
 
 from __future__ import annotations
 

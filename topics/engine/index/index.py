@@ -207,9 +207,9 @@ class Index:
         self._added(file_id, first_seq, first_seq + count - 1, count, total)
 
     def extend(self, first_seq: int, count: int, size: int, file_id: int) -> Chunk | None:
-        """Add `count` rows without tags, like `append_rows`, but leave columns and Usage to the
-        caller.
+        """Add `count` rows without tags, like `append_rows`, without columns and Usage.
 
+        The caller fills them.
         Returns: the chunk, whose last `count` rows are to be filled; None, and nothing is done, if
         the rows are not all the next ones of one chunk.
         """
@@ -283,8 +283,9 @@ class Index:
         chunk.take(len(seqs), int(columns.sizes[part].sum(dtype=np.uint64)), file_id)
 
     def _chunk_for(self, seq: int) -> Chunk:
-        """Return the chunk whose next row is `seq`: the last one, if need be after a few holes, or
-        a new one.
+        """Return the chunk whose next row is `seq`: the last one or a new one.
+
+        The last one may get a few holes before the row.
         """
         assert seq > self.last_seq, "rows come in the order of their seqs"
         if self.chunks:
@@ -305,8 +306,9 @@ class Index:
         return chunk
 
     def take_tags(self, tags: list[bytes | None]) -> NDArray[np.uint32]:
-        """Take tags for rows that are to come; return their numbers, for `append_rows` or
-        `give_back_tags`.
+        """Take tags for rows that are to come; return their numbers.
+
+        The numbers are for `append_rows` or `give_back_tags`.
         """
         take = self._take_tag
         numbers = np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
@@ -339,8 +341,9 @@ class Index:
 
     # --- looking -----------------------------------------------------------------------------------------------------
     def position_of(self, seq: int) -> int:
-        """Return the position of the chunk with `seq` or, in a gap, of the one before; -1 before
-        the first.
+        """Return the position of the chunk with `seq`.
+
+        Returns: in a gap, the position of the chunk before it; -1 before the first chunk.
         """
         return bisect_right(self._firsts, seq) - 1
 
@@ -432,7 +435,7 @@ class Index:
 
         Chunks without such rows are left out.
         file_ids: chunks without a row in these files are skipped early, because a topic may have a
-        thousand times as many chunks as the log has rows of it.
+        thousand times as many chunks as are in the log.
         """
         for position in range(max(0, self.position_of(first)), len(self.chunks)):
             chunk = self.chunks[position]
@@ -469,8 +472,9 @@ class Index:
         return result
 
     def by_chunk(self, seqs: NDArray[np.uint64]) -> Iterator[tuple[Chunk, int, int]]:
-        """Yield (chunk, start, end): seqs[start:end] are rows of the chunk. Seqs in no chunk are
-        left out.
+        """Yield (chunk, start, end) where seqs[start:end] are rows of the chunk.
+
+        Seqs in no chunk are left out.
         """
         start = 0
         while start < len(seqs):
@@ -535,8 +539,7 @@ class Index:
         return seq
 
     def evict_oldest(self, records: int, size: int, upto: int) -> int:
-        """Kill the fewest oldest live records that are at least `records` and `size` bytes
-        together.
+        """Kill the fewest oldest live records that reach both `records` and `size` (bytes).
 
         Records above `upto` stay. Returns: the seq of the last one, 0 if none had to die.
         """
@@ -557,9 +560,7 @@ class Index:
         return _last_seq(*oldest[-1]) if oldest else 0
 
     def _oldest(self, records: int, size: int, upto: int) -> Iterator[tuple[Chunk, NDArray[np.intp] | None]]:
-        """Yield the rows that `evict_oldest` has to kill, chunk by chunk; None stands for all rows
-        of a chunk.
-        """
+        """Yield (chunk, rows) that `evict_oldest` has to kill; rows None: all of the chunk."""
         for chunk in self.chunks:
             if (records <= 0 and size <= 0) or chunk.first > upto:
                 return
@@ -637,8 +638,9 @@ class Index:
             self.usage.reclaim.run(_given_back(chunks))
 
     def kill_found(self, found: list[Found]) -> None:
-        """Kill found rows, all of which still hold. Each chunk gets a new array of flags, so the
-        cost is one step a chunk.
+        """Kill found rows, all of which still hold.
+
+        Each chunk gets a new array of flags, so the cost is one step a chunk.
         """
         if not found:
             return
@@ -678,9 +680,7 @@ class Index:
         self._after_kill()
 
     def kill_run(self, first: int, last: int) -> list[tuple[Chunk, NDArray[np.intp]]]:
-        """Kill the live rows of first .. last and return them, like `kill_seqs`; usually a few of
-        one chunk.
-        """
+        """Kill the live rows of first .. last like `kill_seqs`; usually a few of one chunk."""
         count = last + 1 - first
         position = self.position_of(first)
         if position >= 0 and count <= _FEW_ROWS:
@@ -699,8 +699,9 @@ class Index:
         return self.kill_seqs(np.concatenate(parts)) if parts else []
 
     def _kill_few(self, chunk: Chunk, start: int, end: int) -> None:
-        """Kill rows [start, end) of a chunk, all live: `_kill_rows` and `_after_kill` in the most
-        common case.
+        """Kill rows [start, end) of a chunk, all live, in the most common case.
+
+        It combines `_kill_rows` and `_after_kill`.
         """
         count = end - start
         self.removals += 1
@@ -719,9 +720,7 @@ class Index:
                 self.earliest = self.next_live(chunk.first + end)
 
     def kill_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
-        """Kill the live rows among these seqs (ascending); return their row numbers, chunk by
-        chunk.
-        """
+        """Kill the live rows among these seqs (ascending); return the rows, chunk by chunk."""
         killed = []
         for chunk, start, end in self.by_chunk(seqs):
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
@@ -828,8 +827,9 @@ def _last_seq(chunk: Chunk, rows: NDArray[np.intp] | None) -> int:
 
 
 def _given_back(chunks: list[Chunk]) -> Iterator[None]:
-    """Free the memory of dropped chunks in steps. From the next pass on nothing else refers to
-    them.
+    """Free the memory of dropped chunks in steps, from the next pass on.
+
+    Nothing else refers to the chunks by then.
     """
     while chunks:
         del chunks[-_CHUNKS_A_STEP:]

@@ -1,5 +1,4 @@
-"""Records deleted one by one in segments and packs, held until the next checkpoint flags them
-there.
+"""Records deleted one by one in segments and packs, until the next checkpoint flags them.
 
 Each takes 16 bytes.
 """

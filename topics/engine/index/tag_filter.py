@@ -1,5 +1,4 @@
-"""The tag numbers of a chunk in at most a byte a row, so that a search skips chunks without the
-tag.
+"""The tag numbers of a chunk in at most a byte a row: a search skips chunks without the tag.
 
 The filter is built once, when a chunk takes no more rows. A row that dies stays in it, so the
 filter may answer "perhaps" for a tag that is gone, but never "no" for a tag that exists.

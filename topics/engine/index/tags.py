@@ -20,11 +20,11 @@ _MANY = 16_384
 
 
 class Tags:
-    """Tags with a count of their live rows. A tag without live rows is forgotten and its number
-    reused.
+    """Tags with a count of their live rows.
 
-    Many rows that died together are counted down in steps. Until then they count as live, which has
-    no visible effect, because the rows themselves decide which of them match.
+    A tag without live rows is forgotten and its number reused. Many rows that died together are
+    counted down in steps. Until then they count as live, which has no visible effect, because the
+    rows themselves decide which of them match.
     """
 
     __slots__ = ("_counts", "_credit", "_free", "_names", "_numbers", "dead")

@@ -49,9 +49,7 @@ class Usage:
         self._files.remove(file)
 
     def is_sealed(self, file_id: int) -> bool:
-        """Return whether it is a segment or pack, in which the next checkpoint flags deleted
-        records.
-        """
+        """Return whether it is a segment or pack: checkpoints flag its deleted records."""
         file = self._files.get(file_id)
         return file is not None and file.kind in (FileKind.SEGMENT, FileKind.PACK)
 
@@ -70,9 +68,7 @@ class Usage:
         return file is not None and file.kind is FileKind.MEMORY
 
     def may_be_shared(self, file_id: int) -> bool:
-        """Return whether it is a log file that is still written to, so that copies may refer to its
-        frames.
-        """
+        """Return whether it is an active log file, so that copies may refer to its frames."""
         file = self._files.get(file_id)
         return file is not None and file.kind is FileKind.WAL and file.active and not file.leaving
 

@@ -13,9 +13,7 @@ _BYTES_AN_ANSWER = 2048
 
 
 class CheckpointWait:
-    """One request for a checkpoint. `done` is called once, unless the request is cancelled
-    before.
-    """
+    """One request for a checkpoint. `done` is called once, unless it is cancelled before."""
 
     def __init__(self, core: Core, number: int, wait_ms: int | None, done: Done[CheckpointResult]) -> None:
         """number: the checkpoint number of an earlier answer, 0 = a new request.
@@ -86,9 +84,7 @@ class CheckpointWait:
         return CheckpointResult(self._core.requested.snapshot_number, done, self._number)
 
     def _answer_soon(self, answer: CheckpointResult | TopicsError) -> None:
-        """Answer in this pass, or in a later one if the reads use up its budget; the first answer
-        wins.
-        """
+        """Answer in this pass, or later if the reads use up its budget; the first answer wins."""
         if self._decided is None:
             self._decided = answer
             self._core.turns.take(self._answer_now)

@@ -61,9 +61,7 @@ _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RE
 
 
 class EngineCatalog:
-    """The catalog, created with the engine. The store uses it while it opens and in each
-    checkpoint.
-    """
+    """The catalog, created with the engine and used by the store in opening and checkpoints."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -206,8 +204,7 @@ class EngineCatalog:
         return None if topic is None else topic.head
 
     def _add_held(self, lost_file: int) -> None:
-        """Add rows of destinations, with copies by position among them, and then apply their
-        controls.
+        """Add rows of destinations, with copies by position, and then apply their controls.
 
         Copies whose originals a power cut took are in `lost_file` until `_tell_lost`.
         """
@@ -368,8 +365,7 @@ class EngineCatalog:
         return has_lost
 
     def _tell_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:
-        """Turn copies whose originals are lost into gaps, except those that a cap or a delete
-        removed.
+        """Turn copies whose originals are lost into gaps, unless a cap or a delete removed them.
 
         Readers may have seen these copies, and the records that they evicted are gone.
         Returns: whether there were any.

@@ -1,6 +1,4 @@
-"""The engine's shared state: topics, the store below, the clock, and the work at the end of a
-pass.
-"""
+"""The engine's shared state: topics, the store below, the clock, work at the end of a pass."""
 
 from __future__ import annotations
 

@@ -177,9 +177,7 @@ class Dormant:
         )
 
     def blocks(self, step: int) -> Iterator[PlainTopics]:
-        """Yield the topics that are dormant at the first step, in their state of that time, for a
-        snapshot.
-        """
+        """Yield the topics that are dormant at the first step, in their state of that time."""
         rows = np.flatnonzero(self._is_dormant)
         for start in range(0, len(rows), step):
             some = rows[start : start + step]

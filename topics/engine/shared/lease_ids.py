@@ -67,8 +67,9 @@ class LeaseIds:
         return first
 
     def when_free(self, count: int, then: Then) -> None:
-        """Call `then` once `count` numbers may be taken, usually at once, or with the error that
-        prevents it.
+        """Call `then` once `count` numbers may be taken, or with the error that prevents it.
+
+        Usually it is called at once.
         """
         left = self._free_upto + 1 - self._next
         if left >= count and not self._waiting:

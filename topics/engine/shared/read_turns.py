@@ -9,8 +9,7 @@ from topics.engine.values.ports import TimersPort
 
 
 class ReadTurns:
-    """Begins a read at once while the pass has bytes left; other reads wait for later passes, in
-    order.
+    """Begins a read at once while the pass has bytes left; other reads wait in order.
 
     budget: bytes of records (as in the log) that the reads of a pass may render, 0 = unlimited; the
     read that exceeds it is completed. The budget is counted in bytes instead of time, so that a run

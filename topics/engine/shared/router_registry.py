@@ -58,8 +58,7 @@ class Routers:
         self.gone[pair] = _JUST_GONE
 
     def ties(self, log_files: list[int]) -> list[tuple[int, int]]:
-        """Return the deleted (source, dest) pairs that this snapshot must still state; forget the
-        rest.
+        """Return the deleted (source, dest) pairs that this snapshot must state; forget the rest.
 
         log_files: the numbers of the log's files, which only grow. A step of a router may be staged
         when the router is deleted. By the second snapshot after that, the step is in one of the

@@ -149,8 +149,7 @@ class Registry:
         return None if row is None else DormantTopic(self.dormant, row)
 
     def after(self, name: str, prefix: str = "", within: Prefixes = ()) -> Iterator[Topic | DormantTopic]:
-        """Yield visible topics after `name` that begin with `prefix` and one of `within`,
-        ascending.
+        """Yield visible topics after `name`, ascending: with `prefix` and one of `within`.
 
         The cost depends only on the matching names.
         """

@@ -64,8 +64,9 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class PlainTopics(msgspec.Struct, gc=False):
-    """Topics without further state in a snapshot (see `is_plain`), as columns of shape (n,), n >=
-    1.
+    """Topics without further state in a snapshot (see `is_plain`), as columns.
+
+    The columns have the shape (n,), n >= 1.
     """
 
     names: list[str]

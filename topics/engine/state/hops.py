@@ -21,8 +21,9 @@ class Hops:
         """Ascending and disjoint."""
 
     def add(self, first: int, last: int, hops: int) -> None:
-        """Add a run above all so far. Seqs that are known change nothing, because a log may be
-        replayed.
+        """Add a run above all so far.
+
+        Known seqs change nothing, because a log may be replayed.
         """
         runs = self.runs
         if runs and first <= runs[-1][1]:

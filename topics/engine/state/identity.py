@@ -42,9 +42,7 @@ class Identity(Protocol):
 
     @property
     def is_piece(self) -> bool:
-        """Whether the write is a piece of a part. `core.stager` takes it once `find` has raised
-        nothing.
-        """
+        """Whether the write is a piece of a part, which `core.stager` takes after `find`."""
 
     @property
     def is_last_piece(self) -> bool:

@@ -53,8 +53,9 @@ class PartEntry(NamedTuple):
     sum: int
 
     def answer(self, request: AppendRequest) -> AppendResult | RequestError:
-        """Return the answer to a write of the same part, after comparing its records. Source:
-        R-PROD-2.
+        """Return the answer to a write of the same part, after comparing its records.
+
+        Source: R-PROD-2.
         """
         part = cast("Part", request.identity)  # Only a `Part` finds an entry of this type.
         return self.answer_to(request.topic, part, part.total_of(request.rows, request.node))
@@ -128,8 +129,9 @@ class KnownProducer:
         return PartEntry(first_seq, records & ~_IN_MEMORY, sum)
 
     def refuses(self, epoch: int, epochs_max: int) -> bool:
-        """Return whether a part of this epoch may have been forgotten, or would be. Source:
-        R-PROD-3.
+        """Return whether a part of this epoch may have been forgotten, or would be.
+
+        Source: R-PROD-3.
         """
         if epoch <= self.floor:
             return True
@@ -139,8 +141,9 @@ class KnownProducer:
         return epoch < lowest
 
     def add(self, told: ProducerPart, first_seq: int, epochs_max: int, *, in_memory: bool) -> None:
-        """Add a part, and forget the lowest epochs beyond `epochs_max`. A known part changes
-        nothing.
+        """Add a part, and forget the lowest epochs beyond `epochs_max`.
+
+        A known part changes nothing.
         """
         self.last_ms = max(self.last_ms, told.started_ms)
         self.last_seq = max(self.last_seq, first_seq)
@@ -183,9 +186,7 @@ class KnownProducer:
         return bytes(epochs), bytes(kept)
 
     def _span(self, epoch: int) -> tuple[int, int, int]:
-        """Return the epoch's index, its first row and its number of rows; -1 rows if it is
-        unknown.
-        """
+        """Return the epoch's index, its first row and its number of rows, -1 if unknown."""
         row = at = 0
         for each, count in _EPOCH.iter_unpack(self.epochs):
             if each >= epoch:
@@ -417,8 +418,9 @@ class Producers:
         self._moved(row.id, producer, before)
 
     def forget_through(self, seq: int) -> None:
-        """Forget producers whose newest part begins at or below this seq, as a restart in class
-        `ephemeral` did.
+        """Forget producers whose newest part begins at or below this seq.
+
+        A restart in class `ephemeral` has forgotten them, too.
         """
         for known in (self._active, self._silent):
             for producer_id, producer in list(known.items()):

@@ -112,9 +112,7 @@ class Leases:
                 self.release(job)
 
     def next_due(self) -> int | None:
-        """Return a time (ms) before which no job becomes claimable; None if none ever does by
-        time.
-        """
+        """Return a time (ms) before which no job becomes claimable, None for never."""
         return self._times[0][0] if self._times else None
 
     def counters(self, now_ms: int) -> Counters:
@@ -122,9 +120,7 @@ class Leases:
         return Counters(self._index.live - self.leased - self.delayed, self.leased)
 
     def _sweep(self) -> None:
-        """Drop jobs up to the floor, which caps, expiry and prefix deletes have removed
-        (R-Q-13).
-        """
+        """Drop jobs up to the floor, which caps, expiry or prefix deletes removed (R-Q-13)."""
         self._swept = dead = self._floors.dead_through
         by_seq = self._by_seq
         while by_seq and by_seq[0] <= dead:
@@ -208,9 +204,7 @@ class Leases:
 
     # --- the end of a lease ------------------------------------------------------------------------------------------
     def release(self, job: LeasedJob) -> None:
-        """Make a leased, delayed, ending or moving job claimable again; its deliveries stay
-        counted.
-        """
+        """Make a leased, delayed, ending or moving job claimable; its deliveries stay counted."""
         self._leave(job)
         if job.live:
             job.state = RETURNED
@@ -235,8 +229,9 @@ class Leases:
         self._make_anew()  # A job may be extended many times without a claim in between.
 
     def end(self, job: LeasedJob) -> None:
-        """Note that a leased job's ack is in flight: the lease can no longer expire or be acked
-        again.
+        """Note that a leased job's ack is in flight.
+
+        The lease can no longer expire or be acked again.
         """
         job.state = ENDING
 

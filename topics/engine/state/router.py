@@ -162,8 +162,9 @@ class Router:
                 self.keeping[seq] = frame
 
     def consumed(self, runs: list[int]) -> None:
-        """Note that the acks of these jobs are done. runs: first and last seq of each,
-        ascending.
+        """Note that the acks of these jobs are done.
+
+        runs: first and last seq of each, ascending.
         """
         for seq in list(self.keeping):
             at = bisect_right(runs, seq)

@@ -70,9 +70,7 @@ class ForwardPayload(msgspec.Struct, omit_defaults=True):
 
 
 class KeepPayload(msgspec.Struct):
-    """The payload of KEEP: frames that the router needs once the source's CONSUME of them
-    counts.
-    """
+    """The payload of KEEP: frames that the router needs after the source's CONSUME."""
 
     router: int
     frames: list[tuple[int, bytes]]

@@ -33,9 +33,7 @@ class Operation:
         self.commit: Commit | None = None
 
     def apply(self, commit: Commit) -> None:
-        """Apply the operation: it is durable in its class, and all before it are applied or
-        failed.
-        """
+        """Apply the operation: it is durable in its class, and all before it are decided."""
         raise NotImplementedError
 
     def fail(self, error: TopicsError) -> None:
@@ -48,9 +46,7 @@ class Operation:
 
     # --- staging ----------------------------------------------------------------------------------------------------
     def stage(self, *, synced: bool) -> None:
-        """Queue it after all that is staged on the topic; its frames are in the log's filling
-        batch.
-        """
+        """Queue it after all operations of the topic; its frames are in the filling batch."""
         self.topic.enqueue(self)
         self.core.log.when_committed(self.topic.id, synced, self.on_commit)
 

@@ -113,8 +113,9 @@ class StagedParts:
         """
 
     def add(self, told: StagedPiece, first_seq: int) -> StagedPart | None:
-        """Add a written piece, possibly again (recovery); return the attempt that it replaces, if
-        any.
+        """Add a written piece, possibly again (recovery).
+
+        Returns: the attempt that it replaces, if any.
         """
         name = (told.topic_id, told.producer, told.epoch, told.part)
         known, replaced = self.parts.get(name), None
@@ -184,8 +185,9 @@ class StagedParts:
         self.bytes += part.held_bytes
 
     def recovered(self, topic_of: Callable[[int], Topic | None], staging: Topic | None) -> None:
-        """Drop parts that are incomplete or appended, or whose topic is gone, once all rows are
-        known.
+        """Drop parts that are incomplete or appended, or whose topic is gone.
+
+        Called once all rows are known.
         """
         for name, part in list(self.parts.items()):
             if staging is None or not _is_there(part, staging) or _is_settled(name, topic_of(name[0])):

@@ -38,8 +38,9 @@ class Life(Enum):
 
 
 class Topic(TopicNumbers):
-    """`config` and values derived from it, the index and the waiters; `TopicNumbers` has the
-    numbers.
+    """One topic: `config` and values derived from it, the index, the waiters.
+
+    `TopicNumbers` has the numbers.
     """
 
     __slots__ = (
@@ -135,11 +136,10 @@ class Topic(TopicNumbers):
         self.set_config(config, config)
 
     def set_config(self, applied: TopicConfig, staged: TopicConfig) -> None:
-        """Set the config that readers and retention apply, and the latest one staged (usually the
-        same).
+        """Set the config that readers and retention apply, and the latest one staged.
 
-        A write is staged in the stronger of both classes, because it may be acknowledged after the
-        change (R-CFG-3).
+        Usually they are the same. A write is staged in the stronger of both classes, because it may
+        be acknowledged after the change (R-CFG-3).
         """
         self.config, self.next_config = applied, staged
         self.stop_filling()
@@ -178,9 +178,7 @@ class Topic(TopicNumbers):
 
     @property
     def keeps_leases(self) -> bool:
-        """Whether leases survive a restart (R-DUR-11), by the config in force or by the one in
-        flight.
-        """
+        """Whether leases survive a restart (R-DUR-11), by the current or the staged config."""
         wanted = self.config.leases_durable or self.next_config.leases_durable
         return wanted and self.stage_class != "ephemeral"
 
@@ -210,9 +208,7 @@ class Topic(TopicNumbers):
             self.enforce_caps(self.head, self.config.cap_records, self.config.cap_bytes)
 
     def lose_through(self, *, cap: int = 0, ttl: int = 0, deleted: int = 0) -> int:
-        """Kill records up to here, which were evicted, expired, or deleted as a prefix; return
-        their number.
-        """
+        """Kill records up to here, evicted, expired or deleted as a prefix; return their number."""
         died = self.index.kill_through(max(cap, ttl, deleted))
         if died and deleted:
             self.index.removals += 1
@@ -226,9 +222,7 @@ class Topic(TopicNumbers):
         return self.keys
 
     def waiting_for(self, identity: Hashable) -> Waiting | None:
-        """Return the duplicates that wait for a write of this name; None if no such write is in
-        flight.
-        """
+        """Return the duplicates that wait for a write of this name in flight; None without one."""
         return None if self.running is None else self.running.get(identity)
 
     def begin_identity(self, identity: Hashable) -> None:

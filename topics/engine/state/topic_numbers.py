@@ -133,9 +133,7 @@ class TopicNumbers:
             self.retain_caps()
 
     def publish_new(self, last: int, ts: int) -> None:
-        """Give out the next seqs up to `last` to records already committed, and make them
-        visible.
-        """
+        """Give out the next seqs up to `last` to committed records, and make them visible."""
         self.head = last
         self.next_seq = last + 1
         self.last_ts = self.last_write_ms = ts
@@ -164,9 +162,7 @@ class TopicNumbers:
         return self.next_seq + count - 1 > self.reserved
 
     def is_short(self, first_seq: int) -> bool:
-        """Return whether little of the reservation is left at `first_seq` and no more is in
-        flight.
-        """
+        """Return whether the reservation is nearly used at `first_seq`, and none in flight."""
         left = self.reserved - first_seq  # `reserve` derives `ample` from the next line.
         return left < _AHEAD_MAX and left < first_seq >> 2 and not self.growing
 
@@ -176,15 +172,14 @@ class TopicNumbers:
         return last_seq + max(_RESERVE_MIN, min(_RESERVE_MAX, max(last_seq // 2, _RESERVE_REQUESTS * count)))
 
     def reserve(self, upto: int) -> None:
-        """Count on a reservation that is durable, or in the commit that publishes its first
-        records.
-        """
+        """Count on a reservation: durable, or in the commit of its first records."""
         self.reserved = upto
         self.ample = upto if upto == NO_RESERVATION else max(upto - _AHEAD_MAX, upto - upto // 5 - 1)
 
     def reserve_ahead(self) -> int:
-        """Note that the newest reservation is in flight by itself; return the token for
-        `reserved_ahead`.
+        """Note that the newest reservation is in flight by itself.
+
+        Returns: the token for `reserved_ahead`.
         """
         self.growing = self.generation
         return self.growing
@@ -200,9 +195,7 @@ class TopicNumbers:
                 self.reserve(max(self.reserved, upto))
 
     def lose_reservation(self) -> None:
-        """Make the next write reserve again: the commit of the last one failed, or the class is
-        changing.
-        """
+        """Make the next write reserve again, after a failed commit or before a change of class."""
         if self.reserved != NO_RESERVATION:
             self.reserve(0)
             self.growing = 0

@@ -6,8 +6,7 @@ from typing import Protocol
 
 
 class Waiter(Protocol):
-    """A reader in `topic.waiters` (a dict, in order of arrival), which it enters and leaves by
-    itself.
+    """A reader in `topic.waiters` (a dict, by arrival), which it enters and leaves by itself.
 
     Code that makes records readable, or loses them, calls `core.wake(topic)`. At the end of the
     pass every waiter of the topic is notified once, topics in ascending order of name; records that

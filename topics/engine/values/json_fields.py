@@ -184,8 +184,7 @@ class Fields:
 
     # --- containers -------------------------------------------------------------------------------------------------
     def strings(self, name: str, most: int) -> tuple[str, ...]:
-        """Return a list of strings: one string counts as a list of one, `null` or absent as an
-        empty list.
+        """Return a list of strings: a single string is a list of one, `null` or absent is empty.
 
         Raises: RequestError, another type. TooManyError, more than `most`; a long array is counted
         before it is decoded.
@@ -268,8 +267,9 @@ class Fields:
         raise AssertionError("an array of strings that is none")
 
     def few_members(self, name: str, must_be: str, most: int) -> Fields:
-        """Return a required object whose keys are data: 1 to `most` members, counted before
-        decoding.
+        """Return a required object whose keys are data.
+
+        It has 1 to `most` members, which are counted before decoding.
         """
         span = self.require(name)
         what = self._prefix + name

@@ -50,9 +50,7 @@ class Predicate(NamedTuple):
         return tag.startswith(self.value) if self.is_prefix else tag == self.value
 
     def as_json(self) -> bytes:
-        """Return the compact three-element form, which `parse_predicate` parses to an equal
-        value.
-        """
+        """Return the compact three-element form, the inverse of `parse_predicate`."""
         operator, text = ("Glob", self.value.decode() + "*") if self.is_prefix else ("Eq", self.value.decode())
         return msgspec.json.encode(["tag", operator, text])
 

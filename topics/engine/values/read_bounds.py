@@ -38,9 +38,7 @@ class ReadBounds(NamedTuple):
         )
 
     def one_pass(self, query: DiffQuery) -> DiffQuery:
-        """Return the query of a pass that does not wait, with its bounds clamped; 0 takes the
-        default.
-        """
+        """Return the query of a pass that does not wait, clamped; 0 takes the default."""
         from_seq, limit, nodes, include_tags, include_meta, include_data, _wait_ms, size, from_ms = query
         limit = min(limit or self.default_limit, self.max_limit)
         size = min(size or self.default_bytes, self.max_bytes)

@@ -49,8 +49,9 @@ class SpreadDict:
 
 
 def _shares() -> list[int]:
-    """Return for each place the index of its dict: dict i has 2 ** (i / DICTS) times as many as
-    dict 0.
+    """Return the index of the dict for each place.
+
+    Dict i has 2 ** (i / DICTS) times as many places as dict 0.
     """
     ends = [round(_PLACES * (2 ** ((at + 1) / DICTS) - 1)) for at in range(DICTS)]
     return [at for at in range(DICTS) for _ in range(ends[at] - (ends[at - 1] if at else 0))]

@@ -16,16 +16,16 @@ _PASSES = 64
 
 
 class StepQueue:
-    """A first-come, first-served queue. Work that does not end in a pass continues in the next
-    ones.
+    """A first-come, first-served queue of work that may take several passes.
 
     The longer the queue stays non-empty, the more steps a pass takes. This bounds the work that
     waits and the memory that it holds.
     """
 
     def __init__(self, a_pass: int, most: int = 0) -> None:
-        """a_pass: steps in one pass at first, for all work together. most: the maximum later; 0 =
-        `a_pass`.
+        """a_pass: steps in one pass at first, for all work together.
+
+        most: the maximum later; 0 = `a_pass`.
         """
         self._a_pass = self._left = a_pass
         self._most = most or a_pass

@@ -23,8 +23,7 @@ CLAIM_JITTER_MS_MAX = 5000
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class TopicConfig:
-    """One topic's configuration, normalized: equal configs made by `parse` or `make` are one
-    object.
+    """One topic's configuration, normalized: equal configs from `parse` or `make` are one object.
 
     Times are in milliseconds; 0 switches a limit off. Build a config with `make` or `parse`, which
     clamp; the constructor does not.
@@ -69,8 +68,9 @@ class TopicConfig:
         return self.type == "queue"
 
     def as_json(self) -> bytes:
-        """Return compact JSON of the 17 fields in the wire contract's order; `parse` of it gives
-        this object.
+        """Return compact JSON of the 17 fields in the wire contract's order.
+
+        `parse` of it gives this object.
         """
         return self._json
 
@@ -82,8 +82,7 @@ class TopicConfig:
 
     @classmethod
     def parse(cls, text: bytes, what: str = "the body", prefix: str = "") -> TopicConfig:
-        """Parse a config from its JSON object. Omitted fields, and an empty text, take the
-        defaults.
+        """Parse a config from its JSON object. Omitted fields and an empty text take defaults.
 
         what, prefix: as in `read_object`.
         Raises: RequestError invalid_request, which names the field.
@@ -92,8 +91,9 @@ class TopicConfig:
 
     @classmethod
     def from_fields(cls, given: Fields) -> TopicConfig:
-        """Build a config from an object's fields (types: R-JSON-4 to -8); out-of-range values are
-        clamped.
+        """Build a config from an object's fields (types: R-JSON-4 to -8).
+
+        Values out of range are clamped.
         """
         durable = given.boolean("durable", False)
         durability = given.nullable_choice("durability", DURABILITIES)

@@ -15,8 +15,9 @@ class Trampoline:
     __slots__ = ("_ask", "_running", "_waits")
 
     def __init__(self, ask: Callable[[], bool]) -> None:
-        """ask: asks the next question, after which `answered` is called once; returns False if
-        there are no more.
+        """ask: asks the next question, after which `answered` is called once.
+
+        It returns False if there are no more questions.
         """
         self._ask = ask
         self._running = False

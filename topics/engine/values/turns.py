@@ -18,8 +18,9 @@ class Turns:
     __slots__ = ("_asked", "_budget", "_due", "_share", "_timers", "_waiting", "left", "stop_at")
 
     def __init__(self, timers: TimersPort, budget: int, share: int) -> None:
-        """budget: units in a pass, 0 = unlimited. share: units that one client may spend while
-        others wait.
+        """budget: units in a pass, 0 = unlimited.
+
+        share: units that one client may spend while others wait.
         """
         self._timers = timers
         self._budget = budget or 1 << 62

@@ -53,9 +53,7 @@ def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> 
 
 
 def repeat_times(total_ns: int) -> bytes:
-    """Return the `performance` of a duplicate. The write that it repeats had the append and the
-    sync.
-    """
+    """Return the `performance` of a duplicate, which had no append and no sync of its own."""
     return b'"server_total_ms":' + milliseconds(total_ns)
 
 

@@ -22,8 +22,9 @@ def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
 
 
 def check_caps(topic: Topic, count: int, size: int) -> None:
-    """Check the caps of a topic that refuses. Raises: RequestError record_too_large or
-    topic_full.
+    """Check the caps of a topic with discard "reject".
+
+    Raises: RequestError record_too_large or topic_full.
     """
     config = topic.config
     if config.discard == "reject":

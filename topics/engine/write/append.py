@@ -71,8 +71,7 @@ class Append(Operation):
         fsync: bool,
         decided: Decided | None = None,
     ) -> None:
-        """counts, sizes, stamps: for each topic its records, their bytes and the last one's `$ts`,
-        ms.
+        """counts, sizes, stamps: for each topic its records, their bytes, the last `$ts` (ms).
 
         placed: a packed PLACED for each record, topic by topic.
         """
@@ -96,9 +95,7 @@ class Append(Operation):
 
     # --- staged -------------------------------------------------------------------------------------------------------
     def add(self, write: Write, count: int, size: int, framed: Framed, ts: int, tags: Tags) -> None:  # noqa: PLR0917 - hot
-        """Take the records of one more request, whose frames are staged; they get the topic's next
-        seqs.
-        """
+        """Take the staged records of one more request; they get the topic's next seqs."""
         if tags is not None or self.tags is not None:
             self._add_tags(tags, count)
         self.placed += framed.placed
@@ -171,8 +168,9 @@ class Append(Operation):
             first = last + 1
 
     def place(self, file_id: int, base: int) -> None:
-        """Put the rows into the indexes. base: the file offset that their starts are relative
-        to.
+        """Put the rows into the indexes.
+
+        base: the file offset that their starts are relative to.
         """
         if len(self.placed) == _PLACED_BYTES:
             index_some(self.topic, self.first_seqs[0], 1, self.placed, 0, self.tags, file_id, base)

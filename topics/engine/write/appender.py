@@ -84,8 +84,9 @@ class Appender:
         return topic is not None and topic.waiting_for(key) is not None
 
     def _plain(self, request: AppendRequest) -> Topic | None:
-        """Return the topic of a write that may take the short way: it needs nothing except its
-        seqs.
+        """Return the topic of a write that may take the short way; None for other writes.
+
+        A write by the short way needs nothing except its seqs.
         """
         topic = self._by_name.get(request.topic)
         if (
@@ -110,9 +111,7 @@ class Appender:
             done(error)
 
     def append_alone(self, request: AppendRequest) -> AppendResult | None:
-        """Commit a write in place by the short way of `append` and `Append`. See
-        `Engine.append_alone`.
-        """
+        """Commit a write in place, by the short way. See `Engine.append_alone`."""
         topic = self._plain(request)
         if topic is None or topic.pending or topic.waiters or topic.routers:
             return None
@@ -226,9 +225,7 @@ class Appender:
         return self._ending(topic, identity, done)
 
     def _ending(self, topic: Topic, identity: Identity, done: Done[AppendResult]) -> Done[AppendResult]:
-        """Return a `done` that first ends the identity, and then answers the duplicates that
-        waited.
-        """
+        """Return a `done` that first ends the identity, and then answers waiting duplicates."""
         in_memory = topic.stage_class == "ephemeral"
 
         def end(result: AppendResult | TopicsError) -> None:
@@ -245,9 +242,7 @@ class Appender:
         return end
 
     def _on_published(self, topic: Topic, identity: Identity, first_seq: int, *, in_memory: bool) -> None:
-        """Enter a published write, with its publication (R-IDEM-6), and answer the waiting
-        duplicates.
-        """
+        """Enter a published write (R-IDEM-6), and answer the waiting duplicates."""
         known = identity.publish(self.core, topic, first_seq, in_memory=in_memory)
         for request, done in topic.end_identity(identity.name):
             if request.identity is not None and request.identity.is_piece:
@@ -313,8 +308,9 @@ class Appender:
             self.core.check_log()
 
     def _open(self, topic: Topic, reserved: int, *, fsync: bool, synced: bool) -> Append:
-        """Return an operation for this pass's further writes; with a reservation, they wait for its
-        sync.
+        """Return an operation for this pass's further writes.
+
+        With a reservation, the writes wait for its sync.
         """
         append = append_to(self.core, topic, fsync=fsync)
         if reserved:
@@ -325,8 +321,9 @@ class Appender:
         return append
 
     def append_piece(self, topic: Topic, request: AppendRequest, identity: Identity, done: Done[AppendResult]) -> None:
-        """Stage a piece's records in the staging area. Raises: TopicsError; nothing is staged
-        then.
+        """Stage a piece's records in the staging area.
+
+        Raises: TopicsError; nothing is staged then.
         """
         now_ms = self.core.clock.now_ms()
         if request.frames is None:
@@ -344,9 +341,7 @@ class Appender:
         created: bool,
         done: Done[AppendResult],
     ) -> None:
-        """Stage a write whose rows are frames already, like `_stage`, as an operation of its
-        own.
-        """
+        """Stage a write whose rows are frames already, as an operation of its own. See `_stage`."""
         core, rows, first = self.core, request.rows, topic.next_seq
         frames.extend(b"" if identity is None else identity.begin(core, topic, rows, request.node, now_ms))
         reserved = 0

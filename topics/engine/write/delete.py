@@ -52,9 +52,7 @@ class RecordDeletion(Operation):
 
 
 def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None) -> int:
-    """Delete live records up to `upto` that are below `before_seq` and match; return their
-    number.
-    """
+    """Delete matching live records up to `upto` and below `before_seq`; return their number."""
     # Later staged writes may have failed, and a floor is never above the head.
     upto = min(upto, topic.head)
     bound = upto if before_seq is None else min(before_seq - 1, upto)
@@ -102,8 +100,9 @@ def delete_records(
 def _delete_records(
     core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
 ) -> None:
-    """Delete after the catch-up. Matching records are searched for first, a bounded share a
-    pass.
+    """Delete after the catch-up.
+
+    Matching records are searched for first, a bounded share a pass.
     """
     topic = core.registry.named(name)
     if topic is None:

@@ -33,8 +33,9 @@ from topics.store.wal.commit import Commit
 
 
 class Creation(Operation):
-    """A creation, the first operation in its topic's queue. `done` is None if a write created the
-    topic.
+    """A creation, the first operation in its topic's queue.
+
+    `done` is None if a write created the topic.
     """
 
     __slots__ = ("done",)
@@ -70,9 +71,7 @@ class Reconfiguration(Operation):
         self.done = done
 
     def apply(self, commit: Commit) -> None:
-        """Apply the config. Records, seqs, floors and keys stay; tighter caps apply at once
-        (R-CFG-2).
-        """
+        """Apply the config: records, seqs, floors and keys stay, tighter caps apply (R-CFG-2)."""
         topic = self.topic
         topic.order = self.order
         topic.config_doubtful = False
@@ -149,8 +148,9 @@ class Lifecycle:
             done(error)
 
     def create_for(self, request: AppendRequest) -> Topic:
-        """Create the topic that a write asks for. Raises: the first failing check of 7.5, 2
-        to 5.
+        """Create the topic that a write asks for.
+
+        Raises: RequestError, the first failing check of 7.5, 2 to 5.
         """
         config, name = request.config, request.topic
         if config is not None and request.may_create_with_config is not True:
@@ -188,8 +188,9 @@ class Lifecycle:
         return self._stage_creation(name, config, done)
 
     def staging(self) -> Topic:
-        """Return the staging area of producers, which the first piece creates. Raises like a
-        creation.
+        """Return the staging area of producers, which the first piece creates.
+
+        Raises: as a creation.
         """
         return self.core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
 

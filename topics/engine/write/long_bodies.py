@@ -44,9 +44,7 @@ class LongBodies:
         return len(self._waiting)
 
     def run(self, work: Work) -> None:
-        """Do the work, one step a pass, once all earlier work is done. The work catches its own
-        errors.
-        """
+        """Do the work, one step a pass, after all earlier work. It catches its own errors."""
         self._waiting.append(work)
         if len(self._waiting) == 1:
             self._timers.call_later(0, self._step)

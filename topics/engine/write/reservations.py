@@ -39,9 +39,7 @@ def reserve_ahead(core: Core, topic: Topic, count: int, now_ms: int) -> None:
 
 
 def reserve_beyond(core: Core, topic: Topic, last_seq: int, count: int, now_ms: int) -> int:
-    """Stage a reservation of seqs beyond `last_seq`, for a write of `count` records; return its
-    end.
-    """
+    """Stage a reservation beyond `last_seq`, for a write of `count`; return its end."""
     upto = topic.next_reservation(last_seq, count)
     core.log.stage_control(
         topic.id, FrameType.HEAD_RESERVATION, upto, now_ms, encode(ReservationPayload(topic.generation))

@@ -57,8 +57,7 @@ def expired_through(topic: Topic, now_ms: int) -> int:
 
 
 def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
-    """Stage the loss of expired records, or return the one staged; None if nothing is to be
-    awaited.
+    """Stage the loss of expired records, or return the one staged; None if there is none.
 
     Raises: StorageError, the loss cannot be made durable.
     """

@@ -129,21 +129,21 @@ class WriteBody(NamedTuple):
 
     @property
     def piece(self) -> int:
-        """The number of the piece that the write is; 0 for the first piece and for a write that is
-        no piece.
-        """
+        """The number of the piece that the write is, 0 if it is no piece (or the first one)."""
         return 0 if self.producer is None else self.producer.piece
 
     def lists_seqs(self, wished: bool) -> bool:
-        """Return whether the answer lists seqs. A last piece's does not: a part may have very
-        many.
+        """Return whether the answer lists seqs.
+
+        The answer to a last piece does not: a part may have very many.
         """
         return wished and not self.piece
 
 
 class CommandFields(NamedTuple):
-    """The fields of a command: whether it has records, and the JSON of the others, b"" if
-    absent.
+    """The fields of a command: whether it has records, and the JSON of the others.
+
+    An absent field is b"".
     """
 
     has_records: bool
@@ -256,8 +256,9 @@ class WriteScanner:
         return make_tuple(Rows, (lines, self._spans[: count * ROW.size], count, size))
 
     def scan_texts(self, texts: Sequence[bytes]) -> Rows:
-        """Scan one row of `data` a JSON text. Raises: RequestError, a text is no JSON, or over a
-        limit.
+        """Scan one row of `data` a JSON text.
+
+        Raises: RequestError, a text is no JSON, or over a limit.
         """
         rows = self.scan_lines(b"\n".join((*texts, b"")), len(texts))
         if rows is not None:
@@ -328,8 +329,9 @@ class WriteScanner:
         return copied
 
     def _cleaning_room(self, body: bytes | bytearray | memoryview, marks: int) -> tuple[Any, int, int]:
-        """Allocate the work area for repeated keys; return it, its number of keys, and the output's
-        bytes.
+        """Allocate the work area for repeated keys.
+
+        Returns: the area, its number of keys, and the bytes of the output.
         """
         if not marks & lib.MARK_TWICE:
             return ffi.NULL, 0, len(body)
@@ -370,9 +372,7 @@ class WriteScanner:
         return bytes(body[off : off + size])
 
     def over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
-        """Return a violation of check 3 of section 7.5, or of the batch's node; None if there is
-        none.
-        """
+        """Return a violation of check 3 of 7.5 or of the batch's node; None if there is none."""
         limits = self._limits
         if count == 0:
             return _invalid(f"records is empty: send 1 to {limits.max_batch_records} records")
@@ -408,8 +408,9 @@ class WriteScanner:
         self._writer.key_room = room
 
     def _grow_key_room(self, record: str) -> None:
-        """Make room for all keys of a record within its limit. Raises: RequestError, it has
-        more.
+        """Make room for all keys of a record within its limit.
+
+        Raises: RequestError, the record has more.
         """
         if self._writer.key_room >= self._keys_max:
             raise self._violation(lib.V_SIZE, record)

@@ -61,9 +61,7 @@ class WriteColumns:
         )
 
     def spans(self, groups: Sequence[GroupRow]) -> bytes:
-        """Return the packed rows of all groups up to the last of these, at the positions in
-        `groups`.
-        """
+        """Return the packed rows of all groups up to the last one, at the positions in `groups`."""
         last = groups[-1]
         return bytes(self._spans[0 : (last[4] + last[5]) * ROW.size])
 
