@@ -73,7 +73,13 @@ def test_a_browser_is_told_not_to_guess_what_json_is(world: World) -> None:
         ("GET", "/v0/absent", None),
         ("DELETE", "/v0/health", None),
     )
-    for headers in ({"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Mode": "cors"}, {"Origin": "http://evil.example"}):
+    of_browsers = (
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Mode": "cors"},
+        {"Sec-Fetch-Storage-Access": "none"},
+        {"Origin": "http://evil.example"},
+    )
+    for headers in of_browsers:
         for method, path, body in asked:
             json_type = {"Content-Type": "application/json"} if body is not None else {}
             text = b"" if body is None else json.dumps(body).encode()

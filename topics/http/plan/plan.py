@@ -39,8 +39,6 @@ _SECRETS = (b"authorization", b"cookie")
 """Fields whose values must not stay in memory. Only the guard reads them."""
 _UNKEPT = b"idempotency-key"
 """A field that is new in every request; caching its heads would evict those that repeat."""
-_OF_BROWSERS = (b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"sec-fetch-user")
-"""Fields that only browsers send. The lane leaves requests with them to the general path."""
 _NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
 _JSON = b"application/json"
 
@@ -152,7 +150,7 @@ class Plan:
         self.max_body_bytes = max_body_bytes
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
-        self.answer_headers = _NOSNIFF if any(name in headers for name in _OF_BROWSERS) else b""
+        self.answer_headers = _NOSNIFF if _from_browser(headers) else b""
         """Further whole header lines of JSON answers (R-NET-13)."""
         encoding = headers.get(b"content-encoding")
         self.gzip = encoding is not None and encoding.lower() == b"gzip"
@@ -190,6 +188,14 @@ class Plan:
         if self.request.headers.get(b"content-type", b"").lstrip().startswith(_JSON):
             return None
         return RequestError("unsupported_media_type", "the body must come as Content-Type: application/json")
+
+
+def _from_browser(headers: dict[bytes, bytes]) -> bool:
+    """Return whether a request has `Origin` or a `Sec-Fetch-*` field, which only browsers send.
+
+    The lane leaves these requests to the general path.
+    """
+    return b"origin" in headers or b"\nsec-fetch-" in b"\n".join((b"", *headers))
 
 
 def too_large(max_body_bytes: int) -> RequestError:
