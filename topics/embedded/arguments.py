@@ -39,8 +39,7 @@ def optional_encoded(name: str, value: object) -> bytes | None:
 
 
 def path(given: object) -> str:
-    """Return the absolute path of a directory, which stays the same if the working directory
-    changes.
+    """Return the absolute path of a directory; a change of working directory does not matter.
 
     given: a string or an object that os.fspath takes.
     """

@@ -78,8 +78,9 @@ class Driver:
 
     # --- calls -------------------------------------------------------------------------------------------------------
     def call(self, start: Start[R]) -> R:
-        """Run `start` on the loop and return its answer. Raises the error it answered, or that of
-        `_refusal`.
+        """Run `start` on the loop and return its answer.
+
+        Raises the error it answered, or that of `_refusal`.
 
         If a signal's handler raises, the call is left to the other threads, and may still be done.
         """
@@ -166,8 +167,9 @@ class Driver:
             signals.release()
 
     def drive_due(self) -> int | None:
-        """Run the work that is due by now, without waiting. Return ns until the next; None: nothing
-        is planned.
+        """Run the work that is due by now, without waiting.
+
+        Returns: ns until the next work; None if nothing is planned.
 
         Operations in flight count as planned, because a timer's operation is submitted by the next
         pass.
@@ -323,8 +325,9 @@ class Driver:
         return PendingCall(start, on_answered)
 
     def _drive(self, done: Callable[[], bool], call: PendingCall[Any] | None = None) -> None:
-        """Begin `call`; make passes until `done`, then until no operation is left that ends with
-        the thread.
+        """Begin `call`, and make passes until `done`.
+
+        Then passes until no operation is left that ends with the thread.
 
         The caller holds `_wheel`. Ends early if a signal came to the main thread, which handles it
         and calls again.
@@ -379,9 +382,7 @@ class Driver:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Wake one waiting caller to drive, or the maintenance thread for calls without a
-        caller.
-        """
+        """Wake one waiting caller to drive, or the maintenance thread for other calls."""
         while self._asleep:
             call = self._asleep.popleft()
             if not (call.answered or call.left):
@@ -407,9 +408,7 @@ class Driver:
         return True
 
     def _is_idle(self) -> bool:
-        """Return whether no work is ready, and no call without a driving caller awaits its
-        answer.
-        """
+        """Return whether no work is ready, and all calls without a driver are answered."""
         return not self._inbox and self._submitted == self._answered and self._loop.ns_until_work() != 0
 
 
@@ -418,9 +417,7 @@ def _closed() -> UsageError:
 
 
 def called_within() -> UsageError:
-    """Return the error for a call made on the driving thread within a pass, where it would have
-    to wait.
-    """
+    """Return the error for a call made within a pass, where it would have to wait."""
     return UsageError("this log was called from within a call of its own (by a finalizer, or a logging handler)")
 
 

@@ -31,8 +31,7 @@ _get_ident, _getframe = threading.get_ident, sys._getframe
 
 
 class HeldSignals:
-    """The signals of this process. `hold` and `release` nest, and cost a comparison off the main
-    thread.
+    """The signals of this process. `hold` and `release` nest, and cost little in other threads.
 
     The function that calls `hold` calls `release` in a `finally`, and holds once.
 
@@ -106,9 +105,7 @@ class HeldSignals:
 
     @property
     def came(self) -> bool:
-        """Whether a signal waits for the outermost hold, the caller's, to end or to call the
-        handlers.
-        """
+        """Whether a signal waits for the outermost hold, the caller's, to end."""
         return bool(self._came) and self._depth == 1 and _get_ident() == self._main
 
     def let_through(self) -> None:
@@ -196,8 +193,9 @@ class HeldSignals:
                 self._call_handlers()
 
     def on_fork(self) -> None:
-        """Reset the state in a forked child: its main thread is the one that forked, and the
-        holder may be gone.
+        """Reset the state in a forked child, whose main thread is the one that forked.
+
+        The holder may be gone.
         """
         self._main = _get_ident()
         self._came.clear()

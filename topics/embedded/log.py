@@ -164,17 +164,14 @@ class Log:
         return self._write(request)
 
     def _write(self, request: AppendRequest) -> AppendResult:
-        """Write in one step if the log has no other work, as with one caller; else as a call on
-        the loop.
-        """
+        """Write in one step if the log has no other work; else as a call on the loop."""
         result = self._driver.run_alone(self._engine.append_alone, request)
         if result is not None:
             return result
         return self._driver.call(self._starts.appending(request))
 
     def append_soon(self, topic: str, value: Any) -> Soon:
-        """Append one JSON-encodable value with others that follow soon. Return without waiting for
-        it.
+        """Append one JSON-encodable value with others that follow soon. Do not wait for it.
 
         Waits only if too many batches are in progress. `result()` of the return value is the
         record's seq once the topic's durability class is met. The gathered records are written
@@ -186,9 +183,7 @@ class Log:
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
     ) -> DeleteResult:
-        """Delete records permanently: below a seq, with a tag ("a", or "a*" for a prefix), or
-        both.
-        """
+        """Delete records permanently: below a seq, with a tag ("a", "a*" for a prefix), or both."""
         return self._driver.call(self._starts.deleting(topic, before_seq=before_seq, match=match))
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -201,8 +196,7 @@ class Log:
         node: str = "",
         from_time: int | None = None,
     ) -> Iterator[Record]:
-        """Yield records above `from_seq` up to the head there is now, oldest first; at most
-        `limit`.
+        """Yield records above `from_seq` up to the current head, oldest first; at most `limit`.
 
         node: leaves out records that this node wrote. from_time: instead of from_seq, begins with
         the first record whose `ts` (ms) is at least this.
@@ -216,8 +210,9 @@ class Log:
     def tail(
         self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
     ) -> Iterator[Record]:
-        """Yield records above `from_seq` (None: the head there is now) as they come, until the log
-        is closed.
+        """Yield records above `from_seq` as they come, until the log is closed.
+
+        from_seq: None for the head there is now.
 
         from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least
         this, which may be a future one.
@@ -266,8 +261,7 @@ class Log:
         return self._driver.call(self._starts.waiting(topics, wait_ms=wait_ms))
 
     def columns(self, topic: str, from_seq: int = 0, *, limit: int = 100_000, max_bytes: int = 64 << 20) -> ColumnPage:
-        """Return one read as numpy columns seq, ts, offsets and the adjacent bytes of the payloads,
-        undecoded.
+        """Return one read as numpy columns seq, ts, offsets and the payloads' undecoded bytes.
 
         At most `limit` records of `max_bytes` (accounted) in all. Check `tombstone`, and continue
         from `next_from_seq`.
@@ -322,8 +316,7 @@ class Log:
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, *, timeout: float | None = None) -> int:
-        """Write all acknowledged records to the files of the directory. Return the snapshot's
-        number.
+        """Write all acknowledged records to the directory's files. Return the snapshot's number.
 
         timeout: in seconds.
         Raises: TimeoutError if it has not ended by then; it continues.
@@ -395,8 +388,7 @@ class Log:
         return task.result()
 
     def __del__(self) -> None:
-        """Close as a file does: an interrupt may come when the log is open, and before its caller
-        has it.
+        """Close as a file does: an interrupt may come before the caller has the open log.
 
         The collector runs on any thread: if closing waits for that thread, another one closes.
         """
@@ -408,9 +400,7 @@ class Log:
                 self.close()
 
     def disown(self) -> None:
-        """Release the log in a forked child, without the parent's threads, and without holding
-        its lock.
-        """
+        """Release the log in a forked child, without its threads and its lock."""
         # the thread that held the old lock is not in this process
         self._closed, self._ended = True, threading.Event()
         self._ended.set()

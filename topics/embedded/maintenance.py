@@ -41,8 +41,7 @@ class Stirred:
 
 
 class Maintenance:
-    """A thread that sleeps until work is due, or until stirred because work is due earlier than
-    planned.
+    """A thread that sleeps until work is due, or it is stirred for earlier work.
 
     due_ns: returns when it should drive next, as far as known. goes_on: returns False to end the
     thread. drive: takes its turn at the loop; returns False if another thread drives, which runs

@@ -26,9 +26,7 @@ os.register_at_fork(after_in_child=_disown_all_in_child)
 
 @atexit.register
 def _close_all_at_exit() -> None:
-    """Close all logs, because records only gathered would be lost although no process was
-    killed.
-    """
+    """Close all logs, because gathered records would be lost otherwise."""
     for log in list(open_logs):
         with contextlib.suppress(TopicsError):
             log.close()

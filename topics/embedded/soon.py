@@ -28,9 +28,7 @@ _ROWS_MAX = 1000
 _BYTES_MAX = 256 * 1024
 _WAIT_NS = 1_000_000
 _SENT_MAX = 8
-"""Cap on batches in progress; a caller that gathers faster than the disk writes waits for the
-oldest.
-"""
+"""Cap on batches in progress; at the cap, a caller waits for the oldest."""
 
 
 Outcome = AppendResult | BaseException

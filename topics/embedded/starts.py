@@ -1,6 +1,4 @@
-"""Calls as values: arguments checked on the caller's thread, in a function that the driver can
-begin.
-"""
+"""Calls as values: arguments checked on the caller's thread, for the driver to begin."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 
 Values = Iterable[Any]
-"""Records for `append`: JSON-encodable values (each a record's data), or NewRecord for tag,
-node, meta.
-"""
+"""Records for `append`: JSON-encodable values, or NewRecord for tag, node, meta."""
 
 
 class Starts:
@@ -147,8 +143,9 @@ class Starts:
         return key_text, Key(key_text)
 
     def _usable_scanner(self) -> WriteScanner:
-        """Return the shared scanner, or a new one in a signal's handler that interrupted a scan
-        of this thread.
+        """Return the shared scanner, or a new one while this thread is scanning.
+
+        A signal's handler may have interrupted that scan.
         """
         held = self._scanning._is_owned()  # type: ignore[attr-defined]
         return WriteScanner(self._config) if held else self._scanner

@@ -1,5 +1,4 @@
-"""One TCP connection as a byte stream, with one send in flight, and a close that waits for its
-operations.
+"""One TCP connection as a byte stream: one send in flight, and a close that waits for operations.
 
 The phases, and the events that change them:
 
@@ -37,8 +36,9 @@ CLOSED: Final = 3
 LINGER_NS: Final = 1_000_000_000
 """Time that a flushed connection waits for the peer's end."""
 LARGE_BYTES: Final = 65_536
-"""Size from which a write, or the rest of one, is a send of its own: it is not copied, because
-other connections may be sending the same bytes.
+"""Size (bytes) from which a write, or the rest of one, is a send of its own.
+
+It is not copied, because other connections may be sending the same bytes.
 """
 LOOK_CLOSER: Final = -(1 << 20)
 """`expected` of a connection whose next send completion needs more than a comparison.
@@ -95,9 +95,7 @@ class Connection:
         self.phase = OPEN
         self.paused = False
         self.inbox: list[Row] = streams.inbox
-        """List that the dispatch adds received rows to: the handler's batch, or held or dropped
-        rows.
-        """
+        """List that the dispatch adds received rows to: a batch, or held or dropped rows."""
         self.recv_data = 0
         """user_data of the receive in flight; 0 without one."""
         self.owned = False
@@ -109,9 +107,7 @@ class Connection:
         self.flying: bytes | memoryview | None = None
         """Bytes of the one send: queued in this pass, or in flight."""
         self.expected = 0
-        """Result of a send after which no work is left; 0: open and idle, so that a write is sent
-        directly.
-        """
+        """Result of a send that leaves no work; 0: open and idle, so a write is sent directly."""
         self._traffic = traffic
         self._streams = streams
         self._sends = traffic.sends
@@ -131,8 +127,7 @@ class Connection:
 
     # --- what a handler calls ----------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
-        """Stage bytes. All bytes of a pass are sent in one send, or in several if some writes are
-        large.
+        """Stage bytes. All bytes of a pass are sent in one send, or several if some are large.
 
         Bytes are dropped silently once the connection is closing. If it has the loop to itself, the
         first bytes are sent before this returns.
@@ -152,9 +147,7 @@ class Connection:
         return self.send_data >> KIND_BITS
 
     def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
-        """Set other bounds than the listener's for bytes written from now on (`over_high_water`,
-        `drained`).
-        """
+        """Set the bounds of bytes written from now on (`over_high_water`, `drained`)."""
         self._high_water, self._low_water = high_bytes, low_bytes
 
     @property
@@ -181,8 +174,7 @@ class Connection:
         return links
 
     def pause_reading(self) -> None:
-        """Stop `receive` for this connection until `resume_reading`, except for rows of the batch
-        being handled.
+        """Stop `receive` until `resume_reading`, except for rows of the batch being handled.
 
         Data that the kernel still delivers is held. The first of it ends the receive, so that flow
         control slows the peer.
@@ -249,9 +241,7 @@ class Connection:
         return bool(self._staged)
 
     def gather(self, queued: bytes | memoryview) -> bytes | memoryview:
-        """Return one buffer of the send queued in this pass and of later writes, up to a large
-        part.
-        """
+        """Return one buffer of the queued send and later writes, up to a large part."""
         self._staged.insert(0, queued)
         self._staged_bytes += len(queued)
         return self._take_staged()
@@ -288,9 +278,7 @@ class Connection:
                 self._traffic.drained.append(self)
 
     def _stage(self, data: bytes) -> None:
-        """Stage a write that cannot be sent directly: another is before it, or it exceeds the high
-        water mark.
-        """
+        """Stage a write that cannot be sent directly: it is not the first, or too large."""
         assert not self.owned, "written to past the table that owns it"
         if self.expected == 0:
             self.flying = data
@@ -348,9 +336,7 @@ class Connection:
         return b"".join(held or ())
 
     def on_end(self, error: int) -> None:
-        """Handle the end of the stream (0) or a receive's errno, after delivery of the rows before
-        it.
-        """
+        """Handle the end of the stream (0) or a receive's errno, after the rows before it."""
         if self.phase >= CLOSING:
             return
         if error or self._linger is not None:
@@ -373,9 +359,7 @@ class Connection:
 
     # --- closing -----------------------------------------------------------------------------------------------------
     def _on_flushed(self) -> None:
-        """End our direction, now that all bytes are sent after `close`, and await the end of the
-        other one.
-        """
+        """End our direction, with all bytes sent after `close`, and await the peer's end."""
         if self._end:
             self._shut(0)
             return

@@ -1,5 +1,4 @@
-"""Files over the ring: awaitables for operations of many steps, `_nowait` callbacks for the log's
-hot path.
+"""Files over the ring: awaitables for many steps, `_nowait` callbacks for the log's hot path.
 
 Awaitables raise OSError with errno and path; callbacks get the raw result. Buffers belong to the
 kernel until the completion, so a task cancelled in one of these waits sees the completion first
@@ -28,9 +27,7 @@ _ZEROS = bytes(1 << 20)
 
 
 class SyncFailedError(OSError):
-    """A sync failed: the bytes it was to make durable may be lost, and another sync would not
-    report it.
-    """
+    """A failed sync: the bytes may be lost, and another sync would not report it."""
 
 
 class _Commit:
@@ -119,8 +116,7 @@ class Files:
         return self._ring.write_now(fd, buffer, offset, dsync=dsync)
 
     def commit_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int, int], None]) -> None:
-        """Queue the commit chain. `done(write_res, sync_res)` is called once, after both
-        completions.
+        """Queue the commit chain. `done(write_res, sync_res)` is called once, after both.
 
         The bytes are durable only if write_res is the full length and sync_res is 0.
         """
@@ -153,9 +149,7 @@ class Files:
         self._ring.queue_close(self._operations.expect(FILE, self._on_closed), fd)
 
     def close_leftovers(self) -> None:
-        """Close every descriptor that was opened here and is still open, because its owner was
-        cancelled.
-        """
+        """Close every descriptor opened here that is still open: its owner was cancelled."""
         for fd in list(self._paths):
             del self._paths[fd]
             self._ring.queue_close(self._operations.expect(FILE, ignore), fd)
@@ -209,9 +203,7 @@ class Files:
             await self.close(fd)
 
     async def allocate_zeroed(self, fd: int, size: int) -> None:
-        """Reserve [0, size), write zeros over it once and sync: later commits into it change no
-        metadata.
-        """
+        """Reserve [0, size), write zeros and sync: later commits into it change no metadata."""
         self.allocate(fd, size)
         for offset in range(0, size, len(_ZEROS)):
             rest = size - offset

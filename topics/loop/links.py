@@ -149,9 +149,7 @@ class Links:
         return cast(int, self._length[0])
 
     def since(self, conn: Connection, tick: int) -> int:
-        """Return the tick of an owned connection's last answer; `tick` (now) while an answer is
-        due.
-        """
+        """Return the tick of the last answer; `tick` (now) while an answer is due."""
         since = lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
         return tick if self._busy[0] else cast(int, since)
 
@@ -227,8 +225,7 @@ class Links:
         return number, self._memory[0]
 
     def answer(self, number: int, data: Any, refs: Any, lengths: Any, count: int, tick: int) -> list[tuple[int, bytes]]:  # noqa: PLR0917
-        """Queue the answers in `room`'s memory: lengths[i] bytes each, one after the other, to
-        refs[i].
+        """Queue the answers in `room`'s memory, one after the other, lengths[i] bytes to refs[i].
 
         Returns the answers that could not be queued: (ref, bytes) of connections that are not owned
         any more, or gone. If the memory is no buffer, it returns all answers; connections still
@@ -272,8 +269,7 @@ class Links:
 
     # --- what is kept for those who take nothing ---------------------------------------------------------------------
     def pinned(self) -> dict[int, int]:
-        """Return the extra memory that each send from the buffers holds: bytes beyond its own, by
-        send_data.
+        """Return the memory that sends from the buffers hold beyond their own bytes, by send_data.
 
         A buffer is held until the last of its sends has ended; its bytes are divided among those.
         """

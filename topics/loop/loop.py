@@ -88,17 +88,16 @@ class Loop:
             self.run_pass(None)
 
     def run_task(self, coro: Coroutine[Any, Any, T], name: str = "") -> T:
-        """Run a coroutine to its end, and its closes; return its result (start-up, tests,
-        examples).
-        """
+        """Run a coroutine and its closes to the end; return its result (start-up, tests)."""
         task = self.spawn(coro, name)
         task.when_done(lambda: None)  # observed: its exception is raised here, not reported
         self.run_until(lambda: task.done and not self.files.closing)
         return task.result()
 
     def turn(self) -> None:
-        """Run the pass-end hooks now for a caller that has staged work; run a whole pass only if
-        work is ready.
+        """Run the pass-end hooks now, for a caller that has staged work.
+
+        If other work is ready, it runs a whole pass.
 
         Work that the end of the pass completes by itself (a commit in place) is done when this
         returns.
@@ -220,9 +219,7 @@ class Loop:
         self._again = True
 
     def next_pass(self) -> Future[None]:
-        """Return a future resolved in the next step of ready tasks, after the ring got all queued
-        operations.
-        """
+        """Return a future resolved in the next step of tasks, with all operations submitted."""
         future: Future[None] = Future()
         self.call_soon(lambda: future.set_result(None))
         return future
@@ -241,15 +238,14 @@ class Loop:
         return self._operations.in_flight
 
     def ns_until_work(self) -> int | None:
-        """Return 0 if work is ready, else the time (ns) until the next timer; None: nothing is
-        planned.
-        """
+        """Return 0 if work is ready, else the ns until the next timer; None: nothing planned."""
         return self._wait_ns(None, self.clock.monotonic_ns())
 
     # --- sockets -----------------------------------------------------------------------------------------------------
     def is_alone(self) -> bool:
-        """Return whether one connection had the loop to itself for some passes, with no file
-        operation.
+        """Return whether one connection had the loop to itself for some passes.
+
+        No file operation is in flight then.
 
         The code that answers it may then block for a moment: no other client is known to wait.
         """
@@ -290,8 +286,7 @@ class Loop:
         return links
 
     def pinned(self) -> dict[int, int]:
-        """Return the memory that sends in flight hold beyond their own bytes, by the connections'
-        `send_data`.
+        """Return the memory that sends in flight hold beyond their own bytes, by `send_data`.
 
         Answers of a pass share one buffer, and small sends of a pass are copied together: one
         client that reads nothing holds all of it.
@@ -306,9 +301,7 @@ class Loop:
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """Cancel tasks, abort connections, wait a bounded time for operations; close files and the
-        ring.
-        """
+        """Cancel tasks, abort connections, wait a bounded time; close files and the ring."""
         if self._closed:
             return
         self._closed = True
@@ -344,8 +337,7 @@ class Loop:
         return until_due_ns if timeout_ns is None else min(timeout_ns, until_due_ns)
 
     def _dispatch(self) -> bool:
-        """Pass every completion to its owner. Receives, the hottest kind, are collected for
-        `deliver`.
+        """Pass every completion to its owner. Receives are collected for `deliver`.
 
         Returns: False if all were sends that left no work, and the ring was not woken.
         """

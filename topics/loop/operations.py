@@ -64,9 +64,7 @@ class Operations:
 
     @property
     def in_flight(self) -> int:
-        """Number of operations without their final completion, without sends, which connections
-        count.
-        """
+        """Number of operations without final completion, except sends: connections count them."""
         return len(self.callbacks) + len(self.receiving) + len(self.accepting)
 
 

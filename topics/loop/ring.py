@@ -22,9 +22,7 @@ from typing_extensions import Buffer
 from topics.loop._links import lib
 
 F_BUFFER = lib.TP_F_BUFFER
-"""Completion flag: data is in provided buffer number `flags >> 16` (io_uring's
-IORING_CQE_F_BUFFER).
-"""
+"""Completion flag: data is in provided buffer `flags >> 16` (IORING_CQE_F_BUFFER)."""
 F_MORE = lib.TP_F_MORE
 """Completion flag: a multishot continues. Without the flag it has ended and is re-armed."""
 
@@ -70,8 +68,9 @@ class Ring(Protocol):
         """Open a TCP connection; res is the new descriptor or -errno."""
 
     def queue_recv(self, user_data: int, fd: int) -> None:
-        """Queue a multishot receive into provided buffers: F_BUFFER and res > 0 data, res 0 end of
-        stream.
+        """Queue a multishot receive into provided buffers.
+
+        Results: F_BUFFER and res > 0 for data; res 0 for the end of the stream.
 
         -ENOBUFS without F_MORE: no buffer was free; recycle some, then queue it again.
         """
@@ -103,9 +102,7 @@ class Ring(Protocol):
         """
 
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
-        """Queue shutdown(fd, SHUT_RDWR), or SHUT_WR: the peer sees our end, and its data is still
-        received.
-        """
+        """Queue shutdown(fd, SHUT_RDWR); with `sends_only` SHUT_WR, which still receives."""
 
     def peer_of(self, fd: int) -> tuple[str, int]:
         """Return the peer's address.
@@ -129,8 +126,7 @@ class Ring(Protocol):
         """
 
     def queue_commit(self, write_data: int, sync_data: int, fd: int, buffer: Buffer, offset: int) -> None:
-        """Queue the commit chain: a write softly linked to an fdatasync, prepared and submitted as
-        one.
+        """Queue the commit chain: a write softly linked to an fdatasync, submitted as one.
 
         It has two completions. A failed or short write gives the sync -ECANCELED; the bytes are
         durable only with the full count and sync 0.
@@ -150,8 +146,7 @@ class Ring(Protocol):
         """
 
     def submit_and_wait(self, timeout_ns: int | None) -> None:
-        """Submit all queued operations; wait for one completion at least, `wake`, a signal or the
-        timeout.
+        """Submit all; wait for a completion, `wake`, a signal or the timeout.
 
         timeout_ns: 0 to submit and poll; None for no timeout. Returns at once if there are
         completions that were not reaped.
@@ -213,14 +208,10 @@ class Ring(Protocol):
         """Return the size in bytes of the file system of `path`; 0 if it does not report one."""
 
     def direct_block_bytes(self, path: str) -> int:
-        """Return the alignment (bytes) O_DIRECT needs for files in this directory; 0 if it does not
-        work.
-        """
+        """Return the alignment (bytes) of O_DIRECT files in this directory; 0: unsupported."""
 
     def boot_id(self) -> str:
-        """Return an id that changes when the machine restarts, which is when the page cache is
-        lost.
-        """
+        """Return an id that changes when the machine restarts, which loses the page cache."""
 
     def random_bytes(self, count: int) -> bytes:
         """Return bytes from the kernel's CSPRNG, or from the seed in the simulator."""

@@ -1,6 +1,4 @@
-"""Signals that end the loop's wait and call a callback on the loop, between two steps of other
-work.
-"""
+"""Signals that end the loop's wait and call a callback on the loop, between other steps."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ def install_signal_handlers(
     callback: Callable[[int], None],
     signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
 ) -> Callable[[], None]:
-    """Call `callback(number)` in the loop for each of these signals. Return the undo. Main thread
-    only.
+    """Call `callback(number)` in the loop for each signal. Return the undo.
+
+    Main thread only.
 
     A signal handled by C code is left to it, because its handler could not be restored. A signal
     that comes after Python checked for signals and before the kernel sleeps would wait for the next

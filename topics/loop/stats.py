@@ -35,9 +35,7 @@ class LoopStats:
         self.enobufs = 0
         """Receives that ended because no provided buffer was free."""
         self.throttled = 0
-        """Times that a connection's reading paused for a pass, because it took more than its share
-        of buffers.
-        """
+        """Times that a connection's reading paused for a pass, for too many buffers."""
         self.accepts = 0
         self.refused = 0
         """Connections closed at once: over the listener's cap, or out of descriptors."""

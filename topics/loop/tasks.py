@@ -106,8 +106,7 @@ class Task(Future[T]):
         return f"<Task {self.name!r} {'done' if self.done else 'running'}>"
 
     def cancel(self) -> None:
-        """Ask the task to end; it may finish its operation in flight and its `finally` blocks
-        first.
+        """Ask the task to end, after its operation in flight and its `finally` blocks.
 
         Tasks that await it get `Cancelled`; a task that it awaits itself continues.
         """

@@ -1,5 +1,4 @@
-"""The connections' part of a pass: received data is delivered as batches, staged data sent in one
-call.
+"""The connections' part of a pass: batches of received data, one call for all sends.
 
 Everything here is a list that a pass fills and empties. The dispatch (loop.py) only appends; the
 handlers are called from `deliver`, and sends are queued by `flush_sends`.
@@ -61,9 +60,7 @@ class Traffic:
         self.ended: list[tuple[Connection, int]] = []
         """Connections with end of stream (0) or errno, reported after the rows of the pass."""
         self.rearm: list[Connection] = []
-        """Connections whose receive ended for another reason: it is queued again once buffers are
-        returned.
-        """
+        """Connections whose receive ended otherwise: it is queued again, with buffers free."""
         self.benched: list[Connection] = []
         """Connections that took too many buffers while others starved: re-armed after those."""
         self.drained: list[Connection] = []
@@ -71,8 +68,9 @@ class Traffic:
         """Whether a connection left OPEN in this pass: rows of closing ones are filtered out."""
         self.starved = False
         self._speaker = 0
-        """The only connection (`send_data` without its kind) that sent data in the last pass with
-        data.
+        """The only connection that sent data in the last pass with data.
+
+        It is given by its `send_data` without the kind.
 
         0: several did.
         """
@@ -196,8 +194,7 @@ class Traffic:
             sends.clear()
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
-        """Send the first bytes that a lone connection writes after it sent data. Return the unsent
-        rest.
+        """Send the first bytes of a lone connection after it sent data. Return the rest.
 
         No other connection gains if they wait for the end of the pass, and the client is awake
         sooner. The rest is sent the usual way, which also handles errors.
@@ -271,9 +268,7 @@ class Traffic:
         return delivered
 
     def _bench(self, inbox: list[Row]) -> None:
-        """Re-arm connections that took more than their share after others, in a pass that lacked
-        buffers.
-        """
+        """Re-arm connections that took more than their share last, after a lack of buffers."""
         rows: dict[Connection, int] = {}
         for conn, _ in inbox:
             rows[conn] = rows.get(conn, 0) + 1

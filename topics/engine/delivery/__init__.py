@@ -1,5 +1,6 @@
-"""Delivery of records to lasting readers: watch streams and
-WebSockets. Source: wire contract 10.4, 11.5.
+"""Delivery of records to lasting readers: watch streams and WebSockets.
+
+Source: wire contract 10.4, 11.5.
 
 A connection opens a `Feed` (`Engine.open_feed`), subscribes it to topics and gets `Burst`s of
 frames through its `Sink`. It never polls: a topic that changes delivers at the end of the pass in

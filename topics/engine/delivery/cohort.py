@@ -1,6 +1,4 @@
-"""Readers of a topic that have caught up with it and have
-equal options: one pass serves them all.
-"""
+"""Readers that have caught up with a topic, with equal options: one pass serves them all."""
 
 from __future__ import annotations
 

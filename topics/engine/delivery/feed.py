@@ -46,8 +46,9 @@ class Feed:
 
     # --- what a connection calls -------------------------------------------------------------------------------------
     def subscribe(self, name: str, query: DiffQuery, from_seq: int) -> Subscription:
-        """Follow a topic from a cursor (exclusive). Replaces a
-        subscription of this name. `resume` starts it.
+        """Follow a topic from a cursor (exclusive), starting with `resume`.
+
+        Replaces a subscription of this name.
 
         query: options; 0 for `limit` and `max_batch_bytes` means diff's defaults, bounds are
         clamped; `from_seq` and `wait_ms` in it have no meaning. The topic need not exist: the first
@@ -82,9 +83,7 @@ class Feed:
         self.read_on()
 
     def resume_soon(self) -> None:
-        """Continue as `resume`, but read lagging topics only after
-        the calling code has returned to the loop.
-        """
+        """Continue as `resume`, but read lagging topics after the return to the loop."""
         self.paused = False
         if self._behind:
             self._defer()

@@ -1,5 +1,4 @@
-"""Frames of a read pass for lasting readers, as values, with
-the bytes that the protocols made of them.
+"""Frames of a read pass for lasting readers, with the bytes that the protocols made of them.
 
 `members` is the frame's JSON without its braces, so that both `{...}` and `{"op":"record",...}` are
 one copy away.
@@ -44,8 +43,9 @@ class TombstoneFrame(NamedTuple):
         return self.members_with_reason(self.tombstone.reason)
 
     def members_with_reason(self, reason: str) -> bytes:
-        """Return the members with another reason: a watch stream's
-        first is `from_seq_too_old` (R-WATCH-11).
+        """Return the members with another reason.
+
+        That of a watch stream's first is `from_seq_too_old` (R-WATCH-11).
         """
         shape = b'"topic":"%b","reason":"%b","gap_from":%d,"gap_to":%d,"earliest_seq":%d,"head_seq":%d'
         lost = self.tombstone
@@ -81,8 +81,7 @@ Frame = RecordsFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
 
 
 class Burst:
-    """The frames of one pass, in order, to be written at once;
-    never empty. Many readers share the object.
+    """The frames of one pass, in order, at least one; shared by many readers.
 
     renderings: cache of the protocols for the bytes they made of these frames: key to anything.
     """

@@ -37,9 +37,7 @@ class Further(Enum):
     AT_ONCE = 2
     """There are more records."""
     AFTER_OTHERS = 3
-    """There are more records, and the reader's filter
-    skipped many: other readers are served first.
-    """
+    """There are more records, after many that the filter skipped: others are served first."""
 
 
 def read_pass(core: Core, topic: Topic, query: DiffQuery, cursor: int, on_read: Done[DiffResult]) -> None:

@@ -29,9 +29,7 @@ class Sink(Protocol):
         """
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
-        """Take the end of the subscription: the topic
-        cannot be read (a bad checksum, an I/O error).
-        """
+        """Take the end of the subscription: its topic cannot be read (checksum, I/O error)."""
 
 
 class Subscription:

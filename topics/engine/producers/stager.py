@@ -39,9 +39,7 @@ class Stager:
         self._compared = ComparedParts()
         self._sweeper = Sweeper(core, self._compared)
         self._coming_bytes = 0
-        """Bytes of pieces being written into the staging area,
-        as `StagedParts.bytes` counts them.
-        """
+        """Bytes of pieces on the way into the staging area, counted as `StagedParts.bytes`."""
         self._assemblies: deque[Assembly] = deque()
         """Appends of parts whose last piece is here; the first one is being made."""
 

@@ -1,5 +1,4 @@
-"""Deletion of pieces that no part needs: of parts appended, begun again, too old,
-or whose topic is gone.
+"""Deletion of pieces that no part needs: appended, begun again, too old, or without topic.
 
 All of it is bounded work a pass.
 

@@ -6,16 +6,14 @@ from topics.engine.shared.core import Core
 from topics.engine.state.topic import Life, Topic
 
 _LATEST_MS = 5000
-"""Longest wait of an alarm, while a queue has streams and leases,
-because the wall clock may be moved.
+"""Longest wait of an alarm (ms), because the wall clock may be moved.
 
 In the same interval, streams try again to move jobs that could not be moved.
 """
 
 
 def tend(core: Core, topic: Topic, *, again: bool = False) -> None:
-    """Set the queue's alarm for the first lease or delay that ends, after a lease,
-    delay or extension.
+    """Set the queue's alarm for the next end of a lease or delay.
 
     again: claimable jobs could not be claimed, so the alarm is set for later in any case.
     """

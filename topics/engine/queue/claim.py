@@ -91,9 +91,7 @@ def claim(core: Core, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
 
 
 def enter(core: Core, name: str, one: Claim) -> None:
-    """Check a claim, then serve it in a pass of its own,
-    or with others if the queue gathers claims.
-    """
+    """Check a claim, then serve it by itself, or with others if the queue gathers claims."""
     try:
         found = find_queue(core, name, lambda: enter(core, name, one))
         if found is None:
@@ -141,9 +139,7 @@ class Pass:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
 
     def _answer_empty(self) -> None:
-        """Answer without jobs, because the server stops:
-        no claimer gets a job it could not finish.
-        """
+        """Answer without jobs, because the server stops: no job could be finished."""
         ready, _ = self._leases.counters(self._core.clock.now_ms())
         for one in self._claims:
             if not one.cancelled:
@@ -217,9 +213,7 @@ class Pass:
             del one.jobs[most:]
 
     def _deliver(self) -> None:
-        """Deliver what was dealt, as far as retention and time left it while
-        poison jobs were moved.
-        """
+        """Deliver the dealt jobs, as far as retention and time left them meanwhile."""
         self._leases.look(self._core.clock.now_ms())
         for one in self._claims:
             Delivery(self._core, self._topic, self._leases, one).begin()
@@ -230,9 +224,7 @@ def _by_seq(job: LeasedJob) -> int:
 
 
 def _deal(jobs: list[LeasedJob], claims: list[Claim]) -> None:
-    """Deal one job at a time, round-robin in order of arrival,
-    passing over satisfied claims (R-Q-18).
-    """
+    """Deal one job at a time, round-robin in order of arrival, to unsatisfied claims (R-Q-18)."""
     if len(claims) == 1:
         claims[0].jobs = jobs
         return

@@ -34,9 +34,7 @@ NACK_DELAY_MS_MAX = 86_400_000
 _LEASED = JobState.LEASED
 _FEW_RUNS = 8
 _MANY_SEQS = 1 << 20
-"""Number of seqs from which runs are not expanded:
-most may never have been here (`lifecycle.py`).
-"""
+"""Number of seqs from which runs are not expanded: most may be absent (`lifecycle.py`)."""
 
 
 class Consumption(Operation):
@@ -98,9 +96,7 @@ def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
 
 
 def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
-    """Complete jobs at the class's commit point, after routers out of the queue
-    got them (R-RTR-18).
-    """
+    """Complete jobs at the class's commit point, after routers got them (R-RTR-18)."""
     topic = core.registry.named(request.queue)
     if topic is None or not topic.routers or topic.queue is None:
         _ack(core, request, done)
@@ -213,8 +209,7 @@ def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult
 
 
 def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None) -> tuple[list[LeasedJob], list[int]]:
-    """Return the jobs held as the request states, each once, and the other seqs,
-    in its order (R-Q-7).
+    """Return the jobs held as requested, each once, and the other seqs, in order (R-Q-7).
 
     among: no other seqs; None: any.
     """

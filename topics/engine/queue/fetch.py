@@ -33,8 +33,7 @@ def render_jobs(
     *,
     singly: bool,
 ) -> None:
-    """Call `then` with the elements of `claimed` (8.2), joined by commas or each by itself,
-    or the error.
+    """Call `then` with the elements of `claimed` (8.2), joined or single, or the error.
 
     read: that of the jobs, not begun. jobs: leased ones. singly: one element per job.
     """

@@ -1,5 +1,6 @@
-"""Leases that persist over restarts: one frame a request,
-answered at the class's commit point (R-DUR-11).
+"""Leases that persist over restarts: a frame a request, at the class's commit point.
+
+Source: R-DUR-11.
 
 Other queues do not log leases: after a restart every job is ready.
 """

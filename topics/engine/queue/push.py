@@ -20,9 +20,7 @@ from topics.engine.state.topic import Topic
 from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16
-"""Jobs claimed at once: few, to bound the jobs held by a stalled client,
-and to share between streams.
-"""
+"""Jobs claimed at once: few, for stalled clients hold them, and streams share them."""
 _log = logging.getLogger(__name__)
 
 
@@ -49,9 +47,7 @@ class PushSink(Protocol):
 
 
 class PushStream:
-    """A claimer for its connection: claims whenever a slot is free,
-    and releases all jobs at the end.
-    """
+    """A claimer for its connection: claims into free slots, and releases all jobs at the end."""
 
     def __init__(self, core: Core, topic: Topic, request: ClaimRequest, sink: PushSink) -> None:
         assert topic.queue is not None, "only queues push"
@@ -88,9 +84,7 @@ class PushStream:
         self._refill()
 
     def close(self) -> None:
-        """End the stream: its jobs are claimable at once,
-        and their deliveries stay counted (R-Q-29).
-        """
+        """End the stream: its jobs are claimable at once, their deliveries counted (R-Q-29)."""
         if not self._is_open:
             return
         self._is_open = False

@@ -38,9 +38,7 @@ class ClaimResult(NamedTuple):
 
 
 class AckResult(NamedTuple):
-    """Result of an ack or nack: `done` jobs ended; the others are in `skipped`,
-    in the order asked for.
-    """
+    """Result of an ack or nack: `done` jobs ended; `skipped` has the others, in order."""
 
     done: int
     skipped: list[int]

@@ -1,6 +1,4 @@
-"""Reads that answer columns: for callers in this process that want numbers and bytes, not
-objects.
-"""
+"""Reads that answer columns, for callers in this process that want numbers and bytes."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ class Diff:
         self._reading: ReadPass | None = None
         self._timer: TimerPort | None = None
         self._expiry: TimerPort | None = None
-        """Timer, while parked, for when the first record that the filter hides becomes a
-        tombstone.
-        """
+        """Timer, while parked, of the first hidden record's expiry, which is a tombstone."""
         self._final = not self._wait_ms
         """Whether the next result is the answer, even without records."""
         self._seen = query.from_seq
@@ -81,8 +79,9 @@ class Diff:
 
     # --- waiting -----------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
-        """Read again, in a turn of the pass's reads: thousands may wait for one topic, for large
-        answers.
+        """Read again, in a turn of the pass's reads.
+
+        Thousands may wait for one topic, for large answers.
         """
         self._unpark()
         self._core.turns.take(self._look_among_others)

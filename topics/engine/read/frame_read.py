@@ -1,5 +1,4 @@
-"""Frames of a topic's records, read from memory or the disk, for all reads of records in the
-engine.
+"""Frames of a topic's records, from memory or the disk, for all reads of the engine.
 
 Rows of the index are planned as pieces, the pieces are fetched, and then the rows are compared with
 the index again: while bytes come from a disk, records may be deleted or lost.
@@ -29,9 +28,7 @@ _NO_COPY = np.uint8(~FLAG_COPY & 0xFF)
 
 
 class OwnFrames(NamedTuple):
-    """Bytes, the file offset of the first of them, and rows, each of which has its own frame in
-    the bytes.
-    """
+    """Bytes, the file offset of the first of them, and rows, each with a frame in the bytes."""
 
     data: memoryview
     base: int
@@ -59,8 +56,9 @@ class FrameRead:
         return sum([piece.length for piece in self.pieces])
 
     def begin(self, then: Callable[[FrameRead | StorageError], None]) -> None:
-        """Call `then` with this read once its bytes are there, before this returns if they are in
-        memory.
+        """Call `then` with this read once its bytes are there.
+
+        If they are in memory, that is before this returns.
 
         Bytes in memory are valid only until `then` returns: copy those that are needed later.
         """
@@ -93,8 +91,9 @@ class FrameRead:
         return not all(_alive_or_spared(index.alive(seqs), seqs, spared).all() for seqs in below)
 
     def surviving(self, spared: NDArray[np.uint64] | None = None) -> Iterator[tuple[OwnFrames, int]]:
-        """Yield the frames of each piece, without rows deleted since (R-DEL-7), and the piece's
-        last seq.
+        """Yield the frames of each piece, and the piece's last seq.
+
+        Rows deleted since are left out (R-DEL-7).
 
         Rows lost meanwhile (evicted, expired) stay: the reader's cursor was before the loss.
         spared: as in `is_doubtful`, which is to be called before.

@@ -1,5 +1,4 @@
-"""Reads from a cursor that need only the index and bytes in memory, for many topics of a whole
-pass.
+"""Reads from a cursor of only the index and bytes in memory, for many topics of a pass.
 
 A read that needs more (a loss to report, records on the disk, copies, a wait) is left to `Diff`,
 which defines those cases.
@@ -22,8 +21,7 @@ _UNUSABLE = bytes(TOPIC.size)
 
 
 class PlainReads(NamedTuple):
-    """Result of many reads: `taken` of them were made, and the first `size` bytes of `elements` are
-    theirs.
+    """Result of many reads: `taken` were made; the first `size` bytes of `elements` are theirs.
 
     elements: valid until the next call. topics: a TOPIC row for each topic asked for.
     """
@@ -46,8 +44,7 @@ class BulkReads:
         return _usable(self._core.registry.visible(name))
 
     def project(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
-        """Complete `count` tp_read rows (index_reads.h), which name their topic by its position in
-        `names`.
+        """Complete `count` tp_read rows (index_reads.h), which name topics by index in `names`.
 
         names: None for a topic that must not be read. long_bytes: bytes of JSON that are too many
         for a read that has to be short. Topics that could be read are marked read (R-PRI-4).
@@ -72,9 +69,7 @@ class BulkReads:
 
 
 def _usable(topic: Topic | None) -> bool:
-    """Return whether a read needs no other work first, and no records are missing between its
-    own.
-    """
+    """Return whether a read needs no other work first, and has no gaps."""
     return topic is not None and not topic.config.ttl_ms and not topic.feeders and not topic.floors.gaps
 
 

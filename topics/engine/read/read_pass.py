@@ -1,5 +1,6 @@
-"""One read from a cursor: up to a limit of records, at one instant. Source: wire contract 7.6,
-R-TOMB, R-NODE.
+"""One read from a cursor: up to a limit of records, at one instant.
+
+Source: wire contract 7.6, R-TOMB, R-NODE.
 
 Head, E, tombstone and rows are taken before any bytes are read. Hot records answer before `begin`
 returns; cold ones when their reads complete. Long polls and streams repeat such reads after a
@@ -103,9 +104,7 @@ class ReadPass:
 
     # --- rounds ------------------------------------------------------------------------------------------------------
     def _read_on(self) -> None:
-        """Make rounds until one waits for the disk or there is an answer; a hot round answers at
-        once, without nesting.
-        """
+        """Make rounds, in a loop without nesting, until one waits for the disk or all is read."""
         self._more = True
         if self._in_round:
             return
@@ -118,8 +117,9 @@ class ReadPass:
             self._in_round = False
 
     def _round(self) -> None:
-        """Make the next round: rows that may be delivered, up to the limit; without a node
-        filter the only one.
+        """Make the next round: rows to deliver, up to the limit.
+
+        Without a node filter it is the only one.
         """
         query, topic, stop = self._query, self._topic, self._entry.stop
         if topic.floors.lost > self._cursor:

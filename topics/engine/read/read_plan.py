@@ -12,9 +12,7 @@ from topics.store.read.reader import FileRange
 
 _FEW_ROWS = 32
 _SLACK_BYTES = 4096
-"""Most foreign bytes between two wanted frames that are read along, which is cheaper than
-another read.
-"""
+"""Most foreign bytes between two wanted frames that are read along: cheaper than a read."""
 
 
 class ReadPlan(NamedTuple):
@@ -47,9 +45,7 @@ def plan_pieces(rows: SelectedRows) -> ReadPlan:
 
 
 def _one_piece(rows: SelectedRows) -> FileRange | None:
-    """Return the piece of a few rows of one file close together, found without arrays; else
-    None.
-    """
+    """Return the piece of a few close rows of one file, found without arrays; else None."""
     files = rows.file_ids.tolist()
     offsets, lengths = rows.offsets.tolist(), rows.lengths.tolist()
     end = offsets[0]

@@ -1,6 +1,4 @@
-"""Rendering of many reads from cursors by one call (index_reads.c), and the settings that bound
-them.
-"""
+"""Rendering of many reads from cursors by one call (index_reads.c), and its bounds."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ class BulkRenderer:
     """Output and bounds of one server. For one thread at a time."""
 
     def __init__(self, bounds: tuple[int, int, int, int]) -> None:
-        """Set the bounds of a read: records and accounted bytes, the default and the most of
-        both.
-        """
+        """Set the bounds of a read, in records and accounted bytes: default and most of each."""
         self.out = ffi.new("char[]", ROOM_BYTES)
         """Elements of the reads taken by the last `project`, valid until the next one."""
         self._taken = ffi.new("uint32_t *")
@@ -39,8 +35,9 @@ class BulkRenderer:
     def project(  # noqa: PLR0917 - columns
         self, reads: Any, count: int, topics: bytes, ranges: bytearray, room: int, long_bytes: int
     ) -> tuple[int, int]:
-        """Complete `count` tp_read rows at `reads`. Return the bytes of `out` used, and the number
-        of reads taken.
+        """Complete `count` tp_read rows at `reads`.
+
+        Returns: the bytes of `out` used, and the number of reads taken.
 
         reads: C data; topics: TOPIC rows; ranges: HOT_RANGE rows; room: most bytes of output, if
         less than ROOM_BYTES; long_bytes: too many bytes for a read that must be short.

@@ -22,9 +22,7 @@ State = tuple[object, ...]
 _MANY_WAITERS = 4
 """Number of waiters from which one read without a node filter serves those with one."""
 _FEW_NODES = 4
-"""Most nodes of a filter, because the records are searched for each; a client may name a
-thousand.
-"""
+"""Most nodes of a filter, for each of which the records are searched."""
 _PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
 """Node names that JSON does not escape."""
 _KEPT_BYTES, _KEPT_RESULTS = 16 << 20, 64
@@ -77,9 +75,7 @@ class SharedReads:
             self._results[key] = result
 
     def _from_unfiltered(self, topic: Topic, query: DiffQuery, state: State) -> DiffResult | None:
-        """Return the result for a node filter, from the one without it, read once for all; or
-        None.
-        """
+        """Return the result for a node filter, cut from the one without it; or None."""
         plain = query._replace(nodes=NO_NODES)
         key = (topic, plain, *state)
         found = self._results.get(key)
@@ -124,9 +120,7 @@ class SharedReads:
 
 
 def _may_share(topic: Topic, query: DiffQuery) -> bool:
-    """Return whether a reader with a node filter has nearly caught up, as other readers probably
-    have.
-    """
+    """Return whether a reader with a node filter is near the head, as others probably are."""
     is_near = 0 <= topic.head - query.from_seq <= query.limit
     return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
 

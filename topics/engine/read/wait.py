@@ -18,9 +18,7 @@ Heads = dict[str, TopicHead | None]
 """The heads of all named topics; None: the topic does not exist."""
 
 _BYTES_AN_ANSWER, _BYTES_A_NAME = 2048, 256
-"""Shares of a pass's budget for reads: an answer takes as much time as rendering this many
-bytes.
-"""
+"""Shares of a pass's budget for reads: an answer costs as much as rendering these bytes."""
 
 
 class Wait:
@@ -160,9 +158,7 @@ class Place:
                 del core.awaited[self._name]
 
     def on_topic_made(self, topic: Topic) -> None:
-        """Note that the topic exists now; records written by the end of the pass belong to the
-        news of it.
-        """
+        """Note that the topic exists now, with the records written by the end of the pass."""
         self._topic = topic
         self._seq = None
         topic.waiters[self] = None

@@ -1,6 +1,4 @@
-"""Rows of copies from the source's frames: the fields that a copy keeps,
-and the meta of exactly_once (R-EO).
-"""
+"""Rows of copies from the source's frames: kept fields, and the meta of exactly_once (R-EO)."""
 
 from __future__ import annotations
 
@@ -75,9 +73,7 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
 
 
 def key_prefix(router: Router) -> str:
-    """Return the prefix of the idempotency keys of a router's copies (R-EO-2);
-    the source seq follows.
-    """
+    """Return the prefix of a router's idempotency keys (R-EO-2); the source seq follows."""
     return f"router:{router.name}:{router.source.id}:{_EPOCH}:"
 
 
@@ -116,9 +112,7 @@ def _places(meta: bytes) -> dict[str, strict_json.Place] | None:
 
 
 def source_seq_in(meta: bytes, prefix: str) -> int | None:
-    """Return the source seq in `_topics_router.idempotency_key`,
-    if that begins with `prefix`, else None.
-    """
+    """Return the source seq in `_topics_router.idempotency_key` after `prefix`, else None."""
     if KEY.encode() not in meta or meta[:1] != b"{":
         return None
     place = (_places(meta) or {}).get(KEY)

@@ -66,9 +66,7 @@ class LogRows:
         self.copied_upto: Mapping[int, int] = {}
 
     def tie(self, source_id: int, dest_id: int) -> None:
-        """Note a router between these topics, before the log yields records that it
-        may have forwarded.
-        """
+        """Note a router between these topics, before the log yields records it forwarded."""
         self._sources.add(source_id)
         self._held.add(dest_id)
 
@@ -129,8 +127,7 @@ class LogRows:
             columns.offsets[at[found]] = offsets[found]
 
     def resolve(self, head_of: Callable[[int], int | None], lost_file: int) -> Iterator[tuple[int, CopyRows]]:
-        """Yield (topic id, its rows of the log above those in segments,
-        ascending) for every topic held.
+        """Yield (topic id, its rows above those in segments, ascending) of every topic held.
 
         Copies of copies are resolved after their originals, in as many rounds as a record has hops.
         head_of: returns the last existing seq of a topic, None if it is gone. Copies of later
@@ -210,9 +207,7 @@ def _lost_copies(wanted: _Wanted, lost_file: int) -> CopyRows:
 
 
 def _copies(table: CopyRows, wanted: _Wanted, keep: int) -> tuple[CopyRows, NDArray[np.bool_]]:
-    """Return the rows of copies whose originals are in the table,
-    and the mask of these in `wanted`.
-    """
+    """Return the rows of copies whose originals are in the table, and their mask in `wanted`."""
     seqs, sources, ts, sizes = wanted
     here = table.columns
     at = np.minimum(np.searchsorted(here.seqs, sources), len(here.seqs) - 1)

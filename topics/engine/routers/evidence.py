@@ -21,15 +21,11 @@ from topics.store.format.log_format import FLAG_META, FLAG_ROUTED
 
 _ROUND_ROWS = 1000
 _BYTES_A_ROUND = 65_536
-"""Share of a pass's budget for reads that a check of one round of rows takes,
-even without copies.
-"""
+"""Share of a pass's budget for reads that a round of rows takes, even without copies."""
 
 
 class Evidence:
-    """Reads of the destination's copies after `router.examined`, a round at a time;
-    then `done` is called.
-    """
+    """Rounds of reads of the destination's copies after `router.examined`; then `done`."""
 
     def __init__(self, core: Core, router: Router, done: Callable[[TopicsError | None], None]) -> None:
         self._core = core
@@ -40,9 +36,7 @@ class Evidence:
         self._more = False
 
     def begin(self) -> None:
-        """Make rounds, until one waits for the disk or all rows are checked,
-        in a loop without nesting.
-        """
+        """Make rounds, in a loop without nesting, until one waits for the disk or all is read."""
         self._more = True
         if self._in_round:
             return

@@ -1,5 +1,4 @@
-"""One step of a router, staged on its destination: holes for lost source records, copies,
-and the new position.
+"""One step of a router, staged on its destination: holes, copies, and the new position.
 
 All of it is in one batch of the destination's shard, so a crash leaves all or none of it.
 """

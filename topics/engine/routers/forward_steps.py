@@ -123,8 +123,7 @@ class ForwardSteps:
         FrameRead(self._core, source, kept).begin(partial(self._on_read, router, step))
 
     def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
-        """Stage one run of kept frames below the source's floor,
-        which were acknowledged and not lost.
+        """Stage one run of kept frames below the source's floor: acknowledged, not lost.
 
         The runs are staged between holes. Returns: False if there are none.
         """
@@ -151,9 +150,7 @@ class ForwardSteps:
         return rows
 
     def _kept_before(self, router: Router, rows: SelectedRows) -> list[int]:
-        """Return the seqs of kept frames without records: those before the first row,
-        else the next one.
-        """
+        """Return the seqs of kept frames without records, before the first row or the next one."""
         source, kept = router.source, router.kept_seqs
         at = bisect_right(kept, max(router.position, source.floors.lost))
         gone: list[int] = []
@@ -204,8 +201,7 @@ class ForwardSteps:
         self._admit(router, step, copies)
 
     def _room_for(self, router: Router, step: ForwardStep, seq: int, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
-        """Return how many of the next records, the first of which is `seq`,
-        are worth reading and copying.
+        """Return how many of the next records, from `seq` on, are worth reading and copying.
 
         0: there is certainly no room for any, and the step is staged. exactly_once adds to the
         sizes, and may find records there already, which take no room.
@@ -217,8 +213,7 @@ class ForwardSteps:
         return room
 
     def _split(self, router: Router, step: ForwardStep, rows: SelectedRows) -> tuple[bool, SelectedRows]:
-        """Return whether the first rows are copied by position,
-        and the rows for which that is equal.
+        """Return whether the first rows are copied by position, and the rows treated alike.
 
         One step does one of the two. Records in a file that the log is writing to are copied by
         position. The copies of others are written out: records of a weaker class could differ after
@@ -305,9 +300,7 @@ class ForwardSteps:
         self._stage(router, step)
 
     def _without_found(self, router: Router, copies: Copies) -> tuple[Copies, list[int]]:
-        """Return the copies that the destination does not hold yet,
-        and the seqs of the others (R-EO-3).
-        """
+        """Return the copies that the destination lacks, and the seqs of the others (R-EO-3)."""
         index = router.dest.index
         found = [
             seq

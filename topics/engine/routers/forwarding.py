@@ -1,5 +1,6 @@
-"""Times of forwarding: after the acknowledgement, in steps (forward_steps.py),
-one in progress per router.
+"""Times of forwarding: after the acknowledgement, in steps, one in progress per router.
+
+The steps are those of forward_steps.py.
 
     a source's records are published -> its routers lag
       -> a reader waits for the destination: a step at the end of this pass; else within
@@ -37,9 +38,7 @@ TRIES_A_ROUND = 64
 _END_ROUNDS = 2 * HOPS_MAX
 """Rounds at the end: records in a cycle end after that many hops, and no new ones come by then."""
 _BUSY_DELAYS = 5
-"""Factor of the delay while a source is busy: a step costs the same for one record
-and for a thousand.
-"""
+"""Factor of the delay while a source is busy: a step has one cost for any number of records."""
 
 
 class Forwarding:
@@ -143,9 +142,7 @@ class Forwarding:
             self._arm(1)
 
     def end(self, done: Callable[[], None]) -> None:
-        """Call `done` when all routers have come as far as they can;
-        afterwards nothing is staged.
-        """
+        """Call `done` when all routers have come as far as they can; then stage nothing."""
         self._end_round(_END_ROUNDS, done)
 
     def _end_round(self, left: int, done: Callable[[], None]) -> None:
@@ -194,8 +191,7 @@ class Forwarding:
     def before_consumption(
         self, source: Topic, seqs: list[int], then: Callable[[TopicsError | None], None], *, bounded: bool
     ) -> None:
-        """Call `then` before jobs are acknowledged, once no router needs their records
-        any more (R-RTR-18).
+        """Call `then` once no router needs the records of jobs to be acknowledged (R-RTR-18).
 
         Routers forward them first; a router that cannot do so keeps their frames, durably. bounded:
         a router that keeps its most already refuses; the jobs must not be acknowledged then, and

@@ -139,9 +139,7 @@ class RouterManager:
             _ChangeFrame(core, topic, partial(on_part, topic)).stage(synced=True)
 
     def _stage_deletion(self, router: Router, topics: list[Topic], then: Callable[[], None]) -> None:
-        """Log the deletion of the router in the shards of these topics; then call `then`,
-        in any case.
-        """
+        """Log the router's deletion in these topics' shards; then call `then`, in any case."""
         core = self._core
         waits = 1
 
@@ -241,9 +239,7 @@ class RouterManager:
 
     # --- look --------------------------------------------------------------------------------------------------------
     def state(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:
-        """Answer a router's state (9.3) once it has come to its source's head,
-        or as far as it can.
-        """
+        """Answer a router's state (9.3) once it is at its source's head, or cannot go further."""
         router = self._core.routers.visible(name)
         if router is None:
             done(refusals.router_not_found(name))
@@ -293,8 +289,7 @@ def check_allowed(router: Router, allowed: Allowed) -> None:
 
 
 def find_cycle(existing: Router | None, config: RouterConfig, source: Topic | None, dest: Topic | None) -> list[str]:
-    """Return the cycle that the edge would close: [source, dest, ..., source];
-    [] if none (R-RTR-9).
+    """Return the cycle the edge would close: [source, dest, ..., source]; [] if none (R-RTR-9).
 
     A topic is fed from only one source, so the way back from `source` is one path; it ends at an
     allowed cycle.

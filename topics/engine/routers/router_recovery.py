@@ -38,9 +38,7 @@ class RouterRecovery:
         self._consumed: dict[int, list[list[int]]] = {}
         """Runs of acknowledged seqs by topic id."""
         self._made: dict[int, set[int]] = {}
-        """Ids of routers in no snapshot -> ids of the topics in whose shards the log
-        has their creation.
-        """
+        """Ids of routers in no snapshot -> ids of topics whose shards have their creation."""
         self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
@@ -78,8 +76,9 @@ class RouterRecovery:
     def _add(  # noqa: PLR0917 - one caller's columns
         self, router_id: int, name: str, source_id: int, dest_id: int, order: int, config: StoredConfig
     ) -> Router | None:
-        """Return the router of this id, new or known; None if a topic is gone,
-        or a later router has its name.
+        """Return the router of this id, new or known.
+
+        None if a topic is gone, or a later router has its name.
         """
         core = self._core
         registry, routers = core.registry, core.routers

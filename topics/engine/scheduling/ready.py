@@ -1,5 +1,4 @@
-"""Topics that wait for their delivery: bands by priority, deficit round robin between them,
-FIFO in each.
+"""Topics that wait for delivery: bands by priority, deficit round robin, FIFO in each.
 
 Aging ensures that no topic waits forever: it gains 100 of priority for each second it has waited,
 so after ten seconds, one of priority 0 or more is in the top band. Pure: times are arguments, and

@@ -61,9 +61,7 @@ class Scheduler:
         """Writes that got 429."""
         self._ready: ReadySet[Topic] = ReadySet()
         self._cooling: list[tuple[int, int, Topic]] = []
-        """Heap of topics delivered a moment ago: the time from which they may be again,
-        a number, the topic.
-        """
+        """Heap of topics delivered a moment ago: (earliest time of the next, a number, topic)."""
         self._in_cooling: set[Topic] = set()
         self._served: dict[Topic, int] = {}
         """Last deliveries of topics, recorded while frames are coalesced."""

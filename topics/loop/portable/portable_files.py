@@ -16,8 +16,9 @@ Job = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class FileThread:
-    """Runner of batches of jobs. Results (user_data, res) are added to `results`, with an edge on
-    `event_fd`.
+    """Runner of batches of jobs. Results (user_data, res) are put into `results`.
+
+    An edge on `event_fd` announces them.
 
     One thread and one queue: operations on one file run in the order of queueing, which is stronger
     than the Protocol promises. The thread starts with the first job, so a ring that opens no file

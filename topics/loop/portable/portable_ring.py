@@ -1,5 +1,4 @@
-"""PortableRing: the Ring Protocol on epoll and one I/O thread, for kernels and containers that
-refuse io_uring.
+"""PortableRing: the Ring Protocol on epoll and one I/O thread, where io_uring is refused.
 
 Sockets are tried at once and wait for an edge of epoll only if they would block; files are left to
 the thread of `portable_files`. Completions equal those of a real ring, multishots and provided
@@ -27,9 +26,7 @@ from topics.uring.blocking import BlockingCalls
 
 EVENTS_MAX = 1024
 SHORT_WAIT_NS = 5_000_000
-"""epoll_wait counts in milliseconds; waits shorter than this use select, which counts in
-microseconds.
-"""
+"""Bound of short waits, which use select (microseconds); epoll_wait counts in milliseconds."""
 SELECT_FD_MAX = 1023
 
 _open_rings: weakref.WeakSet[PortableRing] = weakref.WeakSet()
@@ -105,9 +102,7 @@ class PortableRing(BlockingCalls):
         self._file(user_data, os.open, path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
 
     def queue_close(self, user_data: int, fd: int) -> None:
-        """Close a socket at once, after earlier operations; a file in the thread, after its
-        operations.
-        """
+        """Close a socket after earlier operations; a file in the thread, after its operations."""
         self._queue(user_data, self._start_close, (user_data, fd))
 
     def _start_close(self, user_data: int, fd: int) -> None:

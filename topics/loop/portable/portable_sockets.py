@@ -1,5 +1,4 @@
-"""The socket half of the portable ring: operations that wait on a socket, and the edges of epoll
-that continue them.
+"""The socket half of the portable ring: waiting operations, continued by edges of epoll.
 
 An operation is tried at once and waits only if it would block. Edges come once: a descriptor that
 one pass does not exhaust is remembered in `ready`.
@@ -195,8 +194,9 @@ class SocketTable:
 
     @staticmethod
     def _peek(stream: SocketWaits) -> int | None:
-        """Return, with no buffer free: -ENOBUFS for data, 0 at the end of the stream, None for no
-        data, or -errno.
+        """Look for data, with no buffer free.
+
+        Returns: -ENOBUFS for data, 0 at the end of the stream, None for no data, or -errno.
         """
         try:
             return -errno.ENOBUFS if stream.socket.recv(1, socket.MSG_PEEK) else 0
@@ -265,8 +265,9 @@ class SocketTable:
         return fd
 
     def _stream(self, user_data: int, fd: int) -> SocketWaits | None:
-        """Return the stream of a descriptor; if there is none, complete the operation with the
-        reason, and return None.
+        """Return the stream of a descriptor.
+
+        If there is none, the operation is completed with the reason, and None returned.
         """
         stream = self._streams.get(fd)
         if stream is None:
