@@ -59,7 +59,7 @@ class AppendResult(NamedTuple):
     last_seq: int
     head_seq: int
     """The head right after this write."""
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a result
+    count: int  # type: ignore[assignment]  # It hides tuple.count, which no caller needs on a result.
     created: bool
     """Whether this write created the topic."""
     deduped: bool
@@ -128,7 +128,7 @@ class TopicState(NamedTuple):
     config: TopicConfig
     head_seq: int
     earliest_seq: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, as in AppendResult
+    count: int  # type: ignore[assignment]  # It hides tuple.count, as in AppendResult.
     bytes: int
     effective_priority: int
     last_write_ts: int | None
