@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -62,6 +63,45 @@ def test_what_a_checkpoint_copies_leaves_space_for_two_snapshots_of_a_large_cata
     world.checkpoint()
     assert world.store.checkpointer.counters.copied_rows > 0
     world.check_every_record()
+
+
+def test_a_look_for_space_asks_for_no_file_behind_the_last_one_that_holds_a_record_of_the_topic() -> None:
+    world = StoreWorld(config=small_config(wal_spare_files=0)).open()
+    for topic_id in range(1, 21):
+        world.create(topic_id)
+        world.append(topic_id)
+    for _ in range(40):
+        world.append(1, 5, size=3000)
+    left = world.store.log.left_files()
+    scarcity, asked = world.store.checkpointer._scarcity, Counter[int]()
+    bytes_in = scarcity._bytes_in
+
+    async def counted(topic_id: int, *files: Any) -> tuple[int, int]:
+        asked[topic_id] += 1
+        return await bytes_in(topic_id, *files)
+
+    scarcity._bytes_in = counted  # type: ignore[method-assign]
+    world.run(scarcity.affordable(left, 0))
+    assert asked.pop(1) == len(left) + 1 > 5
+    assert set(asked.values()) == {2}, "all files together, and the first one"
+
+
+def test_space_that_is_taken_during_a_look_for_space_is_not_promised_to_copies() -> None:
+    world = StoreWorld(config=small_config(wal_spare_files=0)).open()
+    world.create(1)
+    for _ in range(40):
+        world.append(1, 5, size=3000)
+    left = world.store.log.left_files()
+    scarcity = world.store.checkpointer._scarcity
+    assert world.run(scarcity.affordable(left, 0)) == left
+    bytes_in = scarcity._bytes_in
+
+    async def filled(topic_id: int, *files: Any) -> tuple[int, int]:
+        world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 4096
+        return await bytes_in(topic_id, *files)
+
+    scarcity._bytes_in = filled  # type: ignore[method-assign]
+    assert not world.run(scarcity.affordable(left, 0))
 
 
 def test_what_is_written_while_a_checkpoint_looks_for_space_is_news_to_the_next_one(

@@ -117,11 +117,11 @@ class LowSpace:
 
         Raises: OSError.
         """
-        free = self._log.space.free_bytes()
-        budget = max(0, min(free * _COPIES_PART // 100, free - snapshot_bytes))
         files = sorted(left, key=lambda file: file.path)
         live, packed = await self._costs(np.array(sorted(file.file_id for file in files), np.uint32))
         shared = await self._cost_of_shared() if len(self._log.shards) > 1 else 0
+        free = self._log.space.free_bytes()  # now, since others wrote meanwhile
+        budget = max(0, min(free * _COPIES_PART // 100, free - snapshot_bytes))
         chosen: list[StoredFile] = []
         ended: set[int] = set()
         has_pack = False
@@ -145,9 +145,12 @@ class LowSpace:
         live: Counter[int] = Counter()
         packed: set[int] = set()
         for topic_id in self._catalog.topics_in_log():
-            rows, _ = await self._bytes_in(topic_id, file_ids)
-            for file_id in file_ids.tolist() if rows else ():
+            left, _ = await self._bytes_in(topic_id, file_ids)
+            for file_id in file_ids.tolist():
+                if left <= 0:
+                    break  # most topics have rows in few files
                 rows, frame_bytes = await self._bytes_in(topic_id, np.array([file_id], np.uint32))
+                left -= rows
                 live[file_id] += self._copied_bytes(topic_id, rows, frame_bytes)
                 if rows and self._is_small(topic_id, frame_bytes):
                     packed.add(file_id)
