@@ -15,7 +15,7 @@ SEED ?=
 # Processes that run tests, or lives, side by side.
 JOBS ?= 2
 
-.PHONY: sanitize serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -38,6 +38,10 @@ spark-packages: venv
 
 test-packages:
 	@bash scripts/test_packages.sh
+
+# A tiny run of every measurement of perf/, so that none rots.
+perf-smoke: venv
+	$(BIN)/python -m pytest -m slow tests/project/test_perf_smoke.py $(ARGS)
 
 powercut: venv test-packages
 	TOPICS_TEST_CUTS=20 $(BIN)/python -m pytest -q tests/long/powercut/test_failing_disk.py

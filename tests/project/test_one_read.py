@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 TOPICS = Path(__file__).resolve().parents[2] / "topics"
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return all nodes of a file: each test goes through all files."""
+    return list(ast.walk(ast.parse(path.read_text())))
 
 
 def places(room: str, is_one: Callable[[ast.AST], bool]) -> set[str]:
     """The files of a room in which such a node stands."""
     found = set()
     for path in (TOPICS / room).rglob("*.py"):
-        if any(is_one(node) for node in ast.walk(ast.parse(path.read_text()))):
+        if any(is_one(node) for node in nodes(path)):
             found.add(str(path.relative_to(TOPICS)))
     return found
 

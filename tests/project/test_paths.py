@@ -6,6 +6,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,13 @@ FOLDERS |= {*TREES, "docs"}
 
 def is_there(named: str, known: set[str]) -> bool:
     """From the root, or the end of a path."""
-    return named in known or any(path.endswith("/" + named) for path in known)
+    return named in known or named in ends_of(frozenset(known))
+
+
+@cache
+def ends_of(known: frozenset[str]) -> set[str]:
+    """Return what paths end with, from each of their folders on."""
+    return {path[at + 1 :] for path in known for at, sign in enumerate(path) if sign == "/"}
 
 
 def texts(path: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The measurements run, tiny, with the tests, so that none rots. Rooms have their own beside their tests."""
+"""Tiny runs of all measurements, so that none rots: `make perf-smoke`. Some rooms have their own beside their tests."""
 
 import shutil
 import subprocess
@@ -7,6 +7,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "question",
     [

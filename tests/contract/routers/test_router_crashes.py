@@ -15,6 +15,7 @@ import pytest
 from tests.contract.conftest import sim_options
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
+from topics.engine.read.frame_read import FrameRead
 from topics.engine.routers import evidence, forward
 from topics.engine.state.router import UNKNOWN, Router
 from topics.loop.loop import Loop
@@ -380,14 +381,13 @@ def test_a_router_that_forwards_exactly_once_goes_on_at_once_after_a_kill(
 ) -> None:
     """R-RTR-5, R-EO-3: within 100 ms of the start, without looking at the copies that the log says it made itself."""
     looked = 0
-    unpack = evidence.Frame.unpack
 
     def counted(*arguments: Any) -> Any:
         nonlocal looked
         looked += 1
-        return unpack(*arguments)
+        return FrameRead(*arguments)
 
-    monkeypatch.setattr(evidence, "Frame", type("Counted", (), {"unpack": staticmethod(counted)}))
+    monkeypatch.setattr(evidence, "FrameRead", counted)
     world = SimWorld(3, wal_shards=3)
     world.start()
     body = {"source": "a", "dest": "b", "guarantee": "exactly_once"}

@@ -8,7 +8,7 @@ from tests.long.soak.kill_loop import run
 from topics.uring.probe import probe
 
 
-@pytest.mark.parametrize(("io", "cycles"), [("", 5), ("portable", 2)])
+@pytest.mark.parametrize(("io", "cycles"), [("", 3), ("portable", 2)])
 def test_killed_and_stopped_servers_lose_nothing_acknowledged_and_give_no_seq_twice(
     tmp_path: Path, io: str, cycles: int
 ) -> None:

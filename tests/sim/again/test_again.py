@@ -13,7 +13,7 @@ from tests.sim.again.run_lives import replay, run
 from tests.sim.seeds import run_chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
-SEEDS = 40
+SEEDS = 20
 ALWAYS = ("stop", "kill", "power cut", "second kill", "writes and a third kill")
 
 

@@ -20,8 +20,8 @@ from tests.sim.whole.run_seed import run as run_seed
 from tests.sim.whole.seed_plan import SHORT, WHOLE, Length
 from topics.embedded.open_logs import open_logs
 
-SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "100"))
-SHORT_SEEDS = 400
+SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "50"))
+SHORT_SEEDS = 200
 CHUNK = 50
 ALWAYS = (
     "snapshots checked",
