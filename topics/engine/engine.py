@@ -308,9 +308,7 @@ class Engine:
         else:
             core.reads.clear()
         if core.filled:
-            for topic in core.filled:
-                topic.stop_filling()
-            core.filled = []
+            core.stop_filling()
         if core.awake or core.forwardable:
             # A read has caused these changes: their waiters get a pass of their own.
             another_pass(core.loop)

@@ -48,6 +48,20 @@ def settle(h: Harness) -> None:
         h.advance_ms(0 if type(h) is Harness else 1)
 
 
+@pytest.mark.parametrize("durability", ["fsync", "disk", "memory"])
+def test_what_comes_after_one_in_another_topic_is_answered_by_its_own_commit(durability: str) -> None:
+    """The log closes its batch before a large write, so rows that follow are in another one than those before."""
+    h = RealWorld()
+    for name in ("t", "u"):
+        h.put(name, durability=durability)
+    answers = [
+        h.start_append(records("a")), start(h, *range(30), name="u"), h.start_append(records("b", "c"))
+    ]  # fmt: skip
+    settle(h)
+    assert [answer.get().last_seq for answer in answers] == [1, 30, 3]
+    assert [record["data"] for record in h.read()] == ["a", "b", "c"]
+
+
 @WORLDS
 @CLASSES
 def test_they_lie_between_other_writes_as_any_write_does(world: type[Harness], durability: str) -> None:

@@ -402,6 +402,7 @@ class Appender:
             framed = core.log.stage_gathered(
                 topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=append.on_commit, floors=floors
             )
+            core.stop_filling()
         return append, framed
 
     @staticmethod
