@@ -63,6 +63,7 @@ class FakeLog:
         self.retry_ms = 0
         """Not 0: the log is as long as it may be."""
         self.commit_window_ns = 0
+        self.batches = 0
         self._reserve_users = 0
 
     def _check(self) -> None:
@@ -150,6 +151,9 @@ class FakeLog:
         self.filling.waiters.append(done)
         self.filling.synced |= synced
 
+    def batch_number(self, topic_id: int) -> int:
+        return self.batches
+
     def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
         self.owed.append(done)
 
@@ -179,6 +183,7 @@ class FakeLog:
     def commit(self, error: StorageError | None = None) -> None:
         """What is staged is written (and synced where asked for), or fails."""
         batch, self.filling = self.filling, Batch()
+        self.batches += 1
         memory = self.file.memory
         assert memory is not None
         base = len(memory)

@@ -702,6 +702,13 @@ MUTANTS = (
         "    pass\n",
     ),
     _one(
+        "an append takes rows that are in another batch of the log",
+        "engine/write/appender.py",
+        " or filling.batch_number != core.log.batch_number(topic.id)",
+        "",
+        "tests/engine/write/test_large_appends.py",
+    ),
+    _one(
         "a dead letter's copy not synced",
         "engine/write/appender.py",
         "None, False, done, synced=True)",

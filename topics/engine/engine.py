@@ -308,7 +308,9 @@ class Engine:
         else:
             core.reads.clear()
         if core.filled:
-            core.stop_filling()
+            for topic in core.filled:
+                topic.stop_filling()
+            core.filled = []
         if core.awake or core.forwardable:
             # A read has caused these changes: their waiters get a pass of their own.
             another_pass(core.loop)

@@ -11,7 +11,7 @@ from tests.engine.real_world import RealWorld
 from topics.engine.state.idempotency import Key
 from topics.engine.state.identity import Identity
 from topics.engine.state.producer_part import Part
-from topics.engine.values.results import AppendResult
+from topics.engine.values.results import AppendRequest, AppendResult
 from topics.errors import RequestError
 from topics.store.format.rows import Rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
@@ -46,6 +46,30 @@ def settle(h: Harness) -> None:
     for _ in range(20):
         h.settle()
         h.advance_ms(0 if type(h) is Harness else 1)
+
+
+def test_what_a_commit_s_answer_brings_about_in_another_shard_is_answered_by_its_own_commit() -> None:
+    """A batch may be taken while the pass ends; what is written after that is in another one."""
+    h = RealWorld(wal_shards=3)
+    names = [f"t{number}" for number in range(12)]
+    for name in names:
+        h.put(name, durability="disk")
+        h.append("before", name=name)
+    log, topics = h.real_store.log, h.engine._core.registry.by_name
+    first, between, last = (
+        next(name for name in names if log.shard_of(topics[name].id) == shard) for shard in range(3)
+    )
+    h.put(between, durability="fsync")
+    later: list[Answer] = []
+
+    def write_on(*values: str) -> Any:
+        return lambda _result: later.append(h.start_append(records(*values), between))
+
+    h.engine.append(AppendRequest(first, records("a")), write_on("b"))
+    h.engine.append(AppendRequest(last, records("c")), write_on("d", "e"))
+    settle(h)
+    assert [answer.get().last_seq for answer in later] == [2, 4]
+    assert [record["data"] for record in h.read(0, between)] == ["before", "b", "d", "e"]
 
 
 @pytest.mark.parametrize("durability", ["fsync", "disk", "memory"])

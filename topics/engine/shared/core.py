@@ -87,7 +87,7 @@ class Core:
         """Sources of routers with records published since the last look of the routers."""
         self.scheduler = Scheduler(self)
         self.filled: list[Topic] = []
-        """Topics with an append that takes the rows of further requests, see `stop_filling`."""
+        """Topics whose batch takes no more rows after the end of the pass."""
         self.in_log: set[int] = set()
         """Ids of topics with rows in files of the log, and a few more."""
         self.lease_ids = LeaseIds(self)
@@ -103,16 +103,6 @@ class Core:
         self.usage.use(store.files, store.memory)
         self.usage.reclaim.use(self.loop)
         self.searches.use(self.loop)
-
-    def stop_filling(self) -> None:
-        """Have rows that come from here on be appends of their own, in every topic.
-
-        An append must not take rows that are staged into another batch of the log than its first
-        ones: it is told of one commit. So this is called whenever the log closes its batch.
-        """
-        for topic in self.filled:
-            topic.stop_filling()
-        self.filled = []
 
     def check_backlog(self) -> None:
         """Check that the disk keeps up. Raises: RequestError throttled, it lags too far."""

@@ -25,6 +25,9 @@ _AHEAD_MAX = _RESERVE_MAX // 2
 class TakesRows(Protocol):
     """A queued operation that still takes the rows of further requests."""
 
+    batch_number: int
+    """Number of the log's batch with its rows: one commit ends it, so it takes none of another."""
+
     def add(self, write: Any, count: int, size: int, framed: Framed, ts: int, tags: Any) -> None: ...  # noqa: PLR0917
 
 

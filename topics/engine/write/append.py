@@ -44,6 +44,7 @@ class Append(Operation):
     """
 
     __slots__ = (
+        "batch_number",
         "counts",
         "decided",
         "file_id",
@@ -84,6 +85,8 @@ class Append(Operation):
         self.placed = placed
         self.fsync = fsync
         self.decided = decided
+        self.batch_number = 0
+        """Number of the log's batch, if it takes the rows of further requests."""
         self.file_id = 0
         """The file of frames that exist already and count as rows of it: in memory (class
         `ephemeral`), or those that a router copies by position. 0: the commit states the file.

@@ -279,7 +279,7 @@ class Appender:
             topic.enqueue(in_memory)
         else:
             fsync, reserves = topic.stage_class == "fsync", last > topic.ample and topic.lacks(count)
-            if reserves or filling is None:
+            if reserves or filling is None or filling.batch_number != core.log.batch_number(topic.id):
                 filling = None
                 self._check_room(created)
             reserved = reserve(core, topic, count, now_ms) if reserves else 0
@@ -316,6 +316,7 @@ class Appender:
         if reserved:
             append.rely_on((reserved,))
         append.stage(synced=synced or fsync or bool(reserved))
+        append.batch_number = self.core.log.batch_number(topic.id)
         topic.fill(append)
         self.core.filled.append(topic)
         return append
@@ -402,7 +403,6 @@ class Appender:
             framed = core.log.stage_gathered(
                 topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=append.on_commit, floors=floors
             )
-            core.stop_filling()
         return append, framed
 
     @staticmethod

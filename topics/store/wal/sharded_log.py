@@ -220,6 +220,10 @@ class ShardedLog:
         """
         self._wals[self.shard_of(topic_id)].staging.when_committed(synced, done)
 
+    def batch_number(self, topic_id: int) -> int:
+        """Return a number that changes whenever the topic's shard fills another batch."""
+        return self._wals[self.shard_of(topic_id)].staging.batch_number
+
     def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
         """Call `done` once all that the topic's shard has committed is on stable storage.
 

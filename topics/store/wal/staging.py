@@ -33,6 +33,8 @@ class Staging:
     def __init__(self, admission: WriteLatch) -> None:
         self._admission = admission
         self.filling = Batch(_BATCH_ROOM)
+        self.batch_number = 0
+        """Changes whenever another batch is filled."""
         self._closed: deque[Batch] = deque()
         self._spare: Batch | None = None
         self._placed_rows = _PLACED_ROWS
@@ -180,8 +182,7 @@ class Staging:
         self._admission.check()
         filling = self.filling
         if filling.frames or filling.waiters:
-            self._closed.append(filling)
-            self.filling = self._empty_batch()
+            self._close_filling()
         batch = Batch(len(frames.memory), frames.memory)
         batch.used, batch.frames, batch.wants_sync = frames.used, frames.count + frames.controls, synced
         batch.mirror = frames.mirror
@@ -214,14 +215,15 @@ class Staging:
         """Return the head; from here on another batch is filled."""
         if self._closed:
             return self._closed.popleft()
-        batch, self.filling = self.filling, self._empty_batch()
+        batch = self.filling
+        self._fill_another(self._empty_batch())
         return batch
 
     def take_all(self) -> list[Batch]:
         """Return all batches, for failures of all that is staged."""
         staged = [*self._closed, self.filling]
         self._closed.clear()
-        self.filling = Batch(_BATCH_ROOM)
+        self._fill_another(Batch(_BATCH_ROOM))
         return staged
 
     def give_back(self, batch: Batch) -> None:
@@ -233,8 +235,7 @@ class Staging:
     def close_large(self) -> None:
         """Close the filling batch if it has become large."""
         if self.filling.used > BATCH_ROLL_BYTES:
-            self._closed.append(self.filling)
-            self.filling = self._empty_batch()
+            self._close_filling()
 
     @property
     def size(self) -> int:
@@ -245,6 +246,14 @@ class Staging:
     def waiters(self) -> int:
         """Number of callbacks that wait for their batch."""
         return len(self.filling.waiters) + sum(len(batch.waiters) for batch in self._closed)
+
+    def _close_filling(self) -> None:
+        self._closed.append(self.filling)
+        self._fill_another(self._empty_batch())
+
+    def _fill_another(self, batch: Batch) -> None:
+        self.filling = batch
+        self.batch_number += 1
 
     def _empty_batch(self) -> Batch:
         batch, self._spare = self._spare, None
