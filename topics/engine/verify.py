@@ -20,8 +20,6 @@ from topics.store.format.catalog import NO_TAG
 if TYPE_CHECKING:
     from topics.engine.shared.core import Core
 
-VERIFY_ORDER = 90
-"""The check's place among the hooks at the end of a pass: after all hooks that change state."""
 _TOPICS_A_PASS = 1000
 """Topics that one pass checks; if there are more, they take turns."""
 

@@ -39,7 +39,8 @@ class Append(Operation):
     """Consecutive records in each of some topics, committed together, as columns over the topics.
 
     With one topic, it takes the rows of further requests while the topic's `filling` is this
-    operation; each request is answered by its own `done` (`writes`). With many topics, which share
+    operation and the log's batch is the one with its first rows; each request is answered by its
+    own `done` (`writes`). With many topics, which share
     a shard, it is complete when it is created, and `decided` answers for all.
     """
 
