@@ -1,0 +1,176 @@
+"""Modules import each other in one direction, also where a type checker alone reads the import.
+
+A circle that only types close is a circle of knowledge: none of its modules can be read, tested or
+changed without the others.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator, Mapping
+
+from tests.project.test_layers import ROOT, imported_modules
+
+IN_A_CIRCLE: set[str] = {
+    "embedded.aio",
+    "embedded.log",
+    "embedded.open_logs",
+    "engine.delivery.cohort",
+    "engine.delivery.feed",
+    "engine.delivery.frames",
+    "engine.delivery.reader_pass",
+    "engine.delivery.subscription",
+    "engine.producers.assembly",
+    "engine.producers.compared",
+    "engine.producers.stager",
+    "engine.producers.sweeper",
+    "engine.queue.alarm",
+    "engine.queue.claim",
+    "engine.queue.completion",
+    "engine.queue.dead_letter",
+    "engine.queue.fetch",
+    "engine.queue.logged",
+    "engine.queue.lookup",
+    "engine.read.consumption",
+    "engine.read.frame_read",
+    "engine.read.read_pass",
+    "engine.read.shared_reads",
+    "engine.read.wait",
+    "engine.recovery.checkpoint_requests",
+    "engine.routers.catch_up",
+    "engine.routers.copies",
+    "engine.routers.destination_space",
+    "engine.routers.evidence",
+    "engine.routers.forward",
+    "engine.routers.forward_steps",
+    "engine.routers.forwarding",
+    "engine.routers.kept",
+    "engine.scheduling.scheduler",
+    "engine.shared.core",
+    "engine.shared.dormant",
+    "engine.shared.lease_ids",
+    "engine.shared.router_registry",
+    "engine.shared.topic_registry",
+    "engine.shared.topic_snapshot",
+    "engine.state.control_frames",
+    "engine.state.idempotency",
+    "engine.state.identity",
+    "engine.state.known_producers",
+    "engine.state.leases",
+    "engine.state.losses",
+    "engine.state.producer_part",
+    "engine.state.refusals",
+    "engine.state.router",
+    "engine.state.router_frames",
+    "engine.state.staged_operations",
+    "engine.state.staged_parts",
+    "engine.state.topic",
+    "engine.state.topic_numbers",
+    "engine.values.read_bounds",
+    "engine.values.results",
+    "engine.write.admission",
+    "engine.write.append",
+    "engine.write.appender",
+    "engine.write.evictions",
+    "engine.write.lifecycle",
+    "engine.write.reservations",
+    "engine.write.retention",
+    "http.access.guard",
+    "http.access.routes",
+    "http.http1.http1_connection",
+    "http.http1.http1_stream",
+    "http.http2.h2_connection",
+    "http.http2.h2_sender",
+    "http.http2.h2_stream",
+    "http.openapi.description",
+    "http.openapi.document",
+    "http.plan.body",
+    "http.plan.call",
+    "http.plan.gatekeeping",
+    "http.plan.plan",
+    "http.plan.service",
+    "loop",
+    "loop.connection",
+    "loop.files",
+    "loop.links",
+    "loop.listener",
+    "loop.loop",
+    "loop.operations",
+    "loop.ring",
+    "loop.streams",
+    "loop.traffic",
+    "server.app",
+    "server.shutdown",
+    "spark.data_source",
+    "spark.reading.fast_pages",
+    "spark.reading.pages",
+    "spark.stream_reader",
+    "uring",
+    "uring.connects",
+    "uring.setup",
+    "uring.uring_ring",
+}
+"""Modules that are in a circle in spite of the rule. One that has left its circle fails a test."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Each module under `topics/`, named as in `imported_modules`, with its tree."""
+    for path in sorted(ROOT.rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+        if name:  # `topics` itself re-exports the library for users; no module imports from it
+            yield name, ast.parse(path.read_text())
+
+
+def imports(trees: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+    """The modules among `trees` that each of them imports, wherever the import stands."""
+    return {
+        name: {target for one in imported_modules(tree) if (target := _module_of(one, trees)) and target != name}
+        for name, tree in trees.items()
+    }
+
+
+def _module_of(name: str, known: Mapping[str, object]) -> str:
+    """`store.wal.shard` for `store.wal.shard.Shard`; "" for what is in no module of `known`."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def in_a_circle(imported: Mapping[str, set[str]]) -> set[str]:
+    """The modules that import themselves, through others."""
+    return {name for name in imported if name in _reached_from(name, imported)}
+
+
+def _reached_from(name: str, imported: Mapping[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    left = [name]
+    while left:
+        new = imported[left.pop()] - reached
+        reached |= new
+        left += new
+    return reached
+
+
+@functools.cache
+def circle() -> frozenset[str]:
+    return frozenset(in_a_circle(imports(dict(modules()))))
+
+
+def test_no_modules_import_each_other_however_indirectly_and_for_types_alone() -> None:
+    assert circle() - IN_A_CIRCLE == set(), "in a new circle: let one import a Protocol beside its user instead"
+
+
+def test_every_module_that_may_be_in_a_circle_is_in_one() -> None:
+    assert IN_A_CIRCLE - circle() == set(), "in no circle any more: take them out of IN_A_CIRCLE"
+
+
+def test_an_import_for_types_or_inside_a_function_closes_a_circle() -> None:
+    sources = {
+        "a": "from topics.b import B",
+        "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from topics.c.inner import C",
+        "c": "",
+        "c.inner": "def late():\n    import topics.a",
+        "d": "from topics import a",
+    }
+    assert in_a_circle(imports({name: ast.parse(text) for name, text in sources.items()})) == {"a", "b", "c.inner"}
