@@ -1,7 +1,7 @@
 """The numbers of a topic and every change of them: seqs, times, reservation, staged records.
 
-No other module changes them (`tests/project/test_one_write.py`), so that the relations between them
-can be checked here.
+No other module changes them (`tests/project/structure/test_one_write.py`), so that the relations
+between them can be checked here.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-TOPICS = Path(__file__).resolve().parents[2] / "topics"
+TOPICS = Path(__file__).resolve().parents[3] / "topics"
 
 
 @cache

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2] / "topics"
+ROOT = Path(__file__).resolve().parents[3] / "topics"
 COMMON = {"errors", "clock", "config", "common"}
 BELOW: dict[str, set[str]] = {
     "common": set(),

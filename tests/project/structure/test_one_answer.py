@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.project.test_one_read import TOPICS, assigned, called, places, read
+from tests.project.structure.test_one_read import TOPICS, assigned, called, places, read
 
 
 def test_the_texts_of_a_write_s_answer_stand_in_one_place() -> None:

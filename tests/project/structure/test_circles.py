@@ -10,7 +10,7 @@ import ast
 import functools
 from collections.abc import Iterator, Mapping
 
-from tests.project.test_layers import ROOT, imported_modules
+from tests.project.structure.test_layers import ROOT, imported_modules
 
 IN_A_CIRCLE: set[str] = {
     "embedded.aio",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NUMBERS = "topics/engine/state/topic_numbers.py"
 NOT_TOPICS = {
     ("topics/engine/write/lifecycle.py", "change"): "what a frame says of a topic",

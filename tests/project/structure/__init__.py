@@ -1,0 +1,1 @@
+"""The code as syntax trees: which module imports, knows and does what."""
