@@ -23,6 +23,7 @@ import pytest
         "writes --only lone",
         "peers --only reads",
         "peers --only sustained",
+        "before_after . --only reads",
         "deliver",
         "idle_streams",
         "room",
