@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.engine.values.write_answer import LANE_END, LANE_TEXTS
+from topics.engine.values import read_answer, write_answer
+from topics.engine.values.write_answer import LANE_END
 from topics.engine.write.write_columns import GROUP
 from topics.http.handlers.record_endpoints import write_json
 from topics.http.lane._scan import ffi, lib
@@ -28,7 +29,10 @@ groups = st.lists(
 """Of each topic: name, first seq, and of each request its records, flags, and whether it came with the one before."""
 
 
-def new_scanner(texts: bytes = LANE_TEXTS) -> Any:
+TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS
+
+
+def new_scanner(texts: bytes = TEXTS) -> Any:
     scanner = lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, texts, len(texts))
     return ffi.gc(scanner, lib.tp_scanner_free)
 
@@ -141,6 +145,6 @@ def test_a_digest_is_sha_256_whatever_the_length(length: int) -> None:
     assert bytes(ffi.buffer(digest)) == hashlib.sha256(text).digest()
 
 
-@pytest.mark.parametrize("texts", [LANE_TEXTS[:-1], LANE_TEXTS + b"\0", b"", b"x" * 7 + LANE_TEXTS])
-def test_a_scanner_takes_seven_texts_of_an_answer_that_end_and_no_others(texts: bytes) -> None:
+@pytest.mark.parametrize("texts", [TEXTS[:-1], TEXTS + b"\0", b"", b"x" * 7 + TEXTS, TEXTS[:-1] + b"x" * 31 + b"\0"])
+def test_a_scanner_takes_the_texts_of_both_answers_that_end_and_no_others(texts: bytes) -> None:
     assert lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, texts, len(texts)) == ffi.NULL

@@ -6,6 +6,7 @@ that the lane does not know, and both answers must have the same bytes.
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -107,6 +108,28 @@ def test_whatever_a_topic_has_been_through_it_is_read_the_same_both_ways(seed: i
         reads.change()
         reads.ask_around(6)
     assert reads.taken > 30, "the lane has taken too little for this test to mean anything"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_limits_are_clamped_alike_both_ways(seed: int) -> None:
+    """5.2: `ReadBounds` and index_reads.c have the formula each."""
+    rng = random.Random(f"bounds {seed}")
+    records, size = sorted(rng.choices(range(1, 12), k=2)), sorted(rng.choices(range(1, 400), k=2))
+    reads = Reads(
+        seed,
+        **{"default_limit": records[seed % 2], "max_limit": records[1 - seed % 2]},
+        **{"default_batch_bytes": size[seed // 2 % 2], "max_batch_bytes": size[1 - seed // 2 % 2]},
+    )
+    reads.write(10)
+    head = reads.world.state("t")["head_seq"]
+    for _ in range(60):
+        fields = {"from_seq": rng.randint(0, head)}
+        if rng.random() < 0.7:
+            fields["limit"] = rng.choice((0, *range(1, 14), (1 << 32) - 1))
+        if rng.random() < 0.7:
+            fields["max_batch_bytes"] = rng.choice((0, rng.randint(1, 500), 1 << 60))
+        reads.ask(json.dumps(fields))
+    assert reads.taken > 20
 
 
 def test_a_topic_of_several_chunks_is_read_across_them() -> None:

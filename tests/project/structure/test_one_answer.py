@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.project.structure.test_one_read import TOPICS, assigned, called, places, read
 
 
-def test_the_texts_of_a_write_s_answer_stand_in_one_place() -> None:
-    """C gets them when the scanner is made. What else has such members is described or parsed, not answered."""
-    for text in ("deduped", "wal_append_ms", "throttle_wait_ms"):
-        shown = re.compile(rf'\\?"{text}\\?":')
-        files = (*TOPICS.rglob("*.py"), *TOPICS.rglob("*.c"), *TOPICS.rglob("*.h"))
-        found = {str(path.relative_to(TOPICS)) for path in files if shown.search(path.read_text())}
-        assert found == {"engine/values/write_answer.py"}, text
+@pytest.mark.parametrize(
+    ("member", "place"),
+    [
+        *((member, "write_answer.py") for member in ("deduped", "wal_append_ms", "throttle_wait_ms")),
+        *((member, "read_answer.py") for member in ("next_from_seq", "caught_up", "lag", "missed_estimate")),
+    ],
+)
+def test_the_texts_of_an_answer_stand_in_one_place(member: str, place: str) -> None:
+    """The scanner gets them when it is made. Other files that have such members describe or parse them."""
+    shown = re.compile(rf'\\?"{member}\\?":')
+    files = (*TOPICS.rglob("*.py"), *TOPICS.rglob("*.c"), *TOPICS.rglob("*.h"))
+    found = {str(path.relative_to(TOPICS)) for path in files if shown.search(path.read_text())}
+    assert found == {f"engine/values/{place}"}
 
 
 def test_the_times_of_a_write_are_worked_out_in_one_place() -> None:

@@ -14,7 +14,8 @@ from topics.engine.state.identity import Identity
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
 from topics.engine.values.json_fields import Fields
 from topics.engine.values.predicate import parse_predicate
-from topics.engine.values.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult, Tombstone
+from topics.engine.values.read_answer import beginning, ending
+from topics.engine.values.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.write_answer import ONE_WRITTEN, STAGED, WRITTEN, listed, repeat_times, write_times
 from topics.engine.write.long_bodies import Frames, Work
@@ -196,7 +197,7 @@ def diff(call: Call) -> None:
 
     @call.or_fail
     def done(result: DiffResult) -> None:
-        call.reply_around(*_diff_json(call, result))
+        call.reply_around(beginning(call.plan.name_json), result.records, ending(result, call.total_ms()))
 
     cancel = call.service.engine.diff(call.name, query, done)
     if query.wait_ms and not call.answered:
@@ -213,38 +214,6 @@ def _from_ms(fields: Fields) -> int:
     begin = fields.few_members("from", 'an object like {"time": 1795325238494}', 1)
     begin.require("time")
     return begin.u64("time", 0)
-
-
-def _diff_json(call: Call, result: DiffResult) -> tuple[bytes, bytes, bytes]:
-    """Return the answer in three parts; the middle one is the records."""
-    cold = b',"cold_segments_read":%d' % result.cold_segments if result.cold_segments else b""
-    after = (
-        b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
-        b'"lag":%d,"performance":{"server_total_ms":%b,"records_scanned":%d%b}}'
-    ) % (
-        result.next_from_seq,
-        result.head_seq,
-        result.earliest_seq,
-        json_bool(result.caught_up),
-        b"null" if result.tombstone is None else _tombstone_json(result.tombstone),
-        result.lag,
-        call.total_ms(),
-        result.scanned,
-        cold,
-    )
-    return b'{"topic":%b,"records":[' % call.plan.name_json, result.records, after
-
-
-def _tombstone_json(tombstone: Tombstone) -> bytes:
-    shape = b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,"earliest_seq":%d,"head_seq":%d}'
-    return shape % (
-        tombstone.gap_from,
-        tombstone.gap_to,
-        tombstone.reason.encode(),
-        tombstone.missed_estimate,
-        tombstone.earliest_seq,
-        tombstone.head_seq,
-    )
 
 
 def delete_records(call: Call) -> None:

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from topics.common.tuples import make_tuple
 from topics.engine.state.idempotency import Key
+from topics.engine.values import read_answer, write_answer
 from topics.engine.values.results import AppendRequest
-from topics.engine.values.write_answer import LANE_TEXTS
 from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColumns
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal
@@ -55,6 +55,7 @@ _DECLINED_MAX = 16
 """Tries per second to learn a name."""
 _AROUND_READ_BYTES = 640
 """Bound of the bytes around the elements of a read's answer, with a name of 255 characters."""
+_TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS
 _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
 _ANSWER = Phase.ANSWER
@@ -88,8 +89,8 @@ class Lane:
             config.max_command_bytes,
             config.max_idempotency_key_bytes,
             secret,
-            LANE_TEXTS,
-            len(LANE_TEXTS),
+            _TEXTS,
+            len(_TEXTS),
         )
         if scanner == ffi.NULL:
             raise MemoryError("no memory for the lane's tables")

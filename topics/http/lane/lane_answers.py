@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from topics.engine.read.plain_reads import PlainReads
 from topics.engine.values.durations import milliseconds
+from topics.engine.values.read_answer import LANE_TIMES
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import LANE_END, repeat_times, write_times
 from topics.engine.write.plain_appends import PlainAppended
@@ -29,7 +30,7 @@ _FIXED_BYTES = 450
 """Bound of an answer's bytes without head, name and seqs."""
 _NAME_BYTES = 257
 """Bound of a topic's name as JSON, none of whose characters is escaped."""
-_AROUND_READ_BYTES = 700
+_AROUND_READ_BYTES = 768
 """Bound of a read's answer without head and elements."""
 
 
@@ -317,7 +318,7 @@ class Answers:
         service = self.service
         if taken > self._room:
             self._make_room(taken)
-        head, total = service.writer.json_head, milliseconds(service.now_ns() - started_ns)
+        head, times = service.writer.json_head, LANE_TIMES % milliseconds(service.now_ns() - started_ns)
         room = found.size + taken * (len(head) + _AROUND_READ_BYTES)
         number, memory = self._links.room(room)
         size = lib.tp_render_reads(
@@ -329,8 +330,8 @@ class Answers:
             refs,
             head,
             len(head),
-            total,
-            len(total),
+            times,
+            len(times),
             upto,
             self._refs,
             self._lengths,

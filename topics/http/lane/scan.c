@@ -12,7 +12,7 @@
 #include "scanner.h"
 #include "sha256.h"
 
-enum { NAMES_MAX = 1 << 18, TOPIC_NAME_BYTES_MAX = 255, LENGTH_DIGITS_MAX = 9 };
+enum { NAMES_MAX = 1 << 18, LENGTH_DIGITS_MAX = 9 };
 /* The first stamp: high enough that each server soon exceeds 32 bits of scans. */
 static const uint64_t SCANS_BEFORE = 0xffffff00;
 enum {
@@ -27,7 +27,8 @@ static int take_texts(tp_scanner *s, const char *texts, uint32_t len)
     uint32_t count = 0;
     for (; text < stop; count++) {
         const char *end = memchr(text, 0, (size_t)(stop - text));
-        if (!end || end - text > TEXT_BYTES || count == TEXTS) return -1;
+        if (!end || count == TEXTS) return -1;
+        if (end - text > (count < READ_TEXTS ? WRITE_TEXT_BYTES : READ_TEXT_BYTES)) return -1;
         memcpy(s->texts[count].at, text, (size_t)(end - text));
         s->texts[count].len = (uint32_t)(end - text);
         text = end + 1;
@@ -495,7 +496,7 @@ int64_t tp_render_answers(const tp_scanner *s, char *out, uint64_t room, const s
 {
     const uint64_t list_around = s->texts[TEXT_SEQS].len + s->texts[TEXT_SEQS_END].len;
     uint64_t needed = 0, fixed = name_len + after_len;
-    for (uint32_t text = 0; text < TEXTS; text++) fixed += s->texts[text].len;
+    for (uint32_t text = 0; text < READ_TEXTS; text++) fixed += s->texts[text].len;
     fixed -= list_around;
     for (uint32_t i = 0; i < count; i++)
         if (counts[i])

@@ -27,9 +27,9 @@ enum {
 
 /* Make the state that all scans of a server share: known names and hosts, and limits.
  *
- * secret: seeds the hash. texts: the parts of a write's answer around name, first seq, last seq,
- * seqs, head and count (engine/values/write_answer.py), each ended by a zero byte. Returns NULL
- * without memory, or if these are not 7 texts of 16 bytes at most. */
+ * secret: seeds the hash. texts: LANE_TEXTS of engine/values/write_answer.py, then those of
+ * read_answer.py beside it, each ended by a zero byte. Returns NULL without memory, or if their
+ * number or sizes are not those of scanner.h. */
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
                            uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret, const char *texts,
                            uint32_t texts_len);
@@ -70,12 +70,12 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
 uint32_t tp_scanned_reads(tp_scanner *s, struct tp_read **reads, uint32_t **topics, uint32_t *topic_count);
 /* Render the answers to the reads taken.
  *
- * elements: the rendered records. topics: by slot, as tp_project_reads set them. total:
- * `server_total_ms`. upto[r] gets the end of the bytes taken of receive r. refs, out_refs and so
+ * elements: the rendered records. topics: by slot, as tp_project_reads set them. times: the text
+ * between the lag and `records_scanned`. upto[r] gets the end of the bytes taken of receive r. refs, out_refs and so
  * on: as in tp_render_answers. Returns the bytes written; -1: no room for them. */
 int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements,
                         const struct tp_read_topic *topics, const uint64_t *refs, const char *head, uint32_t head_len,
-                        const char *total, uint32_t total_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
+                        const char *times, uint32_t times_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
 /* Find receives that were not taken to their end: upto[i] is not ends[i]. Returns their number. */
 uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, uint32_t *rows);
 

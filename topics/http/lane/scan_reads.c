@@ -4,6 +4,12 @@
 #include "scan.h"
 #include "scanner.h"
 
+/* Bounds of an answer around its records: two texts and the name; six texts, four seqs, a count. */
+enum {
+    READ_TIMES_BYTES_MAX = 96,
+    READ_BEFORE_BYTES = 2 * READ_TEXT_BYTES + TOPIC_NAME_BYTES_MAX + 1,
+    READ_AFTER_BYTES = 6 * READ_TEXT_BYTES + 4 * 20 + READ_TIMES_BYTES_MAX + 16
+};
 enum { GIVEN_FROM = 1, GIVEN_LIMIT = 2, GIVEN_TAGS = 4, GIVEN_META = 8, GIVEN_WAIT = 16, GIVEN_BUDGET = 32 };
 
 static inline const char *skip_white(const char *p, const char *end)
@@ -109,35 +115,34 @@ uint32_t tp_scanned_reads(tp_scanner *s, struct tp_read **reads, uint32_t **topi
 
 int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements,
                         const struct tp_read_topic *topics, const uint64_t *refs, const char *head, uint32_t head_len,
-                        const char *total, uint32_t total_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
+                        const char *times, uint32_t times_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
     char *p = out;
     uint32_t n = 0, receive = NOBODY;
     *sends = 0;
+    if (times_len > READ_TIMES_BYTES_MAX) return -1;
     for (uint32_t i = 0; i < s->read_count; i++) {
         const struct tp_read *read = s->reads + i;
         if (!read->taken) continue;
         const struct tp_read_topic *topic = topics + read->slot;
         const struct name *name = s->names + s->read_topics[read->slot];
-        char before[320], after[320], *b = before, *a = after, *start = p;
+        char before[READ_BEFORE_BYTES], after[READ_AFTER_BYTES], *b = before, *a = after, *start = p;
         if (head_len + read->len + sizeof before + sizeof after + 32 > room - (uint64_t)(p - out)) return -1;
-        b = PUT(b, "{\"topic\":\"");
+        b = PUT_READ_TEXT(b, READ_NAME);
         b = put(b, s->arena + name->off, name->len - (sizeof READ_SUFFIX - 1));
-        b = PUT(b, "\",\"records\":[");
-        a = PUT(a, "],\"next_from_seq\":");
+        b = PUT_READ_TEXT(b, READ_RECORDS);
+        a = PUT_READ_TEXT(a, READ_NEXT);
         a = put_number(a, read->next);
-        a = PUT(a, ",\"head_seq\":");
+        a = PUT_READ_TEXT(a, READ_HEAD);
         a = put_number(a, topic->head);
-        a = PUT(a, ",\"earliest_seq\":");
+        a = PUT_READ_TEXT(a, READ_EARLIEST);
         a = put_number(a, topic->earliest);
-        a = read->next == topic->head ? PUT(a, ",\"caught_up\":true") : PUT(a, ",\"caught_up\":false");
-        a = PUT(a, ",\"tombstone\":null,\"lag\":");
+        a = read->next == topic->head ? PUT_READ_TEXT(a, READ_CAUGHT_UP) : PUT_READ_TEXT(a, READ_MORE);
+        a = PUT_READ_TEXT(a, READ_LAG);
         a = put_number(a, topic->head - read->next);
-        a = PUT(a, ",\"performance\":{\"server_total_ms\":");
-        a = put(a, total, total_len);
-        a = PUT(a, ",\"records_scanned\":");
+        a = put(a, times, times_len);
         a = put_number(a, read->count);
-        a = PUT(a, "}}");
+        a = PUT_READ_TEXT(a, READ_END);
         p = put(p, head, head_len);
         p = put_number(p, (uint64_t)(b - before) + read->len + (uint64_t)(a - after));
         p = PUT(p, "\r\n\r\n");

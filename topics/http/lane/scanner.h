@@ -7,7 +7,7 @@
 
 #include "scan.h"
 
-enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128 };
+enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, TOPIC_NAME_BYTES_MAX = 255 };
 enum { NOBODY = 0xffffffff, NOT_ANY = 0xfffffffe }; /* no receive, or no topic */
 #define READ_SUFFIX "/diff"
 
@@ -20,8 +20,14 @@ struct name {
     uint64_t stamp;           /* 64 bits, as a repeated stamp would mix up groups; 0: none yet */
 };
 
-/* Texts of a write's answer: before the topic's name, before the first seq, and so on. */
-enum { TEXT_NAME, TEXT_FIRST, TEXT_LAST, TEXT_SEQS, TEXT_SEQS_END, TEXT_HEAD, TEXT_COUNT, TEXTS, TEXT_BYTES = 16 };
+/* Texts of a write's answer: before the topic's name, before the first seq, and so on. Then those of
+ * a read's answer: before the name, the records, and so on. */
+enum {
+    TEXT_NAME, TEXT_FIRST, TEXT_LAST, TEXT_SEQS, TEXT_SEQS_END, TEXT_HEAD, TEXT_COUNT,
+    READ_NAME, READ_RECORDS, READ_NEXT, READ_HEAD, READ_EARLIEST, READ_MORE, READ_CAUGHT_UP, READ_LAG, READ_END,
+    TEXTS, READ_TEXTS = READ_NAME
+};
+enum { WRITE_TEXT_BYTES = 16, READ_TEXT_BYTES = 32 }; /* the most of one text */
 
 struct tp_scanner {
     uint32_t max_head_bytes, max_head_fields, max_key_bytes;
@@ -43,7 +49,7 @@ struct tp_scanner {
     uint32_t *read_topics;
     uint32_t read_count, read_topic_count;
     uint32_t found_room;      /* rows of found, reads and read_topics */
-    struct { char at[TEXT_BYTES]; uint32_t len; } texts[TEXTS];
+    struct { char at[READ_TEXT_BYTES]; uint32_t len; } texts[TEXTS];
 };
 
 /* Add the read of request r, with its body at `body`, as a row. Return 0, or a TP_MISS_*. */
@@ -73,7 +79,8 @@ static inline char *put(char *out, const void *text, uint64_t len)
     return out + len;
 }
 #define PUT(out, literal) put(out, literal, sizeof(literal) - 1)
-/* Copy TEXT_BYTES of every text, in one move; the rest of the answer overwrites the excess. */
-#define PUT_TEXT(out, text) (memcpy(out, s->texts[text].at, TEXT_BYTES), (out) + s->texts[text].len)
+/* Copy the most bytes of a text, in one or two moves; what follows overwrites the excess. */
+#define PUT_TEXT(out, text) (memcpy(out, s->texts[text].at, WRITE_TEXT_BYTES), (out) + s->texts[text].len)
+#define PUT_READ_TEXT(out, text) (memcpy(out, s->texts[text].at, READ_TEXT_BYTES), (out) + s->texts[text].len)
 
 #endif
