@@ -7,8 +7,9 @@ import random
 
 import pytest
 
+from topics.spark.reading.diff_page import PageLoss
 from topics.spark.reading.fast_pages import decode_page as fast
-from topics.spark.reading.pages import PageLoss, decode_page, decoder
+from topics.spark.reading.pages import decode_page, decoder
 
 RECORDS = (
     '{"$seq":1,"$ts":5,"data":{"a": [1, 2.50, 1e3]}}',

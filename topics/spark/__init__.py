@@ -2,7 +2,8 @@
 
 docs/guides/spark.md describes its use. The modules that an executor imports need pyarrow, numpy,
 xxhash and the standard library; msgspec makes reading over HTTP faster if it is installed. Only
-`data_source.py`, `stream_reader.py`, `sink.py`, `pushdown.py` and `sessions.py` import pyspark.
+`data_source.py`, `stream_reader.py`, `work_partition.py`, `sink.py`, `pushdown.py` and
+`sessions.py` import pyspark.
 """
 
 from __future__ import annotations

@@ -16,10 +16,9 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from topics.spark.errors import OptionError
 from topics.spark.options import BATCH, STREAM, SourceOptions, parse_columns, parse_source
 from topics.spark.reading.batch import Bounds, plan_batch
-from topics.spark.reading.planning import Work
+from topics.spark.reading.work_partition import WorkPartition, read_partition
 from topics.spark.schema import check_given, ddl
 
 if TYPE_CHECKING:
@@ -65,10 +64,6 @@ class PushdownSource(TopicsSource):
         return PushdownReader(_source_options(self.options, BATCH, schema))
 
 
-class WorkPartition(InputPartition):
-    """A partition. value: a Work."""
-
-
 class BatchReader(DataSourceReader):
     """A batch reader: plans on the driver, and reads on executors."""
 
@@ -103,20 +98,6 @@ class PushdownReader(BatchReader):
 
     def _bounds(self) -> Bounds | None:
         return self._narrowed
-
-
-def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a partition.
-
-    For a plan without partitions, Spark reads a partition without a value, which has no batches.
-    """
-    if not isinstance(partition.value, Work):
-        return
-    try:
-        from topics.spark.reading.partition_reading import WorkReader  # noqa: PLC0415 - the driver needs no pyarrow
-    except ImportError as error:
-        raise OptionError(f"the workers' Python lacks {error.name}: pip install 'topics[spark]' there") from None
-    yield from WorkReader(options).read(partition.value)
 
 
 def _source_options(raw: Mapping[str, str], use: str, schema: StructType) -> SourceOptions:

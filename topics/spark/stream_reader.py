@@ -13,9 +13,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from topics.spark.data_source import WorkPartition, read_partition
 from topics.spark.options import SourceOptions
 from topics.spark.reading.follow import Follower
+from topics.spark.reading.work_partition import WorkPartition, read_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.spark.reading.pages import Columns, DiffPage, PageLoss
+from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss
 
 
 class _Record(msgspec.Struct):

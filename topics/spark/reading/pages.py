@@ -7,42 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss
 
 _BLANKS = " \t\n\r"
-
-
-@dataclass(slots=True)
-class Columns:
-    """Records as columns, ascending by seq.
-
-    data, meta: JSON texts in UTF-8; meta is b"" for a record without it.
-    """
-
-    seqs: list[int]
-    times_ms: list[int]
-    tags: list[str | None]
-    nodes: list[str | None]
-    data: list[bytes]
-    meta: list[bytes]
-
-
-class PageLoss(NamedTuple):
-    """A tombstone: first and last lost seq, and the reason."""
-
-    gap_from: int
-    gap_to: int
-    reason: str
-
-
-class DiffPage(NamedTuple):
-    """One answer of the server to a diff."""
-
-    columns: Columns
-    next_from_seq: int
-    head: int
-    lost: PageLoss | None
 
 
 def decoder() -> Callable[[bytes], DiffPage]:

@@ -18,8 +18,9 @@ from topics.spark import schema
 from topics.spark.client import Client
 from topics.spark.errors import DataLossError, ServerError
 from topics.spark.options import FAIL, ROWS, SEQ_MAX, SourceOptions
+from topics.spark.reading.diff_page import Columns, DiffPage
 from topics.spark.reading.offsets import DELETED, RECREATED
-from topics.spark.reading.pages import Columns, DiffPage, decoder
+from topics.spark.reading.pages import decoder
 from topics.spark.reading.planning import SMALL_RANGE, Range, TopicLoss, Work
 
 if TYPE_CHECKING:
