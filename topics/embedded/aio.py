@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from topics.config import Config
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import snapshot_of
+from topics.embedded.driver import Driver
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
@@ -20,10 +22,19 @@ from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import UsageError
 
-if TYPE_CHECKING:
-    from topics.embedded.log import Log
-
 R = TypeVar("R")
+
+
+class DrivenLog(Protocol):
+    """The parts of a log that its awaitables use. It stays open while they refer to it."""
+
+    config: Config
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def driver(self) -> Driver: ...
 
 
 class AsyncLog:
@@ -32,7 +43,7 @@ class AsyncLog:
     A cancelled await does not undo its call: an append may still happen.
     """
 
-    def __init__(self, log: Log, starts: Starts) -> None:
+    def __init__(self, log: DrivenLog, starts: Starts) -> None:
         self._log = log
         self._starts = starts
 

@@ -6,14 +6,20 @@ import atexit
 import contextlib
 import os
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from topics.errors import TopicsError
 
-if TYPE_CHECKING:
-    from topics.embedded.log import Log
 
-open_logs: weakref.WeakSet[Log] = weakref.WeakSet()
+class OpenLog(Protocol):
+    """A log as a fork and the end of the interpreter treat it."""
+
+    def disown(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+open_logs: weakref.WeakSet[OpenLog] = weakref.WeakSet()
 
 
 def _disown_all_in_child() -> None:

@@ -13,12 +13,15 @@ dropped.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from topics.config import Config
+from topics.http.plan.service import Service
+from topics.loop.listener import Listener
+from topics.loop.loop import Loop
+from topics.server.backend import ServedEngine
+from topics.server.gate import Gate
 from topics.server.pace import BodyPace, Stalls
-
-if TYPE_CHECKING:
-    from topics.server.app import Server
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +39,21 @@ _FLUSH_MS = 1000
 """Time for the last answers to be sent, and for slow clients to read them."""
 
 
-async def drain(server: Server) -> None:
+class DrainedServer(Protocol):
+    """The parts of a server that a stop uses."""
+
+    config: Config
+    loop: Loop
+    service: Service
+    listener: Listener
+    gate: Gate
+    hurried: bool
+
+    @property
+    def engine(self) -> ServedEngine | None: ...
+
+
+async def drain(server: DrainedServer) -> None:
     """Return when every connection is closed and nothing is in progress, or the grace has ended."""
     loop, service, listener = server.loop, server.service, server.listener
     started_ns = loop.clock.monotonic_ns()
@@ -72,7 +89,7 @@ async def drain(server: Server) -> None:
         conn.abort()
 
 
-def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
+def _arriving(server: DrainedServer, bodies: BodyPace, now_ns: int) -> bool:
     """Return whether the body of a request is arriving."""
     moving = [
         bodies.look(conn.id, arriving, now_ns)
@@ -86,7 +103,7 @@ def _arriving(server: Server, bodies: BodyPace, now_ns: int) -> bool:
 class _Takers:
     """Connections that do not take their output at once."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: DrainedServer) -> None:
         self._server = server
         self._stalls = Stalls()
         self._before: set[int] = set()
@@ -116,6 +133,6 @@ class _Takers:
         return any(conn.outbound_bytes or conn.id in self._slow for conn in self._server.listener.connections)
 
 
-def _busy(server: Server) -> bool:
+def _busy(server: DrainedServer) -> bool:
     """Return whether a connection is executing something that ends by itself."""
     return any(conn.state.busy for conn in server.listener.connections)
