@@ -17,8 +17,9 @@ from topics.http.handlers import (
     websocket_endpoint,
     work_endpoint,
 )
+from topics.http.plan.call import Handler
 
-ROUTES = (
+ROUTES: tuple[Route[Handler], ...] = (
     Route("PUT", "/v0/topics/:topic", Scope.ADMIN, topic_endpoints.put_topic, Body.JSON_OR_EMPTY),
     Route("GET", "/v0/topics/:topic", Scope.READ, topic_endpoints.get_topic),
     Route("GET", "/v0/topics", Scope.READ, topic_endpoints.list_topics),

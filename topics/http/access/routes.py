@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 from topics.http.access.scope import Scope
 
-if TYPE_CHECKING:
-    from topics.http.plan.call import Call
-
-Handler = Callable[["Call"], None]
+H = TypeVar("H", bound=Callable[[Any], None], default=Callable[[Any], None])
+"""Type of the handlers: this room knows only that they are called with a request."""
 
 
 class Body(enum.Enum):
@@ -37,7 +37,7 @@ class Access(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class Route(Generic[H]):
     """One method of one path pattern.
 
     - pattern: segments after the leading slash; one that starts with ":" is a parameter, never
@@ -51,7 +51,7 @@ class Route:
     method: str
     pattern: str
     scope: Scope
-    handler: Handler
+    handler: H
     body: Body = Body.IGNORED
     always: bool = False
     stream: bool = False

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from topics.http.wire.stream import LAST_CHUNK, Block, chunked
+from topics.http.wire.transport import Transport
 
-if TYPE_CHECKING:
-    from topics.http.http1.http1_connection import HttpConnection
-    from topics.http.wire.transport import Transport
+
+class StreamOwner(Protocol):
+    """The connection of a streamed answer, which continues after its end."""
+
+    transport: Transport
+
+    def on_stream_ended(self, *, kept: bool) -> None: ...
 
 
 class Http1Stream:
@@ -22,14 +27,14 @@ class Http1Stream:
 
     def __init__(
         self,
-        connection: HttpConnection,
+        connection: StreamOwner,
         *,
         chunks: bool,
         on_drained: Callable[[], None],
         on_disconnect: Callable[[], None],
     ) -> None:
-        self._connection: HttpConnection | None = connection
-        self._transport: Transport = connection.transport
+        self._connection: StreamOwner | None = connection
+        self._transport = connection.transport
         self._chunked = chunks
         self.on_drained = on_drained
         self._on_disconnect = on_disconnect

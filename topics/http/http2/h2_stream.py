@@ -7,21 +7,37 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
 from topics.http.access.principal import Principal
 from topics.http.plan.call import SHARED_BYTES_MIN, Call
 from topics.http.plan.plan import Plan
+from topics.http.plan.service import Service
 from topics.http.wire.error_answers import BadRequestError
 from topics.http.wire.h2_request import SHORT_BODY
 from topics.http.wire.response import JSON
 from topics.http.wire.stream import Block
 from topics.http.wire.upgrade import OpenUpgraded
 
-if TYPE_CHECKING:
-    from topics.http.http2.h2_connection import Http2Connection
+
+class StreamHost(Protocol):
+    """The connection of a stream, which frames what its calls and writers say."""
+
+    service: Service
+
+    def answer(
+        self, stream: Http2Stream, status: int, body: Sequence[bytes], content_type: bytes, headers: bytes
+    ) -> None: ...
+
+    def open_stream(self, stream: Http2Stream, status: int, content_type: bytes, headers: bytes) -> None: ...
+
+    def wait_began(self, stream: Http2Stream) -> None: ...
+
+    def write(self, stream: Http2Stream, data: bytes) -> None: ...
+
+    def end(self, stream: Http2Stream) -> None: ...
 
 
 class Http2Stream:
@@ -53,7 +69,7 @@ class Http2Stream:
         "streaming",
     )
 
-    def __init__(self, connection: Http2Connection, number: int, plan: Plan | None, *, input_ended: bool) -> None:
+    def __init__(self, connection: StreamHost, number: int, plan: Plan | None, *, input_ended: bool) -> None:
         self.id = number
         self.plan = plan
         self.body: GrowingBytes | None = None

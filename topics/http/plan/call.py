@@ -11,7 +11,7 @@ from topics.engine.values.results import Done
 from topics.engine.write.long_bodies import Work
 from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
-from topics.http.access.routes import Body, Handler
+from topics.http.access.routes import Body
 from topics.http.plan.body import Unpacking
 from topics.http.plan.gatekeeping import check_type
 from topics.http.plan.plan import Plan
@@ -22,6 +22,7 @@ from topics.http.wire.stream import Stream
 from topics.http.wire.upgrade import OpenUpgraded
 
 T = TypeVar("T")
+Handler = Callable[["Call"], None]
 
 SHARED_BYTES_MIN = 65_536
 """Fewer bytes in several parts are joined, which is faster than one send for each."""

@@ -5,16 +5,12 @@ Their order is that of the wire contract's 2.3, 2.4 and 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from topics.errors import RequestError
 from topics.http.access.routes import Body
 from topics.http.plan.body import Unpacking, begun, unpack
 from topics.http.plan.in_flight import NOTHING_COMES
-
-if TYPE_CHECKING:
-    from topics.http.plan.plan import Plan
-    from topics.http.plan.service import Service
+from topics.http.plan.plan import Plan
+from topics.http.plan.service import Service
 
 UNREAD_BODY_BYTES_MAX = 65_536
 """Most bytes of an unused body that are skipped; for more, the connection or stream ends."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from topics.clock import Clock
 from topics.common.memory import MemoryReturns
@@ -17,7 +17,7 @@ from topics.errors import RequestError
 from topics.http.access.guard import Guard
 from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.access.origin import HostRule
-from topics.http.access.routes import Handler, RouteTable
+from topics.http.access.routes import RouteTable
 from topics.http.openapi.description import Description
 from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.in_flight import InFlight
@@ -114,7 +114,7 @@ class Service:
         """Whether every answer closes its connection (shutdown)."""
         self.at_drain: list[Callable[[], None]] = []
         """Callbacks for the start of a shutdown: owners of open streams end them (R-LIFE-7)."""
-        self.open_websocket: Handler = _no_websocket
+        self.open_websocket: Callable[[Any], None] = _no_websocket
         """The handler of an upgrade request whose path and method are valid; `server/` sets it."""
         self.tick = 0
         """Seconds, roughly. Connections note it as the time at which they began to wait."""
