@@ -18,15 +18,12 @@ given to a new connection at once, and because close(2) ends no pending operatio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
-from topics.loop.operations import CONTROL, KIND_BITS, RECV, SEND, ignore
-
-if TYPE_CHECKING:
-    from topics.loop.links import Links
-    from topics.loop.streams import Streams
-    from topics.loop.timers import Timer
-    from topics.loop.traffic import Traffic
+from topics.loop.operations import CONTROL, KIND_BITS, RECV, SEND, Operations, ignore
+from topics.loop.ring import Ring, Send
+from topics.loop.timers import Timer
 
 OPEN: Final = 0
 FLUSHING: Final = 1
@@ -47,6 +44,77 @@ No result is equal to it.
 """
 
 Row = tuple["Connection", memoryview]
+
+
+class StreamEvents(Protocol):
+    """The events of a handler that a connection itself reports: see `StreamHandler`."""
+
+    def end_of_stream(self, conn: Connection) -> None: ...
+
+    def drained(self, conn: Connection) -> None: ...
+
+
+class WaterMarks(Protocol):
+    """The bounds of what is written and not yet sent, in bytes."""
+
+    @property
+    def send_high_water_bytes(self) -> int: ...
+
+    @property
+    def send_low_water_bytes(self) -> int: ...
+
+
+class StreamGroup(Protocol):
+    """The connections with the same handler."""
+
+    inbox: list[Row]
+    connections: dict[int, Connection]
+    on_lost: Callable[[Connection, int], None]
+
+    @property
+    def handler(self) -> StreamEvents: ...
+
+    @property
+    def limits(self) -> WaterMarks: ...
+
+
+class ConnectionTable(Protocol):
+    """The table that may own a connection: see `links.py`."""
+
+    def open(self, conn: Connection) -> int: ...
+
+    def set(self, conn: Connection) -> None: ...
+
+    def reads(self, conn: Connection) -> None: ...
+
+    def close(self, conn: Connection) -> None: ...
+
+    def leave(self, conn: Connection) -> bool: ...
+
+    def outbound_bytes(self, conn: Connection) -> int: ...
+
+
+class ConnectionHost(Protocol):
+    """The state that all connections of a loop share: see `traffic.py`, which empties the lists."""
+
+    ring: Ring
+    operations: Operations[Connection]
+    call_later: Callable[[int, Callable[[], None]], Timer]
+    sends: list[Send]
+    staged: list[Connection]
+    held: list[Row]
+    dropped: list[Row]
+    resumed: list[Connection]
+    drained: list[Connection]
+    closed_some: bool
+    lone_send: int
+
+    @property
+    def links(self) -> ConnectionTable | None: ...
+
+    def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview: ...
+
+    def withdraw(self, send_data: int) -> bool: ...
 
 
 class Connection:
@@ -84,7 +152,9 @@ class Connection:
         "state",
     )
 
-    def __init__(self, traffic: Traffic, streams: Streams, number: int, fd: int, peer: tuple[str, int]) -> None:
+    def __init__(
+        self, traffic: ConnectionHost, streams: StreamGroup, number: int, fd: int, peer: tuple[str, int]
+    ) -> None:
         self.id = number
         self.fd = fd
         self.peer = peer
@@ -168,7 +238,7 @@ class Connection:
         return 0 if self._held is None else sum(map(len, self._held))
 
     @property
-    def _links(self) -> Links:
+    def _links(self) -> ConnectionTable:
         links = self._traffic.links
         assert links is not None, "owned by no table"
         return links

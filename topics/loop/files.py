@@ -65,7 +65,7 @@ class _RepeatedRead:
     __slots__ = ("_buffer", "_done", "_fd", "_offset", "_operations", "_ring", "_tries")
 
     def __init__(  # noqa: PLR0917 - fields of a read
-        self, ring: Ring, operations: Operations, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]
+        self, ring: Ring, operations: Operations[Any], fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]
     ) -> None:
         self._ring = ring
         self._operations = operations
@@ -90,7 +90,7 @@ class _RepeatedRead:
 class Files:
     """File operations of one loop. All paths are str."""
 
-    def __init__(self, ring: Ring, operations: Operations) -> None:
+    def __init__(self, ring: Ring, operations: Operations[Any]) -> None:
         self._ring = ring
         self._operations = operations
         self._paths: dict[int, str] = {}

@@ -15,17 +15,14 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from topics.clock import Clock
 from topics.loop.connection import Connection
 from topics.loop.operations import ACCEPT, CONTROL, FILE, ignore
 from topics.loop.ring import F_MORE
 from topics.loop.streams import Streams
+from topics.loop.timers import Timer
 from topics.loop.traffic import Traffic
-
-if TYPE_CHECKING:
-    from topics.loop.loop import Loop
-    from topics.loop.timers import Timer
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +38,9 @@ class Listener:
     __slots__ = (
         "_accept_data",
         "_back_off_ns",
+        "_clock",
         "_fd",
         "_logged_ns",
-        "_loop",
         "_shedding",
         "_spare_fd",
         "_stopping",
@@ -53,10 +50,10 @@ class Listener:
         "address",
     )
 
-    def __init__(self, loop: Loop, traffic: Traffic, streams: Streams, fd: int, address: tuple[str, int]) -> None:
+    def __init__(self, clock: Clock, traffic: Traffic, streams: Streams, fd: int, address: tuple[str, int]) -> None:
         self.address = address
         """Host and port bound. If port 0 was asked for, it is the one that the kernel chose."""
-        self._loop = loop
+        self._clock = clock
         self._traffic = traffic
         self._streams = streams
         self._fd = fd
@@ -169,7 +166,7 @@ class Listener:
             traffic.stats.emfile += 1
         else:
             traffic.stats.accept_errors += 1
-        now_ns = self._loop.clock.monotonic_ns()
+        now_ns = self._clock.monotonic_ns()
         if now_ns - self._logged_ns >= _LOG_EVERY_NS:
             self._logged_ns = now_ns
             log.warning(
@@ -180,7 +177,7 @@ class Listener:
                 self._back_off_ns // 1_000_000,
             )
         shed = error in _OUT_OF_DESCRIPTORS
-        self._timer = self._loop.call_later(self._back_off_ns, self._shed if shed else self._arm)
+        self._timer = traffic.call_later(self._back_off_ns, self._shed if shed else self._arm)
         self._back_off_ns = min(self._back_off_ns * 2, _BACK_OFF_NS_MAX)
 
     def _shed(self) -> None:

@@ -55,7 +55,7 @@ class Loop:
         self.ring = ring
         self.clock = clock
         self.on_error: Callable[[BaseException, str], None] = self._log_and_remember
-        self._operations = Operations()
+        self._operations = Operations[Connection]()
         self._stats = LoopStats()
         self._traffic = Traffic(ring, self._operations, self._stats, self._report, self.call_later)
         self._traffic.alone_passes = alone_passes
@@ -256,7 +256,7 @@ class Loop:
     ) -> Listener:
         """Bind, listen and accept. Raises OSError if the address is not available."""
         fd, address = self.ring.listen(host, port, backlog, limits.keepalive_ms)
-        return Listener(self, self._traffic, self._traffic.group(handler, limits), fd, address)
+        return Listener(self.clock, self._traffic, self._traffic.group(handler, limits), fd, address)
 
     def connect(
         self, host: str, port: int, handler: StreamHandler, limits: StreamLimits = _DEFAULT_LIMITS

@@ -13,13 +13,9 @@ The buffers of an operation belong to the ring until its final completion (see `
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from topics.loop._links import lib
-
-if TYPE_CHECKING:
-    from topics.loop.connection import Connection
-    from topics.loop.listener import Listener
 
 KIND_BITS = lib.TP_KIND_BITS
 SLOT_BITS = lib.TP_SLOT_BITS
@@ -30,7 +26,19 @@ Done = Callable[[int], None]
 """Function that takes the raw result of an operation: a count, a descriptor or -errno."""
 
 
-class Operations:
+C = TypeVar("C")
+"""Type of connections: this module only finds them."""
+
+
+class Acceptor(Protocol):
+    """The owner of an accept."""
+
+    def on_accept(self, res: int, flags: int) -> None: ...
+
+    def stop_accepting(self) -> None: ...
+
+
+class Operations(Generic[C]):
     """Maps of user_data to the owner of the completion. The final completion removes an entry."""
 
     __slots__ = ("_callback_serial", "_serial", "accepting", "callbacks", "receiving", "sending")
@@ -39,10 +47,10 @@ class Operations:
         self._serial = 0
         self._callback_serial = 0
         self.callbacks: dict[int, Done] = {}
-        self.receiving: dict[int, Connection] = {}
-        self.sending: dict[int, Connection] = {}
+        self.receiving: dict[int, C] = {}
+        self.sending: dict[int, C] = {}
         """Entries for a connection's whole life: it has one send in flight at most."""
-        self.accepting: dict[int, Listener] = {}
+        self.accepting: dict[int, Acceptor] = {}
 
     def number(self, kind: int, slot: int = 0) -> int:
         """Return a user_data that is not in use and was not for a long time; never 0.

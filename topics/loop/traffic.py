@@ -34,7 +34,7 @@ class Traffic:
     """State that all connections of a loop share."""
 
     def __init__(
-        self, ring: Ring, operations: Operations, stats: LoopStats, on_error: OnError, call_later: CallLater
+        self, ring: Ring, operations: Operations[Connection], stats: LoopStats, on_error: OnError, call_later: CallLater
     ) -> None:
         self.ring = ring
         self.operations = operations
