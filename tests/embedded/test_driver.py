@@ -50,7 +50,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     loop.close()
 
 
-def test_a_caller_alone_drives_the_loop_itself(disk: Disk) -> None:
+def test_a_single_caller_drives_the_loop_itself(disk: Disk) -> None:
     driver = Driver(disk.loop)
     assert driver.call(disk.write(0)) == 1
     assert disk.threads == {threading.current_thread().name}
@@ -76,34 +76,34 @@ def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path:
     assert (tmp_path / "file").read_bytes() == bytes(offset % 251 for offset in range(total))
 
 
-def test_the_wheel_alone_is_had_only_when_nothing_is_to_be_done(disk: Disk) -> None:
+def test_a_call_runs_exclusively_only_when_no_work_is_due(disk: Disk) -> None:
     driver = Driver(disk.loop)
     assert driver.call(disk.write(0)) == 1
     refused: list[str | None] = []
     answered = threading.Event()
 
     def run(_: None) -> str:
-        thread = threading.Thread(target=lambda: refused.append(driver.run_alone(str, "beside it")))
+        thread = threading.Thread(target=lambda: refused.append(driver.run_exclusively(str, "beside it")))
         thread.start()
         thread.join()
         driver._inbox.append(PendingCall(disk.write(1), lambda _call: answered.set()))
         return "done"
 
-    assert driver.run_alone(run, None) == "done"
+    assert driver.run_exclusively(run, None) == "done"
     assert refused == [None]
     assert answered.wait(30), "who left woke nobody for the call that came meanwhile"
     driver.end(nothing)
-    assert driver.run_alone(str, "after the end") is None
+    assert driver.run_exclusively(str, "after the end") is None
 
 
-def test_an_unexpected_error_of_who_was_alone_ends_the_driver(disk: Disk) -> None:
+def test_an_unexpected_error_of_an_exclusive_call_ends_the_driver(disk: Disk) -> None:
     def fail(_: None) -> None:
         raise ZeroDivisionError("a bug")
 
     driver = Driver(disk.loop)
     assert driver.call(disk.write(0)) == 1
     with pytest.raises(ZeroDivisionError):
-        driver.run_alone(fail, None)
+        driver.run_exclusively(fail, None)
     with pytest.raises(LogFailedError, match="a bug"):
         driver.call(disk.write(1))
 
@@ -137,7 +137,7 @@ def test_timers_run_while_nobody_calls(disk: Disk) -> None:
     driver.end(nothing)
 
 
-def test_an_error_of_the_engine_reaches_its_caller_alone(disk: Disk) -> None:
+def test_an_error_of_the_engine_reaches_its_caller_only(disk: Disk) -> None:
     driver = Driver(disk.loop)
 
     def refuse(_done: Callable[[Any], None]) -> None:

@@ -102,7 +102,7 @@ class FakeLog:
         self.record_frames += rows.count
         return framed
 
-    def stage_gathered(
+    def stage_prebuilt(
         self,
         topic_id: int,
         frames: PrebuiltFrames,
@@ -124,7 +124,7 @@ class FakeLog:
         self.when_committed(topic_id, synced, lambda commit: done(commit._replace(base=commit.base + start)))
         return framed
 
-    def write_alone(
+    def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
         return None

@@ -56,9 +56,9 @@ class FakeEngine:
             return
         self._ask("append", done, request)
 
-    def append_alone(self, request: Any) -> Any:
-        self.asked.append(("append_alone", (request,)))
-        return self.answers.get("append_alone")
+    def append_lone(self, request: Any) -> Any:
+        self.asked.append(("append_lone", (request,)))
+        return self.answers.get("append_lone")
 
     def will_take_plain(self, name: str) -> bool:
         return False

@@ -12,7 +12,7 @@ from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
 from topics.loop.connection import LARGE_BYTES, LINGER_NS
 from topics.loop.ring import F_MORE
-from topics.loop.traffic import ALONE_PASSES
+from topics.loop.traffic import ONE_SENDER_PASSES
 
 LIMITS = StreamLimits(send_high_water_bytes=100, send_low_water_bytes=40)
 
@@ -405,49 +405,49 @@ def test_closing_the_loop_aborts_connections_and_closes_the_ring(on: Setup) -> N
     on.loop.close()
 
 
-def test_a_connection_is_alone_once_it_was_the_only_one_heard_for_some_passes(on: Setup) -> None:
+def test_a_connection_has_the_loop_to_itself_once_it_was_the_only_sender_for_some_passes(on: Setup) -> None:
     _, other_recv = on.open(11)
-    for _ in range(ALONE_PASSES):
+    for _ in range(ONE_SENDER_PASSES):
         on.ring.receive(on.recv, b"x")
         on.run()
         on.run()  # a pass that hears nobody changes nothing
-        assert not on.loop.is_alone()
+        assert not on.loop.has_one_sender()
     on.ring.receive(on.recv, b"x")
     on.run()
-    assert on.loop.is_alone()
+    assert on.loop.has_one_sender()
     on.ring.receive(other_recv, b"y")
     on.run()
-    assert not on.loop.is_alone(), "another one was heard"
-    for _ in range(ALONE_PASSES):
+    assert not on.loop.has_one_sender(), "another one was heard"
+    for _ in range(ONE_SENDER_PASSES):
         on.ring.receive(other_recv, b"y")
         on.run()
-    assert on.loop.is_alone()
+    assert on.loop.has_one_sender()
     on.ring.receive(other_recv, b"y")
     on.ring.receive(other_recv, b"y")
     on.run()
-    assert not on.loop.is_alone(), "it has more than one thing to say"
+    assert not on.loop.has_one_sender(), "it has more than one thing to say"
 
 
-def test_nobody_is_alone_beside_a_file_operation(on: Setup) -> None:
-    for _ in range(ALONE_PASSES + 1):
+def test_no_connection_has_the_loop_to_itself_beside_a_file_operation(on: Setup) -> None:
+    for _ in range(ONE_SENDER_PASSES + 1):
         on.ring.receive(on.recv, b"x")
         on.run()
     on.loop.files.write_nowait(5, b"x", 0, lambda res: None)
-    assert not on.loop.is_alone()
+    assert not on.loop.has_one_sender()
     on.ring.complete(on.ring.one("write"), 1)
     on.run()
-    assert on.loop.is_alone()
+    assert on.loop.has_one_sender()
 
 
-def alone(on: Setup) -> None:
-    """Hears the connection until it is alone, and once more."""
-    for _ in range(ALONE_PASSES + 1):
+def become_only_sender(on: Setup) -> None:
+    """Receive from the connection until it counts as the only sender, and once more."""
+    for _ in range(ONE_SENDER_PASSES + 1):
         on.ring.receive(on.recv, b"x")
         on.run()
 
 
 def test_the_first_bytes_after_a_lone_connection_was_heard_leave_before_the_pass_ends(on: Setup) -> None:
-    alone(on)
+    become_only_sender(on)
     on.ring.takes_now = [5]
     on.conn.write(b"first")
     assert on.ring.sent_now == [(10, b"first")]
@@ -461,7 +461,7 @@ def test_the_first_bytes_after_a_lone_connection_was_heard_leave_before_the_pass
 
 @pytest.mark.parametrize("taken", [-errno.EAGAIN, -errno.EPIPE, 0, 2])
 def test_what_a_send_in_place_leaves_goes_before_anything_newer(on: Setup, taken: int) -> None:
-    alone(on)
+    become_only_sender(on)
     on.ring.takes_now = [taken]
     on.conn.write(b"first")
     on.conn.write(b"second")
@@ -476,7 +476,7 @@ def test_what_a_send_in_place_leaves_goes_before_anything_newer(on: Setup, taken
 
 
 def test_nothing_leaves_in_place_behind_a_send_in_flight(on: Setup) -> None:
-    alone(on)
+    become_only_sender(on)
     on.conn.write(b"first")
     on.run()
     on.ring.receive(on.recv, b"x")
@@ -488,8 +488,8 @@ def test_nothing_leaves_in_place_behind_a_send_in_flight(on: Setup) -> None:
     assert on.ring.one("send").arguments == (10, b"second")
 
 
-def test_only_who_is_alone_sends_in_place(on: Setup) -> None:
-    alone(on)
+def test_only_the_only_sender_sends_in_place(on: Setup) -> None:
+    become_only_sender(on)
     other, other_recv = on.open(11)
     other.write(b"told")
     assert on.ring.sent_now == [], "not heard"

@@ -55,9 +55,9 @@ def test_what_is_equal_different_or_on_one_side_alone_is_found(left: Side, right
     common = sorted({*left} & {*right})
     assert found.differing_seqs == [seq for seq in common if left[seq] != right[seq]]
     assert (found.differing, found.same) == (len(found.differing_seqs), len(common) - len(found.differing_seqs))
-    assert found.left_alone.runs == runs({*left}, {*right})
-    assert found.right_alone.runs == runs({*right}, {*left})
-    assert found.left_alone.records == len({*left} - {*right})
+    assert found.left_only.runs == runs({*left}, {*right})
+    assert found.right_only.runs == runs({*right}, {*left})
+    assert found.left_only.records == len({*left} - {*right})
 
 
 def test_columns_that_do_not_count_may_differ() -> None:
@@ -72,11 +72,11 @@ def test_lists_are_bounded_and_counts_are_not(monkeypatch: pytest.MonkeyPatch) -
     right: Side = {seq: ("a", "2" if seq % 3 else "1") for seq in range(1, 20) if seq % 4}
     found = compare(batches(left, 3), batches(right, 4))
     assert (found.differing_seqs, found.differing) == ([1, 2], sum(1 for seq in right if seq % 3))
-    assert (found.left_alone.runs, found.left_alone.more, found.left_alone.records) == ([(4, 4, 1), (8, 8, 1)], 2, 4)
+    assert (found.left_only.runs, found.left_only.more, found.left_only.records) == ([(4, 4, 1), (8, 8, 1)], 2, 4)
     total = module.Comparison()
     total.add(found)
     total.add(found)
-    assert (total.left_alone.more, total.left_alone.records, len(total.left_alone.runs)) == (6, 8, 2)
+    assert (total.left_only.more, total.left_only.records, len(total.left_only.runs)) == (6, 8, 2)
 
 
 def test_a_run_is_lost_when_losses_take_all_of_it_and_deleted_otherwise() -> None:

@@ -223,8 +223,8 @@ def test_what_happened_since_the_backup_is_explained(data: Path, backup: Path) -
     found = compared(data, backup)
     assert found["wrong"] == 0
     orders = found["topics"]["orders"]
-    assert [one["reason"] for one in orders["here_alone"]["ranges"]] == [NEWER]
-    reasons = {one["reason"] for one in orders["backup_alone"]["ranges"]}
+    assert [one["reason"] for one in orders["here_only"]["ranges"]] == [NEWER]
+    reasons = {one["reason"] for one in orders["backup_only"]["ranges"]}
     assert "deleted since" in reasons
     assert any(reason.startswith("lost") for reason in reasons)
     told = {name: about["told"] for name, about in found["topics"].items() if "told" in about}
@@ -243,7 +243,7 @@ def test_a_record_that_differs_and_one_that_the_backup_lacks_are_wrong(data: Pat
         log.delete("orders", match="gone")
     found = compared(data, backup)["topics"]["orders"]
     assert (found["differing_seqs"], found["wrong"]) == ([202], 2)
-    assert found["here_alone"]["ranges"] == [{"from_seq": 203, "to_seq": 203, "records": 1, "reason": MISSING}]
+    assert found["here_only"]["ranges"] == [{"from_seq": 203, "to_seq": 203, "records": 1, "reason": MISSING}]
     assert run(data, backup=str(backup)).exit_code == 1
 
 
@@ -251,7 +251,7 @@ def test_a_backup_that_goes_on_behind_the_directory_says_which_is_older(data: Pa
     with opened(backup, START_MS + 4 * DAY_MS) as log:
         log.append("orders", [order(n) for n in range(201, 204)])
     found = compared(data, backup)["topics"]["orders"]
-    assert found["backup_alone"]["ranges"] == [{"from_seq": 201, "to_seq": 203, "records": 3, "reason": BEYOND}]
+    assert found["backup_only"]["ranges"] == [{"from_seq": 201, "to_seq": 203, "records": 3, "reason": BEYOND}]
     assert found["wrong"] == 3
 
 

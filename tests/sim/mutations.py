@@ -351,7 +351,7 @@ MUTANTS = (
         "store/wal/commitment.py",
         "        self._tail.take_back(end.file.stored.file_id, 0 if end.header else end.file.position)\n",
         "",
-        "tests/engine/write/test_append_alone.py",
+        "tests/engine/write/test_append_lone.py",
     ),
     Mutant(
         "a log file given up before it is synced, and a snapshot ahead of the log",

@@ -41,7 +41,7 @@ _POLL_NS = 2_000_000
 class Driver:
     """One loop shared by many threads, one at a time.
 
-    `alone`: there is no maintenance thread; the only thread calls `drive_due` between its calls.
+    exclusive: there is no maintenance thread; the only thread calls `drive_due` between its calls.
 
         state    `_refusal`   `_over`  driver              a new call, and a sleeping caller
         open     None         False    any caller          is begun
@@ -51,7 +51,7 @@ class Driver:
         forked   UsageError   False    none, in the child  gets it: the parent's loop continues
     """
 
-    def __init__(self, loop: Loop, *, alone: bool = False) -> None:
+    def __init__(self, loop: Loop, *, exclusive: bool = False) -> None:
         self._loop = loop
         self._wheel = threading.Lock()
         self._inbox: deque[PendingCall[Any]] = deque()
@@ -71,7 +71,7 @@ class Driver:
         self.maintenance = Maintenance(
             loop.clock, due_ns=lambda: self._due_ns, goes_on=lambda: self._refusal is None, drive=self._maintain
         )
-        if not alone:
+        if not exclusive:
             self.maintenance.start()
         self._lasting = (threading.main_thread().ident, self.maintenance.ident)
         """Ids of threads that do not end before the log does."""
@@ -132,7 +132,7 @@ class Driver:
         finally:
             signals.release()
 
-    def run_alone(self, do: Callable[[A], R | None], argument: A) -> R | None:
+    def run_exclusively(self, do: Callable[[A], R | None], argument: A) -> R | None:
         """Call `do(argument)` in one step if no thread drives and no work is due; else return None.
 
         Skips the pass: no calls, no timers, and no check for completions. None may also be the

@@ -104,7 +104,7 @@ class Log:
             raise
 
     def _open(self, ring: Ring | None, clock: Clock | None) -> None:
-        alone = ring is not None
+        exclusive = ring is not None
         if ring is None:
             ring, self.engine_reason = open_ring(self.config, shared=True)
         else:
@@ -122,7 +122,7 @@ class Log:
         self._engine = self._opened.engine
         self._opened.log.commit_in_place()
         self._starts = Starts(self._engine, self.config)
-        self._driver = Driver(self._loop, alone=alone)
+        self._driver = Driver(self._loop, exclusive=exclusive)
         self._gatherer = Gatherer(self._driver, self._loop.clock, self._starts.appending_texts)
         open_logs.add(self)
 
@@ -165,7 +165,7 @@ class Log:
 
     def _write(self, request: AppendRequest) -> AppendResult:
         """Write in one step if the log has no other work; else as a call on the loop."""
-        result = self._driver.run_alone(self._engine.append_alone, request)
+        result = self._driver.run_exclusively(self._engine.append_lone, request)
         if result is not None:
             return result
         return self._driver.call(self._starts.appending(request))

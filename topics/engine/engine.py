@@ -146,14 +146,14 @@ class Engine:
         """
         self._appender.append(request, done)
 
-    def append_alone(self, request: AppendRequest) -> AppendResult | None:
+    def append_lone(self, request: AppendRequest) -> AppendResult | None:
         """Append in this call, for a caller that has no other work until the answer.
 
         Returns: None, and nothing is done, if the write needs more than its commit: an identity,
         retention, waiting readers, routers, commits in flight.
         Raises: StorageError, the log accepts nothing.
         """
-        return self._appender.append_alone(request)
+        return self._appender.append_lone(request)
 
     def takes_plain(self, name: str) -> bool:
         """Return whether writes to this topic need only seqs.

@@ -25,7 +25,7 @@ from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits
 from topics.loop.tasks import Cancelled, Future, Task
 from topics.loop.timers import Timer, Timers
-from topics.loop.traffic import ALONE_PASSES, Traffic
+from topics.loop.traffic import ONE_SENDER_PASSES, Traffic
 
 log = logging.getLogger(__name__)
 
@@ -47,18 +47,18 @@ class Loop:
     unless a task raised it, it is raised again at the end of the pass, because the loop's own state
     may be broken (a completion, a handler, a hook).
 
-    alone_passes: passes in which a connection must have been the only one to send data, to have the
-    loop to itself.
+    one_sender_passes: passes in which a connection must have been the only one to send data, to
+    have the loop to itself.
     """
 
-    def __init__(self, ring: Ring, clock: Clock, *, alone_passes: int = ALONE_PASSES) -> None:
+    def __init__(self, ring: Ring, clock: Clock, *, one_sender_passes: int = ONE_SENDER_PASSES) -> None:
         self.ring = ring
         self.clock = clock
         self.on_error: Callable[[BaseException, str], None] = self._log_and_remember
         self._operations = Operations[Connection]()
         self._stats = LoopStats()
         self._traffic = Traffic(ring, self._operations, self._stats, self._report, self.call_later)
-        self._traffic.alone_passes = alone_passes
+        self._traffic.one_sender_passes = one_sender_passes
         self.files = Files(ring, self._operations)
         self._timers = Timers()
         self._ready: deque[Callable[[], None]] = deque()
@@ -242,14 +242,14 @@ class Loop:
         return self._wait_ns(None, self.clock.monotonic_ns())
 
     # --- sockets -----------------------------------------------------------------------------------------------------
-    def is_alone(self) -> bool:
+    def has_one_sender(self) -> bool:
         """Return whether one connection had the loop to itself for some passes.
 
         No file operation is in flight then.
 
         The code that answers it may then block for a moment: no other client is known to wait.
         """
-        return self._traffic.alone
+        return self._traffic.one_sender
 
     def listen(
         self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS

@@ -20,7 +20,7 @@ from topics.loop.timers import Timer
 SHARE_ROWS = 8
 """Provided buffers that one connection may fill in a pass in which others found none."""
 
-ALONE_PASSES = 8
+ONE_SENDER_PASSES = 8
 """Passes with data in which one connection must be the only sender, to have the loop to itself."""
 
 _TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
@@ -74,8 +74,8 @@ class Traffic:
 
         0: several did.
         """
-        self._passes_alone = 0
-        self.alone_passes = ALONE_PASSES
+        self._passes_with_one_sender = 0
+        self.one_sender_passes = ONE_SENDER_PASSES
         self.lone_send = 0
         """send_data of a connection that has the loop to itself and sent data in this pass.
 
@@ -83,12 +83,12 @@ class Traffic:
         """
 
     @property
-    def alone(self) -> bool:
+    def one_sender(self) -> bool:
         """Whether one connection has been the only sender for a while and no file operation runs.
 
         Blocking the loop then delays no other client.
         """
-        return self._passes_alone >= self.alone_passes and not self.operations.callbacks
+        return self._passes_with_one_sender >= self.one_sender_passes and not self.operations.callbacks
 
     @property
     def busy(self) -> bool:
@@ -222,12 +222,12 @@ class Traffic:
         if len(inbox) + rows == 1:
             speaker = links.first_ref() if rows and links is not None else inbox[0][0].send_data >> KIND_BITS
             if speaker == self._speaker:
-                self._passes_alone += 1
-                if self._passes_alone >= self.alone_passes:
+                self._passes_with_one_sender += 1
+                if self._passes_with_one_sender >= self.one_sender_passes:
                     self.lone_send = speaker << KIND_BITS | SEND
                 return
         self._speaker = speaker
-        self._passes_alone = 0
+        self._passes_with_one_sender = 0
         self.lone_send = 0
 
     def _gather(self) -> None:

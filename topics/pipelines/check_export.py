@@ -136,12 +136,12 @@ def _as_json(topic: SourceTopic, about: _TopicDifference) -> dict[str, Any]:
     total = about.total
     gone = [
         as_run(run, why_gone(run, topic.losses(run[0], run[1])) if run[0] <= topic.seen_head else BEYOND)
-        for run in total.right_alone.runs
+        for run in total.right_only.runs
     ]
-    missing = [as_run(run, "in no file of the export") for run in total.left_alone.runs]
+    missing = [as_run(run, "in no file of the export") for run in total.left_only.runs]
     beyond = sum(run["records"] for run in gone if run["reason"] == BEYOND)
     return {
-        "wrong": total.differing + total.left_alone.records + beyond + about.repeated + about.bad_files,
+        "wrong": total.differing + total.left_only.records + beyond + about.repeated + about.bad_files,
         "files": about.files,
         "rows": about.rows,
         "next_seq": about.next_seq,
@@ -151,8 +151,8 @@ def _as_json(topic: SourceTopic, about: _TopicDifference) -> dict[str, Any]:
         "differing_seqs": total.differing_seqs,
         "repeated": about.repeated,
         "repeated_seqs": about.repeated_seqs,
-        "missing": as_json(total.left_alone, missing),
-        "deleted_since": as_json(total.right_alone, gone),
+        "missing": as_json(total.left_only, missing),
+        "deleted_since": as_json(total.right_only, gone),
         "bad_files": about.bad_files,
         "told": about.told,
     }
@@ -202,7 +202,7 @@ def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _G
         told.append(f"the log could not be read: {error}")
         return _ComparedRows(group.topic, Comparison(), told, files.count, files.repeated())
     repeated = files.repeated()
-    whole = not (found.differing or found.left_alone.records or found.right_alone.records or len(repeated) or told)
+    whole = not (found.differing or found.left_only.records or found.right_only.records or len(repeated) or told)
     if whole and len(group.files) == 1:
         (file,) = group.files
         if file.checksum and (file.checksum, file.rows) != (sums[0].hexdigest(), sums[0].rows):

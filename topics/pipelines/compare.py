@@ -49,8 +49,8 @@ class Comparison:
     differing: int = 0
     differing_seqs: list[int] = field(default_factory=list)
     """The first LISTED_MAX seqs of differing records."""
-    left_alone: Ranges = field(default_factory=Ranges)
-    right_alone: Ranges = field(default_factory=Ranges)
+    left_only: Ranges = field(default_factory=Ranges)
+    right_only: Ranges = field(default_factory=Ranges)
 
     def add(self, other: Comparison) -> None:
         """Add the result of a range that follows."""
@@ -58,7 +58,7 @@ class Comparison:
         self.differing += other.differing
         room = max(0, LISTED_MAX - len(self.differing_seqs))
         self.differing_seqs += other.differing_seqs[:room]
-        for mine, theirs in ((self.left_alone, other.left_alone), (self.right_alone, other.right_alone)):
+        for mine, theirs in ((self.left_only, other.left_only), (self.right_only, other.right_only)):
             for first, last, records in theirs.runs:
                 mine.add(first, last, records, joins=False)
             mine.more += theirs.more
@@ -132,10 +132,10 @@ def _compare_rows(found: Comparison, left: pa.RecordBatch | None, right: pa.Reco
             left.filter(pa.array(np.isin(ours, common))),
             right.filter(pa.array(np.isin(theirs, common))),
         )
-    return _alone(found, ours, theirs, before)
+    return _one_sided(found, ours, theirs, before)
 
 
-def _alone(found: Comparison, ours: Seqs, theirs: Seqs, before: int) -> int:
+def _one_sided(found: Comparison, ours: Seqs, theirs: Seqs, before: int) -> int:
     """Note the runs of records that only one side has."""
     every = np.union1d(ours, theirs)
     if not len(every):
@@ -145,7 +145,7 @@ def _alone(found: Comparison, ours: Seqs, theirs: Seqs, before: int) -> int:
     for start, end in zip(starts, [*starts[1:], len(every)], strict=True):
         which = int(side[start]) % 3
         if which:
-            ranges = found.left_alone if which == 1 else found.right_alone
+            ranges = found.left_only if which == 1 else found.right_only
             joins = start == 0 and before == which
             ranges.add(int(every[start]), int(every[end - 1]), end - start, joins=joins)
     return int(side[-1]) % 3
@@ -174,7 +174,7 @@ def only_batches(items: Iterable[Any]) -> Iterator[pa.RecordBatch]:
             yield item
 
 
-# --- why one side alone has some
+# --- why only one side has some
 
 
 def covering(run: tuple[int, int, int], losses: Iterable[Loss]) -> str:

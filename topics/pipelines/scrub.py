@@ -288,11 +288,11 @@ def _explained(ours: FileTopic, theirs: FileTopic, total: Comparison) -> dict[st
     """Return a topic's differences, with a reason for each run that only one side has."""
     gone = [
         as_run(run, BEYOND if run[0] > ours.seen_head else why_gone(run, ours.losses(run[0], run[1])))
-        for run in total.right_alone.runs
+        for run in total.right_only.runs
     ]
     new = [
         as_run(run, NEWER if run[0] > theirs.head else covering(run, theirs.losses(run[0], run[1])) or MISSING)
-        for run in total.left_alone.runs
+        for run in total.left_only.runs
     ]
     wrong = sum(one["records"] for one in (*new, *gone) if one["reason"] in (MISSING, BEYOND))
     return {
@@ -300,6 +300,6 @@ def _explained(ours: FileTopic, theirs: FileTopic, total: Comparison) -> dict[st
         "same": total.same,
         "differing": total.differing,
         "differing_seqs": total.differing_seqs,
-        "here_alone": as_json(total.left_alone, new),
-        "backup_alone": as_json(total.right_alone, gone),
+        "here_only": as_json(total.left_only, new),
+        "backup_only": as_json(total.right_only, gone),
     }

@@ -70,7 +70,7 @@ class Server:
         self.loop = loop
         self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
         self.service.use_loop(loop, loop.ring.random_bytes)
-        self.service.is_alone = loop.is_alone
+        self.service.has_one_sender = loop.has_one_sender
         self.service.again = loop.again
         self.gate = Gate(self.service)
         self.hurried = False

@@ -181,7 +181,7 @@ def test_records_are_put_into_the_log_by_one_kind_of_operation() -> None:
     appends = {name for name, bases in kinds.items() if "Append" in bases}
     assert kinds["Append"] == ["Operation"]
     assert appends == {"Forward"}
-    stages = set(places(calls("stage_records", "stage_gathered", "stage_topics", "write_alone")))
+    stages = set(places(calls("stage_records", "stage_prebuilt", "stage_topics", "write_lone")))
     assert stages == {APPENDER, "topics/engine/write/plain_appends.py", "topics/engine/routers/forward.py"}
 
 

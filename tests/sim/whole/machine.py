@@ -214,7 +214,7 @@ class Machine:
         return isinstance(reserve, SimFile) and len(reserve.live) >= self.config.disk_reserve_bytes
 
     def _open(self) -> bool:
-        self.loop = Loop(self.ring, self.ring.clock, alone_passes=self.plan.alone_passes)
+        self.loop = Loop(self.ring, self.ring.clock, one_sender_passes=self.plan.one_sender_passes)
         try:
             directory = take(self.ring, self.config)
             self.server = Server(

@@ -160,7 +160,7 @@ class Plan:
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15
         """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
-        self.alone_passes = stream(seed, "alone").choice((0, 1, 8))
+        self.one_sender_passes = stream(seed, "alone").choice((0, 1, 8))
         """After so many passes to itself a connection has its commits and answers in place."""
         self.stall_ns = stream(seed, "stall").choice((0, 0, 0, 0, 0, 0, 200_000, 3_000_000))
         """Clients take answers up to so much later, in small parts, out of small sockets; 0: at once."""

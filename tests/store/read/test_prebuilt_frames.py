@@ -93,7 +93,7 @@ def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind
     frames.extend(b"\x63\x00\x00")
     log.stage_control(1, 5, 1, 1, b'"before"')
     log.when_committed(1, False, lambda commit: ended.append(("before", commit)))
-    placed = log.stage_gathered(
+    placed = log.stage_prebuilt(
         1, frames, 4, 9, fsync=False, synced=True, done=lambda commit: ended.append(("gathered", commit))
     )
     log.stage_control(1, 5, 7, 1, b'"behind"')
@@ -120,11 +120,11 @@ def test_they_fail_with_their_batch() -> None:
     frames = PrebuiltFrames(1000)
     frames.add_rows(pack_rows([RowRecord(b"1")]), None)
     world.ring.faults.fail("write", errno.EIO)
-    world.log.stage_gathered(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)
+    world.log.stage_prebuilt(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)
     world.loop.run_until(lambda: bool(ended))
     assert isinstance(ended[0].error, StorageError)
     with pytest.raises(StorageError, match="read-only"):
-        world.log.stage_gathered(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)
+        world.log.stage_prebuilt(1, frames, 1, 1, fsync=False, synced=False, done=ended.append)
 
 
 def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_would_be_at_once(
@@ -142,7 +142,7 @@ def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_w
         frames.add_rows(rows, None)
         log.stage_control(1, 5, 1, 1, b'"before"')
         log.when_committed(1, False, lambda its: ended.append(("before", its)))  # noqa: B023
-        placed = log.stage_gathered(
+        placed = log.stage_prebuilt(
             1,
             frames,
             4,

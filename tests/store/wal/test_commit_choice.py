@@ -55,7 +55,7 @@ LARGE = BARE_DIRECT_BYTES_MIN
 
 
 @pytest.mark.parametrize(
-    ("facts", "size", "alone", "choice"),
+    ("facts", "size", "lone", "choice"),
     [
         (QUICK, SMALL, True, BARE_IN_PLACE),
         (QUICK, SMALL, False, BARE_IN_PLACE),
@@ -73,12 +73,12 @@ LARGE = BARE_DIRECT_BYTES_MIN
         (LIBRARY, BARE_IN_PLACE_BYTES_MAX + 1, True, BARE_IN_PLACE),
     ],
 )
-def test_a_batch_without_a_sync_waiter_is_a_bare_write(facts: Facts, size: int, alone: bool, choice: Choice) -> None:
-    assert choose(facts, size, fsync=False, alone=alone) == choice
+def test_a_batch_without_a_sync_waiter_is_a_bare_write(facts: Facts, size: int, lone: bool, choice: Choice) -> None:
+    assert choose(facts, size, fsync=False, lone=lone) == choice
 
 
 @pytest.mark.parametrize(
-    ("facts", "size", "alone", "choice"),
+    ("facts", "size", "lone", "choice"),
     [
         (QUICK, SMALL, True, DSYNC_IN_PLACE),
         (QUICK, DSYNC_BYTES_MAX, True, DSYNC_IN_PLACE),
@@ -94,19 +94,19 @@ def test_a_batch_without_a_sync_waiter_is_a_bare_write(facts: Facts, size: int, 
         (Facts(setting="link"), SMALL, True, LINK),
     ],
 )
-def test_a_batch_with_a_sync_waiter_is_synced(facts: Facts, size: int, alone: bool, choice: Choice) -> None:
-    assert choose(facts, size, fsync=True, alone=alone) == choice
+def test_a_batch_with_a_sync_waiter_is_synced(facts: Facts, size: int, lone: bool, choice: Choice) -> None:
+    assert choose(facts, size, fsync=True, lone=lone) == choice
 
 
 @pytest.mark.parametrize("setting", ["auto", "link", "direct", "dsync"])
 def test_unsynced_bytes_before_a_batch_call_for_the_buffered_chain(setting: str) -> None:
-    for size, alone, exclusive in product((SMALL, LARGE, 1 << 21), (True, False), (True, False)):
+    for size, lone, exclusive in product((SMALL, LARGE, 1 << 21), (True, False), (True, False)):
         facts = Facts(setting=setting, unsynced=True, exclusive=exclusive)
-        assert choose(facts, size, fsync=True, alone=alone) == LINK
+        assert choose(facts, size, fsync=True, lone=lone) == LINK
 
 
 @pytest.mark.parametrize(
-    ("facts", "fsync", "alone", "wait"),
+    ("facts", "fsync", "lone", "wait"),
     [
         (Facts(held_ns=7), False, True, Held(Until.TIME, 7)),
         (Facts(held_ns=7, exclusive=True), True, True, Held(Until.TIME, 7)),
@@ -122,12 +122,12 @@ def test_unsynced_bytes_before_a_batch_call_for_the_buffered_chain(setting: str)
         (Facts(sync_planned=False, room=0), False, False, Held(Until.FILE)),
     ],
 )
-def test_what_holds_a_batch_back_is_said(facts: Facts, fsync: bool, alone: bool, wait: Held) -> None:
-    assert choose(facts, SMALL, fsync=fsync, alone=alone) == wait
+def test_what_holds_a_batch_back_is_said(facts: Facts, fsync: bool, lone: bool, wait: Held) -> None:
+    assert choose(facts, SMALL, fsync=fsync, lone=lone) == wait
 
 
 @pytest.mark.parametrize(
-    ("facts", "size", "fsync", "alone"),
+    ("facts", "size", "fsync", "lone"),
     [
         (Facts(window_ns=10, idle_ns=10), SMALL, True, False),
         (Facts(window_ns=10), WINDOW_BYTES_MAX, True, False),
@@ -140,9 +140,9 @@ def test_what_holds_a_batch_back_is_said(facts: Facts, fsync: bool, alone: bool,
     ],
 )
 def test_what_holds_other_batches_back_does_not_hold_back_this_one(
-    facts: Facts, size: int, fsync: bool, alone: bool
+    facts: Facts, size: int, fsync: bool, lone: bool
 ) -> None:
-    assert isinstance(choose(facts, size, fsync=fsync, alone=alone), Choice)
+    assert isinstance(choose(facts, size, fsync=fsync, lone=lone), Choice)
 
 
 def test_only_one_write_is_made_in_place_and_what_syncs_is_what_was_asked_for() -> None:
@@ -150,8 +150,8 @@ def test_only_one_write_is_made_in_place_and_what_syncs_is_what_was_asked_for() 
     flags = (True, False)
     for setting, exclusive, unsynced, quick in product(("auto", "link", "direct", "dsync"), flags, flags, flags):
         facts = Facts(setting=setting, exclusive=exclusive, unsynced=unsynced, quick=quick)
-        for size, fsync, alone in product(sizes, flags, flags):
-            choice = choose(facts, size, fsync=fsync, alone=alone)
+        for size, fsync, lone in product(sizes, flags, flags):
+            choice = choose(facts, size, fsync=fsync, lone=lone)
             assert isinstance(choice, Choice)
             assert choice.primitive.syncs == fsync
             assert not (choice.in_place and (choice.primitive.is_chain or choice.primitive is Primitive.BARE_DIRECT))

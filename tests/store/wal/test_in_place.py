@@ -231,16 +231,16 @@ def test_an_engine_whose_commits_end_in_place_wakes_its_readers_and_closes() -> 
     assert world.seqs() == list(range(1, 31))
 
 
-class Alone(LogWorld):
-    """A log whose loop has heard one connection alone for a while, `alone` says."""
+class OneSender(LogWorld):
+    """A log whose loop has one connection that sends, if `one_sender` is set."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(config=lambda config: replace(config, **options))  # type: ignore[arg-type]
-        self.alone = False
-        self.loop.is_alone = lambda: self.alone  # type: ignore[method-assign]
+        self.one_sender = False
+        self.loop.has_one_sender = lambda: self.one_sender  # type: ignore[method-assign]
         self.write()
         self.advance(2000)  # all is synced, the next log file is ready
-        self.alone = True
+        self.one_sender = True
 
     def is_answered_at_once(self, *, fsync: bool = True, writes: int = 1) -> bool:
         made = [self.write(fsync=fsync) for _ in range(writes)]
@@ -251,15 +251,15 @@ class Alone(LogWorld):
 
 
 @pytest.mark.parametrize("fsync", [True, False])
-def test_a_lone_write_of_a_connection_that_is_alone_is_committed_in_place(fsync: bool) -> None:
-    world = Alone()
+def test_a_lone_write_of_the_only_sender_is_committed_in_place(fsync: bool) -> None:
+    world = OneSender()
     assert world.is_answered_at_once(fsync=fsync)
     assert world.log.counters.in_place == 1
 
 
 def test_a_file_system_that_takes_a_block_at_a_time_makes_a_large_commit_in_place_slow_and_no_deeper() -> None:
-    world = Alone(wal_file_bytes=4 << 20)
-    world.alone = False
+    world = OneSender(wal_file_bytes=4 << 20)
+    world.one_sender = False
     world.write(fsync=False)
     world.settle()
     world.ring.faults.shorten("write", 4096, times=1 << 30, path_part="/wal-")
@@ -271,21 +271,21 @@ def test_a_file_system_that_takes_a_block_at_a_time_makes_a_large_commit_in_plac
 
 
 def test_several_writes_of_a_pass_or_of_several_connections_go_through_the_ring() -> None:
-    world = Alone()
+    world = OneSender()
     assert not world.is_answered_at_once(writes=2)
-    world.alone = False
+    world.one_sender = False
     assert not world.is_answered_at_once()
-    world.alone = True
+    world.one_sender = True
     assert world.is_answered_at_once()
 
 
 def test_no_lone_write_is_committed_in_place_where_that_is_switched_off() -> None:
-    world = Alone(commit_in_place_max_us=0)
+    world = OneSender(commit_in_place_max_us=0)
     assert not world.is_answered_at_once()
 
 
 def test_after_a_commit_in_place_that_took_long_the_next_ones_go_through_the_ring_for_a_second() -> None:
-    world = Alone(commit_in_place_max_us=5000)
+    world = OneSender(commit_in_place_max_us=5000)
     write_now = world.ring.write_now
 
     def slow(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
@@ -305,8 +305,8 @@ def test_after_a_commit_in_place_that_took_long_the_next_ones_go_through_the_rin
 
 
 def test_what_nobody_waits_to_be_synced_is_committed_in_place_while_a_sync_runs_until_one_took_long() -> None:
-    world = Alone(commit_in_place_max_us=5000)
-    world.alone = False
+    world = OneSender(commit_in_place_max_us=5000)
+    world.one_sender = False
     write_now = world.ring.write_now
 
     def slow(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
@@ -339,13 +339,13 @@ def test_what_nobody_waits_to_be_synced_is_committed_in_place_while_a_sync_runs_
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize("fsync", [True, False])
 def test_a_lone_write_of_many_records_is_one_submission_in_the_peak_of_the_queue(fsync: bool, exclusive: bool) -> None:
-    world = Alone()
+    world = OneSender()
     if exclusive:
         world.log.commit_in_place()
     if not fsync:
         world.settle(world.write(fsync=False))  # a sync is planned
     rows = pack_rows([RowRecord(b"1")] * 100)
-    assert world.log.write_alone(1, 3, 5, rows, None, fsync=fsync) is not None
+    assert world.log.write_lone(1, 3, 5, rows, None, fsync=fsync) is not None
     assert world.log.counters.queue_depth_peak == 1
 
 

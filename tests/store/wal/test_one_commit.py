@@ -18,7 +18,7 @@ ONCE = {
     "Choice": (CHOICE, "whether and how a batch is committed is one question"),
     "Held": (CHOICE, "whether and how a batch is committed is one question"),
     "Commitment": (SHARD, "a shard has one commit at a time"),
-    "is_alone": (SHARD, "whether a caller has the loop to itself is asked once for a batch"),
+    "has_one_sender": (SHARD, "whether a caller has the loop to itself is asked once for a batch"),
     "on_queue_depth": (SHARD, "the peak of the queue counts one thing"),
 }
 """Calls and constructions, each with the one file of the log that makes them, and why."""
@@ -54,7 +54,7 @@ def test_both_drivers_call_the_same_halves_and_each_half_seals_or_judges_once() 
     assert found["finish"].count(SHARD) == 2, "through the ring and in place"
     assert found["tp_seal_batch"] == found["judge"] == [COMMITMENT]
     assert found["on_queue_depth"] == [SHARD]
-    assert found["is_alone"] == [SHARD]
+    assert found["has_one_sender"] == [SHARD]
     drivers = ("write_now", "commit_nowait", "write_nowait")
     assert all(found[driver] == [SHARD] for driver in drivers), "each system call of a commit is begun in one place"
 

@@ -83,7 +83,7 @@ struct tp_writer {
     uint32_t violation_record;
     struct tp_error error;
     struct tp_span fields[FIELDS]; /* by FIELD_*: of the body and of a command */
-    uint32_t alone;        /* 1: no field except records, within all limits; rows may need cleaning */
+    uint32_t records_only; /* 1: no field except records, within all limits; rows may need cleaning */
 };
 
 /* Scan the body of a write. Returns 0: plain (rows final, spans into body, no other field

@@ -315,8 +315,8 @@ static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t l
     if (w->command) w->fields[FIELD_RECORDS].kind = seen >> FIELD_RECORDS & 1;
     for (int field = w->command ? FIELD_OP : FIELDS; field < FIELDS; field++)
         if (!(seen >> field & 1)) w->fields[field].kind = 0;
-    w->alone = seen == 1u << FIELD_RECORDS && !w->violation && w->count && w->count <= w->limits.records;
-    return w->alone && w->marks < MARK_WHITE ? 0 : 1;
+    w->records_only = seen == 1u << FIELD_RECORDS && !w->violation && w->count && w->count <= w->limits.records;
+    return w->records_only && w->marks < MARK_WHITE ? 0 : 1;
 }
 
 int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len) { return scan_write(w, body, len, NULL); }
@@ -435,7 +435,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
 static int clean_in_place(struct tp_writer *w, unsigned char *body, uint32_t len, unsigned char *scratch,
                           uint64_t scratch_bytes)
 {
-    if (!w->alone || w->marks & MARK_TWICE || len > scratch_bytes) return 0;
+    if (!w->records_only || w->marks & MARK_TWICE || len > scratch_bytes) return 0;
     /* never longer: only blanks and escapes are removed */
     memcpy(body, scratch, clean_rows(w, body, len, scratch, NULL, 0, NULL));
     return 1;

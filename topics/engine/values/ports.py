@@ -39,7 +39,7 @@ class LogPort(Protocol):
     @property
     def is_one_shard(self) -> bool: ...
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed: ...
-    def stage_gathered(
+    def stage_prebuilt(
         self,
         topic_id: int,
         frames: PrebuiltFrames,
@@ -51,7 +51,7 @@ class LogPort(Protocol):
         done: Done,
         floors: bytes = b"",
     ) -> Framed: ...
-    def write_alone(
+    def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None: ...
     def stage_control(

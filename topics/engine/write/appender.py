@@ -110,8 +110,8 @@ class Appender:
         except TopicsError as error:
             done(error)
 
-    def append_alone(self, request: AppendRequest) -> AppendResult | None:
-        """Commit a write in place, by the short way. See `Engine.append_alone`."""
+    def append_lone(self, request: AppendRequest) -> AppendResult | None:
+        """Commit a write in place, by the short way. See `Engine.append_lone`."""
         topic = self._plain(request)
         if topic is None or topic.pending or topic.waiters or topic.routers:
             return None
@@ -122,7 +122,7 @@ class Appender:
             return None
         ts = topic.stamp(core.clock.now_ms())
         fsync = topic.stage_class == "fsync"
-        written = core.log.write_alone(topic.id, first, ts, rows, request.node, fsync=fsync)
+        written = core.log.write_lone(topic.id, first, ts, rows, request.node, fsync=fsync)
         if written is None:
             return None
         framed, commit = written
@@ -195,7 +195,7 @@ class Appender:
             if request.frames is None or created:
                 self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
             else:
-                self._stage_gathered(topic, request, request.frames, now_ms, identity, created, done)
+                self._stage_prebuilt(topic, request, request.frames, now_ms, identity, created, done)
         except TopicsError as error:
             if not created:
                 raise
@@ -330,9 +330,9 @@ class Appender:
         if request.frames is None:
             self._stage(topic, request.rows, request.node, now_ms, identity, False, done)
         else:
-            self._stage_gathered(topic, request, request.frames, now_ms, identity, False, done)
+            self._stage_prebuilt(topic, request, request.frames, now_ms, identity, False, done)
 
-    def _stage_gathered(  # noqa: PLR0917 - as `_stage`
+    def _stage_prebuilt(  # noqa: PLR0917 - as `_stage`
         self,
         topic: Topic,
         request: AppendRequest,
@@ -396,11 +396,11 @@ class Appender:
         topic.stop_filling()
         append = append_to(core, topic, fsync=fsync)
         if topic.stage_class == "ephemeral":
-            append.file_id, framed = core.memory.stage_gathered(topic.id, frames, first, ts)
+            append.file_id, framed = core.memory.stage_prebuilt(topic.id, frames, first, ts)
         else:
             records, pending = topic.pending_records + frames.count, topic.pending_bytes + size
             floors = eviction_payload(topic, topic.config, records=records, size=pending)
-            framed = core.log.stage_gathered(
+            framed = core.log.stage_prebuilt(
                 topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=append.on_commit, floors=floors
             )
         return append, framed

@@ -110,9 +110,9 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
     may_create = True if config is None else _may_create_with(call, config)
     options = (body.create, config, may_create, violation, body.incarnation, frames)
     request = make_tuple(AppendRequest, (plan.name, body.rows, body.node, identity, *options))
-    if call.is_only and service.is_alone():
+    if call.is_only and service.has_one_sender():
         parsed_ns = service.now_ns()
-        result = engine.append_alone(request)
+        result = engine.append_lone(request)
         if result is not None:
             commit_ns = max(result.append_ns, result.sync_ns)
             appended_ns = service.now_ns() - commit_ns

@@ -85,8 +85,8 @@ class EngineApi(Protocol):
 
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel: ...
 
-    def append_alone(self, request: AppendRequest) -> AppendResult | None:
-        """Append within this call. None: nothing was done. See `Engine.append_alone`."""
+    def append_lone(self, request: AppendRequest) -> AppendResult | None:
+        """Append within this call. None: nothing was done. See `Engine.append_lone`."""
 
     def will_take_plain(self, name: str) -> bool:
         """Return `takes_plain`, as it will be once the topic's creation or deletion has ended."""

@@ -133,8 +133,8 @@ class Service:
         self.watch_streams: dict[WatchStream, None] = {}
         """The open watch streams."""
         self.at_drain.append(self._end_watch_streams)
-        self.is_alone: Callable[[], bool] = lambda: False
-        """Whether a single connection has work: see `Loop.is_alone`."""
+        self.has_one_sender: Callable[[], bool] = lambda: False
+        """Whether a single connection has work: see `Loop.has_one_sender`."""
         self.again: Callable[[], None] = lambda: None
         """Ask for another pass, for hooks at a pass's end that run requests: see `Loop.again`."""
         self._engine: EngineApi | None = None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hpack import HeaderTuple
 
 from topics.http.wire.error_answers import BadRequestError
-from topics.http.wire.head import FIELD_VALUE, METHOD, NOT_FIRST_ALONE, TARGET, HeadFraming, repeated
+from topics.http.wire.head import EVERY_VALUE_COUNTS, FIELD_VALUE, METHOD, TARGET, HeadFraming, repeated
 from topics.http.wire.request import Request, split_target
 
 HeaderList = tuple[tuple[bytes, bytes], ...]
@@ -83,7 +83,7 @@ def parse_header_list(fields: HeaderList, whole: bool, max_bytes: int, max_field
             raise BadRequestError("a header field holds a control character")
         lengths += name == b"content-length"
         headers.setdefault(name, value)
-    headers |= repeated((name, value) for name, value in fields if name in NOT_FIRST_ALONE)
+    headers |= repeated((name, value) for name, value in fields if name in EVERY_VALUE_COUNTS)
     method = headers.pop(b":method", b"")
     target = headers.pop(b":path", b"")
     headers.pop(b":scheme", None)

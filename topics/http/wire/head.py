@@ -27,8 +27,9 @@ _SINGLE = (b"authorization", b"content-type", b"idempotency-key", b"last-event-i
 """Fields with one meaning: a request that gives one of them two values is refused as ambiguous."""
 _LISTS = (b"accept", b"accept-encoding", b"connection", b"content-encoding", b"sec-websocket-version", b"upgrade")
 """Fields that are lists: several count as one with all values (RFC 9110 section 5.3)."""
-NOT_FIRST_ALONE = frozenset(_SINGLE + _LISTS)
-_NOT_FIRST_ALONE = re.compile(rb"\r\n(" + b"|".join(_SINGLE + _LISTS) + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
+EVERY_VALUE_COUNTS = frozenset(_SINGLE + _LISTS)
+"""Fields whose later values count, too. Of any other field the first one is taken."""
+_EVERY_VALUE_COUNTS = re.compile(rb"\r\n(" + b"|".join(_SINGLE + _LISTS) + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
 METHOD = re.compile(_TOKEN)
 TARGET = re.compile(rb"(?:/[\x21\x22\x24-\x7e]*|\*)")
 """A target of HTTP/2: a path, or the "*" of OPTIONS."""
@@ -103,14 +104,14 @@ def check_head(head: bytes, max_bytes: int, max_fields: int) -> HeadFraming:
 
 def repeated_of_head(head: bytes) -> Fields:
     """Return `repeated` of a whole head that `check_head` has passed."""
-    found = _NOT_FIRST_ALONE.findall(head)
+    found = _EVERY_VALUE_COUNTS.findall(head)
     return repeated((name.lower(), value.rstrip(b" \t")) for name, value in found) if len(found) > 1 else {}
 
 
 def repeated(fields: Iterable[tuple[bytes, bytes]]) -> Fields:
     """Return the joined values of list fields that are given several times.
 
-    fields: only fields of `NOT_FIRST_ALONE`.
+    fields: only fields of `EVERY_VALUE_COUNTS`.
 
     Raises: BadRequestError, a field that is no list has two different values.
     """

@@ -68,7 +68,7 @@ class EphemeralFrames:
         file.live_rows += rows.count
         return InMemory(file.file_id, framed.moved_to(offset))
 
-    def stage_gathered(self, topic_id: int, frames: PrebuiltFrames, first_seq: int, ts_ms: int) -> InMemory:
+    def stage_prebuilt(self, topic_id: int, frames: PrebuiltFrames, first_seq: int, ts_ms: int) -> InMemory:
         """Stage frames that were put together before, as a chunk of their own.
 
         See `stage_records`.

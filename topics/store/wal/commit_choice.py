@@ -128,12 +128,12 @@ _DSYNC = Choice(Primitive.DSYNC)
 _DSYNC_IN_PLACE = Choice(Primitive.DSYNC, in_place=True)
 
 
-def choose(shard: ShardView, size: int, *, fsync: bool, alone: bool) -> Choice | Held:
+def choose(shard: ShardView, size: int, *, fsync: bool, lone: bool) -> Choice | Held:
     """Choose how the next batch is committed now, or what it waits for. No commit is in flight.
 
     size: bytes of the batch.
     fsync: a waiter needs it on stable storage.
-    `alone`: it is the write of one caller with exclusive use of the loop, so other work gains
+    `lone`: it is the write of one caller with exclusive use of the loop, so other work gains
     nothing if the loop runs meanwhile, and no record would join the batch later.
 
     RWF_DSYNC syncs only its own range, so unsynced bytes before it need the chain. Those bytes are
@@ -150,7 +150,7 @@ def choose(shard: ShardView, size: int, *, fsync: bool, alone: bool) -> Choice |
     """
     held_ns = shard.held_ns
     if size < WINDOW_BYTES_MAX:
-        gather_ns = shard.window_ns or (shard.delay_ns if fsync and not alone else 0)
+        gather_ns = shard.window_ns or (shard.delay_ns if fsync and not lone else 0)
         if gather_ns:
             held_ns = max(held_ns, gather_ns - shard.idle_ns)
     if held_ns > 0:
@@ -160,7 +160,7 @@ def choose(shard: ShardView, size: int, *, fsync: bool, alone: bool) -> Choice |
     if size > shard.room:
         return _HELD_FILE
     exclusive = shard.exclusive
-    in_place = exclusive or (shard.quick and (alone or (not fsync and shard.quick_beside_sync)))
+    in_place = exclusive or (shard.quick and (lone or (not fsync and shard.quick_beside_sync)))
     if not fsync:
         if not shard.sync_planned:
             return _HELD_TIMER

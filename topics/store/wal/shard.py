@@ -184,7 +184,7 @@ class Shard:
         """Let commits block the thread from here on, which waits for nothing else."""
         self.exclusive = True
 
-    def write_alone(
+    def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
         """Stage and commit a request in this call, if one in-place write is all it takes.
@@ -198,7 +198,7 @@ class Shard:
         if self._commitment.batch is not None or not staging.is_empty or self._admission.closed or self._bound.pressed:
             return None  # other batches come first, or the usual way reports why it is refused
         size = BATCH_HEADER_BYTES + rows.size + rows.count * _FRAME_ROOM
-        choice = choose(self, size, fsync=fsync, alone=True)
+        choice = choose(self, size, fsync=fsync, lone=True)
         if not isinstance(choice, Choice) or not choice.in_place:
             return None
         batch = staging.filling
@@ -269,8 +269,8 @@ class Shard:
             self._settle_empty(batch)
             return
         while True:
-            alone = self.exclusive or (len(batch.waiters) == 1 and self._loop.is_alone())
-            choice = choose(self, batch.used, fsync=batch.wants_sync, alone=alone)
+            lone = self.exclusive or (len(batch.waiters) == 1 and self._loop.has_one_sender())
+            choice = choose(self, batch.used, fsync=batch.wants_sync, lone=lone)
             if isinstance(choice, Choice):
                 break
             if not self._on_held(choice, batch):

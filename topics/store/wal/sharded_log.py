@@ -154,7 +154,7 @@ class ShardedLog:
             routed=routed,
         )
 
-    def stage_gathered(
+    def stage_prebuilt(
         self,
         topic_id: int,
         frames: PrebuiltFrames,
@@ -176,7 +176,7 @@ class ShardedLog:
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
         if floors:
             frames.add_control(FrameType.FLOORS, topic_id, first_seq - 1, ts_ms, floors)
-        staging.stage_gathered(frames, synced, done)
+        staging.stage_prebuilt(frames, synced, done)
         return framed
 
     @property
@@ -188,20 +188,20 @@ class ShardedLog:
         """Frame rows of several topics, all in the only shard. Raises like `stage_records`."""
         return self._wals[0].staging.stage_topics(rows, fsync=fsync)
 
-    def write_alone(
+    def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:
         """Stage and commit rows in this call, synced with `fsync`, if one write is all it takes.
 
         For a caller with exclusive use of the loop: after `commit_in_place`, or while only one
-        connection exists (`Loop.is_alone`) and the pass received nothing but this request.
+        connection exists (`Loop.has_one_sender`) and the pass received nothing but this request.
 
         Return None if one write is not enough; nothing was done. `Framed` counts from the commit's
         base.
         """
         wals = self._wals
         wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
-        return wal.write_alone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        return wal.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True

@@ -174,7 +174,7 @@ class Staging:
         batch.frames += count
         return start - BATCH_HEADER_BYTES
 
-    def stage_gathered(self, frames: PrebuiltFrames, synced: bool, done: Done) -> None:
+    def stage_prebuilt(self, frames: PrebuiltFrames, synced: bool, done: Done) -> None:
         """Stage numbered frames as a batch of its own, after what is staged.
 
         Raises LogReadOnlyError or DiskFullError.

@@ -1,4 +1,4 @@
-"""`append_alone`: staged, committed and published in one call, or nothing was done; the same promises as `append`."""
+"""`append_lone`: staged, committed and published in one call, or nothing was done; the same promises as `append`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def world_with(**config: object) -> RealWorld:
     return world
 
 
-def alone(world: RealWorld, *values: object, **request: object) -> AppendResult | None:
-    return world.engine.append_alone(AppendRequest("t", records(*values), **request))  # type: ignore[arg-type]
+def append_lone(world: RealWorld, *values: object, **request: object) -> AppendResult | None:
+    return world.engine.append_lone(AppendRequest("t", records(*values), **request))  # type: ignore[arg-type]
 
 
 def everything(world: RealWorld) -> list[object]:
@@ -45,7 +45,7 @@ def everything(world: RealWorld) -> list[object]:
 def test_it_is_there_for_readers_when_the_call_returns() -> None:
     world = world_with()
     passes = world.real_loop.stats().passes
-    result = alone(world, 2, 3)
+    result = append_lone(world, 2, 3)
     assert result is not None
     assert (result.first_seq, result.last_seq, result.head_seq, result.count) == (3, 4, 4, 2)
     assert world.real_loop.stats().passes == passes
@@ -57,7 +57,7 @@ def test_it_is_there_for_readers_when_the_call_returns() -> None:
 def test_tags_nodes_caps_and_counters_are_those_of_any_append() -> None:
     world = world_with(cap_records=3)
     rows = rows_from_values([NewRecord(2, tag="a", node="n"), NewRecord(3)], WriteScanner(world.config))
-    assert world.engine.append_alone(AppendRequest("t", rows, b"other")) is not None
+    assert world.engine.append_lone(AppendRequest("t", rows, b"other")) is not None
     assert [(row["data"], row.get("$tag"), row.get("$node")) for row in world.read(1, include_tags=True)] == [
         (1, None, None),
         (2, "a", "n"),
@@ -83,11 +83,11 @@ REFUSALS: dict[str, Callable[[RealWorld], object]] = {
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
 @pytest.mark.parametrize("why", REFUSALS)
-def test_what_is_not_alone_takes_the_usual_way(why: str, durability: str) -> None:
+def test_a_write_that_is_not_lone_takes_the_usual_way(why: str, durability: str) -> None:
     world = world_with(durability=durability)
     REFUSALS[why](world)
     before = world.state() if why not in {"another write staged", "a change of the configuration on its way"} else None
-    assert alone(world, 9) is None
+    assert append_lone(world, 9) is None
     if before is not None:
         assert world.state() == before
     world.append(9)
@@ -96,9 +96,9 @@ def test_what_is_not_alone_takes_the_usual_way(why: str, durability: str) -> Non
 
 def test_a_key_a_missing_topic_and_an_empty_reservation_take_the_usual_way() -> None:
     world = world_with()
-    assert alone(world, 2, identity=Key(b"k")) is None
-    assert world.engine.append_alone(AppendRequest("missing", records(1))) is None
-    assert alone(world, *range(300)) is None
+    assert append_lone(world, 2, identity=Key(b"k")) is None
+    assert world.engine.append_lone(AppendRequest("missing", records(1))) is None
+    assert append_lone(world, *range(300)) is None
     assert world.append(*range(300)).first_seq == 3
 
 
@@ -110,10 +110,10 @@ def test_a_write_that_goes_wrong_was_not_done_and_the_usual_way_goes_on(fault: s
         world.ring.faults.shorten("write", 100)
     else:
         world.ring.faults.fail("write", errno.ENOSPC)
-    assert alone(world, "lost") is None
+    assert append_lone(world, "lost") is None
     assert [row["data"] for row in world.read()] == [0, 1]
     world.append("kept")
-    assert alone(world, "kept, too") is not None
+    assert append_lone(world, "kept, too") is not None
     assert [row["data"] for row in world.read()] == [0, 1, "kept", "kept, too"]
     world.restart()
     assert [row["data"] for row in world.read()] == [0, 1, "kept", "kept, too"]
@@ -123,7 +123,7 @@ def test_a_write_that_goes_wrong_was_not_done_and_the_usual_way_goes_on(fault: s
 def test_an_io_error_latches_the_log_as_ever(durability: str) -> None:
     world = world_with(durability=durability)
     world.ring.faults.fail("write", errno.EIO)
-    assert alone(world, "lost") is None
+    assert append_lone(world, "lost") is None
     with pytest.raises(LogReadOnlyError):
         world.append(2)
     assert [row["data"] for row in world.read()] == [0, 1]
@@ -136,12 +136,12 @@ def test_no_crash_loses_what_a_kill_must_not_or_gives_a_seq_twice(seed: int, dur
     rng = random.Random(seed)
     world = world_with(durability=durability)
     written = [0, 1]
-    went_alone = 0
+    made_lone = 0
     for _ in range(3):
         for _ in range(rng.randrange(80)):
             values = [len(written) + index for index in range(rng.choice((1, 1, 7, 200)))]
-            result = alone(world, *values)
-            went_alone += result is not None
+            result = append_lone(world, *values)
+            made_lone += result is not None
             if result is None:
                 result = world.append(*values)
             assert result.last_seq == world.state().head_seq
@@ -160,20 +160,20 @@ def test_no_crash_loses_what_a_kill_must_not_or_gives_a_seq_twice(seed: int, dur
         written = read
         assert world.append("next").first_seq > last
         written.append("next")  # type: ignore[arg-type]
-    assert went_alone
+    assert made_lone
 
 
 def test_a_synced_append_says_how_long_its_sync_took_and_goes_behind_nothing_unsynced() -> None:
     world = world_with(durability="fsync")
-    result = alone(world, 2)
+    result = append_lone(world, 2)
     assert result is not None
     assert result.sync_ns == result.append_ns > 0
     world.put("unsynced", durability="disk")
     world.append(1, name="unsynced")
     world.append(2, name="unsynced")
-    assert alone(world, 3) is None, "RWF_DSYNC would sync its own bytes alone"
+    assert append_lone(world, 3) is None, "RWF_DSYNC would sync only its own bytes"
     world.append(3)
-    assert alone(world, 4) is not None
+    assert append_lone(world, 4) is not None
 
 
 def test_where_a_commit_needs_a_chain_a_synced_append_takes_the_usual_way() -> None:
@@ -181,4 +181,4 @@ def test_where_a_commit_needs_a_chain_a_synced_append_takes_the_usual_way() -> N
     world.real_store.log.commit_in_place()
     world.put(durability="fsync")
     world.append(0)
-    assert alone(world, 1) is None
+    assert append_lone(world, 1) is None
