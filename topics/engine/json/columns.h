@@ -10,11 +10,12 @@ struct tp_request {
     uint32_t receive;  /* index of the receive with the request */
     uint32_t topic;    /* number of the topic's name, see tp_learn_topic */
     uint32_t off, len; /* of the body */
-    uint32_t flags;    /* TP_WITHOUT_SEQS, TP_TAKES_GZIP */
+    uint32_t flags;    /* TP_FEW_RECORDS; the other bits of TP_FLAGS are scan.c's */
     uint32_t end;      /* offset after its body, the end of the request */
     uint32_t key_off, key_len; /* its idempotency key; 0 = none */
 };
-enum { TP_WITHOUT_SEQS = 1, TP_TAKES_GZIP = 2, TP_FLAGS = 0xff };
+/* FEW_RECORDS: not plain with more records than `few_records` of its writer. */
+enum { TP_FEW_RECORDS = 2, TP_FLAGS = 0xff };
 
 /* The requests of one topic: `count` of them from `first` on. Their records are the rows `row`
  * to `row + rows`. */

@@ -74,6 +74,7 @@ struct tp_writer {
     uint64_t *keys;        /* room for the hashes of the keys of all objects open at the same time */
     uint64_t key_room;
     uint64_t secret[2];    /* random, so that no client can prepare colliding keys */
+    uint32_t few_records;  /* the most of a request with TP_FEW_RECORDS (columns.h) */
     uint32_t command;      /* 1: the body is a command with fields of its own, and may have no records */
     /* results */
     uint64_t size;         /* accounted bytes of all records */

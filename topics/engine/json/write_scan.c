@@ -5,7 +5,6 @@
 #include "keep_last.h"
 #include "work.h"
 
-enum { SHORT_ANSWER_RECORDS = 16 }; /* an answer with so many seqs is far below 1 KiB */
 
 struct known {
     const char *name;
@@ -459,10 +458,8 @@ void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_
             w->rows = rows + used;
             unsigned char *body = buffer + request->off;
             int status = room - used < w->limits.records ? -1 : tp_scan_write(w, body, request->len);
-            /* A longer answer may be compressed for a client that accepts it, so the bulk path
-             * leaves it out. */
-            int long_answer = request->flags & TP_TAKES_GZIP && w->count > SHORT_ANSWER_RECORDS;
-            if (status < 0 || long_answer ||
+            int too_many = request->flags & TP_FEW_RECORDS && w->count > w->few_records;
+            if (status < 0 || too_many ||
                 (status && !clean_in_place(w, body, request->len, scratch, scratch_bytes))) {
                 refused = request->receive;
                 continue;

@@ -37,7 +37,8 @@ class WriteColumns:
     It is not for two threads at once.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, few_records: int) -> None:
+        """few_records: the most of a request with the flag TP_FEW_RECORDS (columns.h)."""
         self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
         self._rows = ffi.new("struct tp_row[]", self._room)
         self._scratch = ffi.new("unsigned char[]", _SCRATCH_BYTES)
@@ -46,6 +47,7 @@ class WriteColumns:
         writer.rows = self._rows
         writer.keys = self._keys
         writer.key_room = _KEY_ROOM
+        writer.few_records = few_records
         self._spans: Any = ffi.buffer(self._rows)
 
     def scan(self, buffer: Any, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917

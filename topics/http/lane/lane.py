@@ -50,6 +50,8 @@ _RECEIVES = 4096
 _LEAST = 2
 _MANY = 2
 """Groups from which on they are appended together."""
+_FEW_RECORDS = 16
+"""Records of a write whose answer is never compressed: it has less than the least `gzip_min_bytes`."""
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
 """Tries per second to learn a name."""
@@ -81,7 +83,7 @@ class Lane:
         config = service.config
         self._service = service
         self._links = links
-        self._columns = WriteColumns(config)
+        self._columns = WriteColumns(config, _FEW_RECORDS)
         scanner = lib.tp_scanner_new(
             config.max_head_bytes,
             config.max_head_fields,

@@ -291,7 +291,8 @@ static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *
         }
         break;
     case 15:
-        if (is_field(p, "accept-encoding", 15)) field = SEEN_ENCODING, *flags |= TP_TAKES_GZIP;
+        /* A long answer may be compressed, which is not plain. */
+        if (is_field(p, "accept-encoding", 15)) field = SEEN_ENCODING, *flags |= TP_FEW_RECORDS;
         else if (is_field(p, "accept-language", 15)) field = SEEN_LANGUAGE;
         else if (is_field(p, "idempotency-key", 15) && len && len <= s->max_key_bytes && stop[-1] > ' ') {
             field = SEEN_IDEMPOTENCY;

@@ -12,6 +12,9 @@
 
 typedef struct tp_scanner tp_scanner;
 
+/* In tp_request.flags, beside those of columns.h: the answer is without the list of seqs. */
+enum { TP_WITHOUT_SEQS = 1 };
+
 /* Reasons why a receive, or the end of one, was not taken; 0: it was. */
 enum {
     TP_MISS_PART = 1, /* head or body incomplete */

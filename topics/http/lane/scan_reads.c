@@ -92,7 +92,7 @@ static int read_query(const char *p, const char *end, struct tp_read *read)
 
 int add_read(tp_scanner *s, const struct tp_request *r, const char *body)
 {
-    struct tp_read read = {.receive = r->receive, .end = r->end, .flags = r->flags & TP_TAKES_GZIP ? TP_READ_SHORT : 0};
+    struct tp_read read = {.receive = r->receive, .end = r->end, .flags = r->flags & TP_FEW_RECORDS ? TP_READ_SHORT : 0};
     if (read_query(body, body + r->len, &read)) return TP_MISS_BODY;
     struct name *name = s->names + r->topic;
     if (name->stamp != s->stamp) {
