@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import build_ffi
+from topics.common.topic_names import NAME_MAX
 from topics.engine.index.chunk_table import INDEX_CHUNK
 from topics.engine.read.render_bulk import TOPIC
 from topics.engine.write.write_columns import GROUP
@@ -81,6 +83,27 @@ def test_make_watches_the_same_files() -> None:
     assert sorted(ROOT / name for name in done.stdout.split()) == FILES
 
 
+@pytest.mark.parametrize("extension", build_ffi.EXTENSIONS, ids=lambda extension: extension.module)
+def test_mypy_sees_the_functions_and_numbers_that_c_declares(extension: build_ffi.Extension) -> None:
+    """The stub of a module in C, against the module: names, arguments, and which of them are numbers."""
+    stub = ROOT / (extension.module.replace(".", "/") + ".pyi")
+    module = importlib.import_module(extension.module)
+    described = next(
+        node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ClassDef) and node.name == "_Lib"
+    )
+    for node in described.body:
+        if isinstance(node, ast.AnnAssign):
+            assert type(getattr(module.lib, ast.unparse(node.target))) is int
+            continue
+        assert isinstance(node, ast.FunctionDef), ast.unparse(node)
+        arguments = [ast.unparse(argument.annotation or ast.Name("")) for argument in node.args.args[1:]]
+        function = module.ffi.typeof(getattr(module.lib, node.name))
+        assert len(arguments) == len(function.args), node.name
+        numbers = [argument == "int" for argument in arguments]
+        assert numbers == [argument.kind == "primitive" for argument in function.args], node.name
+        assert (ast.unparse(node.returns or ast.Name("")) == "int") == (function.result.kind == "primitive"), node.name
+
+
 def constants_of_c() -> Iterator[tuple[str, int | None]]:
     """Name and value of all numbers that C files declare; None: not a plain number."""
     for path in FILES:
@@ -122,6 +145,7 @@ def test_no_number_is_declared_in_two_places_of_c_or_in_c_and_python() -> None:
     numbers = {(name.removeprefix("TP_"), value) for name, value in constants_of_c()}
     again = {(str(path), name) for path, name, value in constants_of_python() if (name.strip("_"), value) in numbers}
     assert again == set()
+    assert dict(constants_of_c())["TOPIC_NAME_BYTES_MAX"] == NAME_MAX
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class Links:
         if slot == len(self._conns):
             self._conns.append(None)
         self._conns[slot] = conn
-        return cast(int, slot)
+        return slot
 
     def set(self, conn: Connection) -> None:
         lib.tp_link_set(self._table, conn.slot, conn.fd, conn.send_data)
@@ -151,7 +151,7 @@ class Links:
     def since(self, conn: Connection, tick: int) -> int:
         """Return the tick of the last answer; `tick` (now) while an answer is due."""
         since = lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
-        return tick if self._busy[0] else cast(int, since)
+        return tick if self._busy[0] else since
 
     def connection(self, ref: int) -> Connection | None:
         """Return the connection with this name, or None when it is gone."""
@@ -173,7 +173,7 @@ class Links:
     def _sort(self, user_data: Any, res: Any, flags: Any, count: int) -> int:
         self.reaped += count
         size = self._ring.receive_buffer_bytes
-        return cast(int, lib.tp_links_sort(self._table, count, user_data, res, flags, size))
+        return lib.tp_links_sort(self._table, count, user_data, res, flags, size)
 
     def _sort_lists(self, completions: Completions) -> Completions:
         user_data, res, flags = completions

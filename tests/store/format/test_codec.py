@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from topics.engine.values.node_set import node_set
 from topics.errors import CorruptError
 from topics.store.format import codec
+from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import (
     FLAG_COPY,
@@ -151,11 +152,11 @@ def test_rows_of_many_topics_are_framed_and_placed_as_one_topic_after_the_other(
         expected += framed
         at += len(added)
     dest, got = bytearray(len(expected)), bytearray(PLACED.size * rows.count)
-    arguments = (len(rows.buffer), rows.spans, codec.ffi.from_buffer("uint64_t[]", array("Q", numbers)), len(topics))
+    arguments = (len(rows.buffer), rows.spans, ffi.from_buffer("uint64_t[]", array("Q", numbers)), len(topics))
     for room in (len(expected) - 1, len(expected)):
-        written = codec.lib.tp_frame_topics(
-            codec.ffi.from_buffer(dest), 0, room, codec.ffi.from_buffer(rows.buffer), *arguments,
-            FLAG_FSYNC if fsync else 0, 0, codec.ffi.from_buffer(got),
+        written = lib.tp_frame_topics(
+            ffi.from_buffer(dest), 0, room, ffi.from_buffer(rows.buffer), *arguments,
+            FLAG_FSYNC if fsync else 0, 0, ffi.from_buffer(got),
         )  # fmt: skip
         assert written < 0 or room == len(expected)
     assert bytes(dest) == expected
@@ -180,9 +181,9 @@ def test_any_spans_give_frames_or_a_refusal(buffer: bytes, spans: bytes) -> None
     count = len(spans) // 40
     placed = bytearray(24 * max(1, count))
     dest = bytearray(1 << 16)
-    written = codec.lib.tp_frame_rows(
-        codec.ffi.from_buffer(dest), 0, len(dest), buffer, len(buffer), spans, count,
-        1, 1, 1, 0, b"", 0, 0, b"", 0, 0, codec.ffi.from_buffer(placed),
+    written = lib.tp_frame_rows(
+        ffi.from_buffer(dest), 0, len(dest), buffer, len(buffer), spans, count,
+        1, 1, 1, 0, b"", 0, 0, b"", 0, 0, ffi.from_buffer(placed),
     )  # fmt: skip
     lengths = Framed(0, bytes(placed)).lengths
     assert written == int(lengths[:count].sum())

@@ -7,13 +7,13 @@ Shapes and units are given here, layouts in log_format.py.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError
-from topics.store.format import _codec  # type: ignore[attr-defined]  # built by cffi
+from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, FRAME_MIN_BYTES, SAYS_DELETED
 from topics.store.format.rows import PLACED, Framed, Rows
 
@@ -24,235 +24,22 @@ Pointer = Any
 """A cffi pointer; cffi itself has no types."""
 
 
-class _Lib(Protocol):
-    """The functions of codec.h.
-
-    A `bytes` argument is passed as it is, any other buffer through `ffi.from_buffer`.
-    """
-
-    def tp_frame_rows(
-        self,
-        dest: Pointer,
-        at: int,
-        room: int,
-        buffer: bytes,
-        buffer_bytes: int,
-        rows: bytes,
-        count: int,
-        topic_id: int,
-        first_seq: int,
-        ts_ms: int,
-        flags: int,
-        node: bytes,
-        node_len: int,
-        has_node: int,
-        ext: bytes,
-        ext_len: int,
-        start: int,
-        placed: Pointer,
-    ) -> int: ...
-    def tp_frame_topics(
-        self,
-        dest: Pointer,
-        at: int,
-        room: int,
-        buffer: Pointer,
-        buffer_bytes: int,
-        rows: bytes,
-        topics: Pointer,
-        count: int,
-        flags: int,
-        start: int,
-        placed: Pointer,
-    ) -> int: ...
-    def tp_place_rows(
-        self, columns: Pointer, runs: Pointer, count: int, placed: bytes, file_id: int, base: int
-    ) -> int: ...
-    def tp_frame_control(
-        self,
-        dest: Pointer,
-        at: int,
-        room: int,
-        kind: int,
-        flags: int,
-        topic_id: int,
-        seq: int,
-        ts_ms: int,
-        payload: bytes,
-        payload_len: int,
-    ) -> int: ...
-    def tp_seal_batch(
-        self,
-        batch: Pointer,
-        epoch: int,
-        batch_no: int,
-        synced_upto: int,
-        chain: int,
-        body_bytes: int,
-        frame_count: int,
-        written_ms: int,
-    ) -> int: ...
-    def tp_seal_summed(
-        self,
-        batch: Pointer,
-        epoch: int,
-        batch_no: int,
-        synced_upto: int,
-        chain: int,
-        body_bytes: int,
-        frame_count: int,
-        written_ms: int,
-        body_sum: int,
-    ) -> int: ...
-    def tp_scan_log(self, data: Pointer, size: int, base: int, state: Pointer, out: Pointer, capacity: int) -> None: ...
-    def tp_find_batch(self, data: Pointer, size: int, start: int, epoch: int, state: Pointer) -> int: ...
-    def tp_scan_frames(
-        self, data: Pointer, size: int, base: int, state: Pointer, out: Pointer, capacity: int
-    ) -> None: ...
-    def tp_project(
-        self,
-        out: Pointer,
-        room: int,
-        data: Pointer,
-        size: int,
-        base: int,
-        offsets: Pointer,
-        lengths: Pointer,
-        seqs: Pointer,
-        count: int,
-        nodes: bytes,
-        nodes_bytes: int,
-        state: Pointer,
-    ) -> None: ...
-    def tp_project_columns(
-        self,
-        out: Pointer,
-        data: Pointer,
-        size: int,
-        base: int,
-        offsets: object,
-        lengths: object,
-        seqs: object,
-        count: int,
-        topic_id: int,
-        ts: object,
-        ends: object,
-        end: int,
-    ) -> int: ...
-
-    def tp_project_jobs(
-        self,
-        out: Pointer,
-        room: int,
-        data: Pointer,
-        size: int,
-        base: int,
-        offsets: Pointer,
-        lengths: Pointer,
-        seqs: Pointer,
-        count: int,
-        leases: Pointer,
-        state: Pointer,
-    ) -> None: ...
-    def tp_copy_frames(
-        self,
-        out: Pointer,
-        data: Pointer,
-        size: int,
-        base: int,
-        offsets: Pointer,
-        lengths: Pointer,
-        seqs: Pointer,
-        count: int,
-        topic_id: int,
-        state: Pointer,
-    ) -> int: ...
-    def tp_reframe(
-        self,
-        out: Pointer,
-        data: Pointer,
-        size: int,
-        base: int,
-        offsets: Pointer,
-        lengths: Pointer,
-        seqs: Pointer,
-        ts: Pointer,
-        flags: Pointer,
-        count: int,
-        topic_id: int,
-        lengths_out: Pointer,
-    ) -> int: ...
-    def tp_fill_texts(
-        self,
-        data: Pointer,
-        size: int,
-        base: int,
-        offsets: Pointer,
-        lengths: Pointer,
-        seqs: Pointer,
-        count: int,
-        state: Pointer,
-    ) -> None: ...
-    def tp_sum_rows(
-        self,
-        buffer: Pointer,
-        buffer_bytes: int,
-        rows: bytes,
-        count: int,
-        node: bytes,
-        node_len: int,
-        has_node: int,
-        total: Pointer,
-    ) -> int: ...
-    def tp_take_frames(
-        self,
-        out: Pointer,
-        data: Pointer,
-        size: int,
-        base: int,
-        offsets: Pointer,
-        lengths: Pointer,
-        seqs: Pointer,
-        count: int,
-        topic_id: int,
-        ext: bytes,
-        ext_len: int,
-    ) -> int: ...
-    def tp_number_frames(
-        self,
-        frames: Pointer,
-        size: int,
-        topic_id: int,
-        first_seq: int,
-        ts_ms: int,
-        flags: int,
-        start: int,
-        placed: Pointer,
-        count: int,
-    ) -> int: ...
-    def tp_checksum(self, data: Pointer, size: int, seed: int) -> int: ...
-
-
-lib = cast(_Lib, _codec.lib)
-ffi: Any = _codec.ffi
-
-
 class ScanStop(IntEnum):
     """The reason why a scan stopped. Source: codec.h."""
 
-    END = _codec.lib.TP_STOP_END
+    END = lib.TP_STOP_END
     """Nothing follows: zeros, or (frames) exactly the end of the given bytes."""
-    MORE = _codec.lib.TP_STOP_MORE
+    MORE = lib.TP_STOP_MORE
     """The batch or frame extends past the given bytes."""
-    FOREIGN = _codec.lib.TP_STOP_FOREIGN
+    FOREIGN = lib.TP_STOP_FOREIGN
     """No batch of this epoch: bytes that an earlier use of the file left, or no batch at all."""
-    TORN = _codec.lib.TP_STOP_TORN
+    TORN = lib.TP_STOP_TORN
     """A batch (or frame) of this log whose checksum is wrong."""
-    ORDER = _codec.lib.TP_STOP_ORDER
+    ORDER = lib.TP_STOP_ORDER
     """A sound batch of this epoch that does not follow the one before, by number or chain."""
-    BAD = _codec.lib.TP_STOP_BAD
+    BAD = lib.TP_STOP_BAD
     """Right checksum, impossible contents: an unknown version, or lengths that disagree."""
-    ROOM = _codec.lib.TP_STOP_ROOM
+    ROOM = lib.TP_STOP_ROOM
     """No room is left in the output."""
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topics.store.format import _codec  # type: ignore[attr-defined]  # built by cffi
+from topics.store.format._codec import lib
 
 ROW = struct.Struct("=10I")
 """data_off, data_len, meta_off, meta_len, tag_off, tag_len, node_off, node_len, size, flags."""
@@ -40,7 +40,7 @@ PLACED_DTYPE = np.dtype(
 )
 """A framed row: its start, frame length, accounted size, the frame's flags, ms."""
 
-TAG, NODE, META = _codec.lib.TP_ROW_TAG, _codec.lib.TP_ROW_NODE, _codec.lib.TP_ROW_META
+TAG, NODE, META = lib.TP_ROW_TAG, lib.TP_ROW_NODE, lib.TP_ROW_META
 """Flags: which optional parts a row has."""
 
 ROW_BYTES = ROW.size

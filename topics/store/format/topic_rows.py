@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from topics.store.format.codec import ffi, lib
+from topics.store.format._codec import ffi, lib
 
 
 class TopicRows(NamedTuple):

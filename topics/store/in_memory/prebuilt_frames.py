@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.memory import page_aligned
-from topics.store.format.codec import ffi, lib, row_pointers, unsound_frame
+from topics.store.format._codec import ffi, lib
+from topics.store.format.codec import row_pointers, unsound_frame
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_HEADER_BYTES, FRAME_MIN_BYTES
 from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows
 from topics.store.in_memory.hot_tail import chunk_for

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from topics.store.format.codec import ffi, lib, row_pointers, unsound_frame
+from topics.store.format._codec import ffi, lib
+from topics.store.format.codec import row_pointers, unsound_frame
 
 
 class ColumnRenderer:

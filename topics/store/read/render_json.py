@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from topics.store.format.codec import ScanStop, ffi, lib, unsound_frame
+from topics.store.format._codec import ffi, lib
+from topics.store.format.codec import ScanStop, unsound_frame
 
 LEASE = struct.Struct("=QQI4x")
 """The layout of struct tp_lease: lease id, deadline (ms), deliveries."""

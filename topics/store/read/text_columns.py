@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.format.codec import ScanStop, ffi, lib, row_pointers
+from topics.store.format._codec import ffi, lib
+from topics.store.format.codec import ScanStop, row_pointers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import xxhash
 
 from topics.errors import StorageError
-from topics.store.format.codec import Pointer, ffi
+from topics.store.format._codec import ffi
+from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES
 from topics.store.in_memory.hot_tail import TailBuffer
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.errors import StorageError
-from topics.store.format.codec import lib
+from topics.store.format._codec import lib
 from topics.store.format.log_format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES
 from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.commit import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins

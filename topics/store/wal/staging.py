@@ -8,7 +8,8 @@ from collections import deque
 from typing_extensions import Buffer
 
 from topics.common.tuples import make_tuple
-from topics.store.format.codec import Pointer, ffi, lib
+from topics.store.format._codec import ffi, lib
+from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.format.topic_rows import TopicRows

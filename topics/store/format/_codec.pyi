@@ -1,0 +1,227 @@
+"""The compiled module of codec.c, as mypy sees it. `Any` stands for cffi's C data.
+
+A `bytes` argument is passed as it is, any other buffer through `ffi.from_buffer`.
+"""
+
+from typing import Any
+
+class _Lib:
+    TP_STOP_END: int
+    TP_STOP_MORE: int
+    TP_STOP_FOREIGN: int
+    TP_STOP_TORN: int
+    TP_STOP_ORDER: int
+    TP_STOP_BAD: int
+    TP_STOP_ROOM: int
+    TP_TEXT_COLUMNS: int
+    TP_ROW_TAG: int
+    TP_ROW_NODE: int
+    TP_ROW_META: int
+    def tp_frame_rows(
+        self,
+        dest: Any,
+        at: int,
+        room: int,
+        buffer: bytes,
+        buffer_bytes: int,
+        rows: bytes,
+        count: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        flags: int,
+        node: bytes,
+        node_len: int,
+        has_node: int,
+        ext: bytes,
+        ext_len: int,
+        start: int,
+        placed: Any,
+    ) -> int: ...
+    def tp_frame_topics(
+        self,
+        dest: Any,
+        at: int,
+        room: int,
+        buffer: Any,
+        buffer_bytes: int,
+        rows: bytes,
+        topics: Any,
+        count: int,
+        flags: int,
+        start: int,
+        placed: Any,
+    ) -> int: ...
+    def tp_place_rows(self, columns: Any, runs: Any, count: int, placed: bytes, file_id: int, base: int) -> int: ...
+    def tp_frame_control(
+        self,
+        dest: Any,
+        at: int,
+        room: int,
+        kind: int,
+        flags: int,
+        topic_id: int,
+        seq: int,
+        ts_ms: int,
+        payload: bytes,
+        payload_len: int,
+    ) -> int: ...
+    def tp_seal_batch(
+        self,
+        batch: Any,
+        epoch: int,
+        batch_no: int,
+        synced_upto: int,
+        chain: int,
+        body_bytes: int,
+        frame_count: int,
+        written_ms: int,
+    ) -> int: ...
+    def tp_seal_summed(
+        self,
+        batch: Any,
+        epoch: int,
+        batch_no: int,
+        synced_upto: int,
+        chain: int,
+        body_bytes: int,
+        frame_count: int,
+        written_ms: int,
+        body_sum: int,
+    ) -> int: ...
+    def tp_scan_log(self, data: Any, size: int, base: int, state: Any, out: Any, capacity: int) -> None: ...
+    def tp_find_batch(self, data: Any, size: int, start: int, epoch: int, state: Any) -> int: ...
+    def tp_scan_frames(self, data: Any, size: int, base: int, state: Any, out: Any, capacity: int) -> None: ...
+    def tp_project(
+        self,
+        out: Any,
+        room: int,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        count: int,
+        nodes: bytes,
+        nodes_bytes: int,
+        state: Any,
+    ) -> None: ...
+    def tp_project_columns(
+        self,
+        out: Any,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        count: int,
+        topic_id: int,
+        ts: Any,
+        ends: Any,
+        end: int,
+    ) -> int: ...
+    def tp_project_jobs(
+        self,
+        out: Any,
+        room: int,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        count: int,
+        leases: Any,
+        state: Any,
+    ) -> None: ...
+    def tp_copy_frames(
+        self,
+        out: Any,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        count: int,
+        topic_id: int,
+        state: Any,
+    ) -> int: ...
+    def tp_reframe(
+        self,
+        out: Any,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        ts: Any,
+        flags: Any,
+        count: int,
+        topic_id: int,
+        lengths_out: Any,
+    ) -> int: ...
+    def tp_fill_texts(
+        self,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        count: int,
+        state: Any,
+    ) -> None: ...
+    def tp_sum_rows(
+        self,
+        buffer: Any,
+        buffer_bytes: int,
+        rows: bytes,
+        count: int,
+        node: bytes,
+        node_len: int,
+        has_node: int,
+        total: Any,
+    ) -> int: ...
+    def tp_take_frames(
+        self,
+        out: Any,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        count: int,
+        topic_id: int,
+        ext: bytes,
+        ext_len: int,
+    ) -> int: ...
+    def tp_number_frames(
+        self,
+        frames: Any,
+        size: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        flags: int,
+        start: int,
+        placed: Any,
+        count: int,
+    ) -> int: ...
+    def tp_checksum(self, data: Any, size: int, seed: int) -> int: ...
+
+class _FFI:
+    NULL: Any
+    def new(self, declaration: str, initializer: Any = ...) -> Any: ...
+    def cast(self, declaration: str, data: Any) -> Any: ...
+    def from_buffer(self, declaration: Any, data: Any = ..., require_writable: bool = ...) -> Any: ...
+    def release(self, data: Any) -> None: ...
+    def unpack(self, data: Any, count: int) -> Any: ...
+    def buffer(self, data: Any, size: int = ...) -> Any: ...
+
+lib: _Lib
+ffi: _FFI
