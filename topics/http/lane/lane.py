@@ -51,7 +51,10 @@ _LEAST = 2
 _MANY = 2
 """Groups from which on they are appended together."""
 _FEW_RECORDS = 16
-"""Records of a write whose answer is never compressed: it has less than the least `gzip_min_bytes`."""
+"""Records of a write whose answer is never compressed.
+
+It has fewer bytes than `gzip_min_bytes` may be set to.
+"""
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
 """Tries per second to learn a name."""
