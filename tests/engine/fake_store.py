@@ -102,6 +102,9 @@ class FakeLog:
         self.record_frames += rows.count
         return framed
 
+    def begin_batch(self, topic_id: int) -> None:
+        pass
+
     def stage_prebuilt(
         self,
         topic_id: int,
@@ -112,12 +115,9 @@ class FakeLog:
         fsync: bool,
         synced: bool,
         done: Done,
-        floors: bytes = b"",
     ) -> Framed:
         self._check()
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
-        if floors:
-            frames.add_control(FrameType.FLOORS, topic_id, first_seq - 1, ts_ms, floors)
         start = len(self.filling.body)
         self.filling.body += memoryview(frames.memory)[BATCH_HEADER_BYTES : frames.used]
         self.record_frames += frames.count

@@ -709,6 +709,13 @@ MUTANTS = (
         "tests/engine/write/test_large_appends.py",
     ),
     _one(
+        "the creation of a topic left out of the batch of a large write",
+        "store/wal/staging.py",
+        "        frames.add_controls(memoryview(filling.memory)[BATCH_HEADER_BYTES : filling.used], filling.frames)\n",
+        "",
+        "tests/engine/write/test_large_appends.py",
+    ),
+    _one(
         "a dead letter's copy not synced",
         "engine/write/appender.py",
         "None, False, done, synced=True)",

@@ -12,9 +12,12 @@ from topics.engine.state.idempotency import Key
 from topics.engine.state.identity import Identity
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import AppendRequest, AppendResult
+from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
 from topics.store.format.rows import Rows
+from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
+from topics.store.wal.staging import Staging
 
 WORLDS = pytest.mark.parametrize("world", [Harness, RealWorld])
 CLASSES = pytest.mark.parametrize("durability", ["fsync", "disk", "memory", "ephemeral"])
@@ -152,6 +155,47 @@ def test_they_create_their_topic_and_meet_its_caps(world: type[Harness], durabil
     h.put(durability=durability, cap_records=5, discard="reject")
     with pytest.raises(RequestError, match="cap_records"):
         write(h, *range(30))
+
+
+@CLASSES
+def test_one_that_creates_its_topic_is_not_framed_in_one_pass(monkeypatch: pytest.MonkeyPatch, durability: str) -> None:
+    h = RealWorld()
+    monkeypatch.delattr(Staging, "stage_records")
+    monkeypatch.delattr(EphemeralFrames, "stage_records")
+    result = write(h, *range(3000), config=TopicConfig.make(durability=durability))
+    assert (result.created, result.last_seq) == (True, 3000)
+    assert [record["data"] for record in h.read(2990)] == list(range(2990, 3000))
+
+
+@pytest.mark.parametrize("durability", ["fsync", "disk", "memory"])
+@pytest.mark.parametrize("committed", [False, True])
+def test_one_that_creates_its_topic_is_one_batch_with_it(durability: str, committed: bool) -> None:
+    """A crash leaves the topic with its records, or neither; a replay finds the records before the creation."""
+    h = RealWorld()
+    h.append("before", name="u")
+    log = h.real_store.log
+    config, batches = TopicConfig.make(durability=durability, dead_letter="d" * 200), log.counters.commit.count
+    in_the_same_pass = h.start_append(records("more"), "u")
+    answer = start(h, *range(30), identity=Key(b"k"), config=config, name="t" * 200)
+    if committed:
+        h.until(lambda: answer.given)
+        assert in_the_same_pass.get().last_seq == 2
+        assert log.counters.commit.count == batches + 2
+    h.restart()
+    assert (("t" * 200) in h.engine._core.registry.by_name) == committed
+    if committed:
+        assert [record["data"] for record in h.read(0, "t" * 200)] == list(range(30))
+        assert h.start_append(records(*range(30)), "t" * 200, key=b"k").get().deduped
+
+
+def test_one_that_is_refused_leaves_the_topic_that_it_created() -> None:
+    h = RealWorld()
+    config = TopicConfig.make(cap_records=5, discard="reject")
+    with pytest.raises(RequestError, match="cap_records"):
+        write(h, *range(30), config=config)
+    h.restart()
+    assert h.engine._core.registry.by_name["t"].config.cap_records == 5
+    assert h.append("x").first_seq == 1
 
 
 def test_one_that_grows_beyond_the_reserved_seqs_is_answered_when_more_are_reserved() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.store.log_world import LogWorld, Write
+from tests.store.log_world import LogWorld, Write, recover
 from topics.errors import CorruptError, StorageError
 from topics.store.format import codec
 from topics.store.format.log_format import BATCH_HEADER_BYTES, Frame
@@ -93,14 +93,18 @@ def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind
     frames.extend(b"\x63\x00\x00")
     log.stage_control(1, 5, 1, 1, b'"before"')
     log.when_committed(1, False, lambda commit: ended.append(("before", commit)))
+    log.begin_batch(1)
+    log.stage_control(1, 6, 3, 1, b'"with them"')
+    log.when_committed(1, False, lambda commit: ended.append(("with them", commit)))
     placed = log.stage_prebuilt(
         1, frames, 4, 9, fsync=False, synced=True, done=lambda commit: ended.append(("gathered", commit))
     )
     log.stage_control(1, 5, 7, 1, b'"behind"')
     log.when_committed(1, False, lambda commit: ended.append(("behind", commit)))
-    world.loop.run_until(lambda: len(ended) == 3)
-    assert [name for name, _ in ended] == ["before", "gathered", "behind"]
-    commit = ended[1][1]
+    world.loop.run_until(lambda: len(ended) == 4)
+    assert [name for name, _ in ended] == ["before", "with them", "gathered", "behind"]
+    commit = ended[2][1]
+    assert ended[1][1] == commit
     assert commit.sync_ns
     data = world.read(Write(1, [4, 5, 6], False, placed.start, placed.lengths.tolist(), commit))
     starts = placed.columns()["start"].tolist()
@@ -112,6 +116,7 @@ def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind
         (1, seq, 9, b'"gathered"') for seq in (4, 5, 6)
     ]
     assert [frame.ext for frame in found] == [b"\x63\x00\x00", b"", b""]
+    assert recover(world.crash("kill")).seqs[1] == [1, 4, 5, 6, 3, 7]
 
 
 def test_they_fail_with_their_batch() -> None:
@@ -142,6 +147,7 @@ def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_w
         frames.add_rows(rows, None)
         log.stage_control(1, 5, 1, 1, b'"before"')
         log.when_committed(1, False, lambda its: ended.append(("before", its)))  # noqa: B023
+        log.begin_batch(1)
         placed = log.stage_prebuilt(
             1,
             frames,

@@ -39,6 +39,7 @@ class LogPort(Protocol):
     @property
     def is_one_shard(self) -> bool: ...
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed: ...
+    def begin_batch(self, topic_id: int) -> None: ...
     def stage_prebuilt(
         self,
         topic_id: int,
@@ -49,7 +50,6 @@ class LogPort(Protocol):
         fsync: bool,
         synced: bool,
         done: Done,
-        floors: bytes = b"",
     ) -> Framed: ...
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool

@@ -19,7 +19,7 @@ from topics.engine.state.topic_numbers import TakesRows
 from topics.engine.values.results import AppendRequest, AppendResult, Done
 from topics.engine.write.admission import check_admission
 from topics.engine.write.append import Append, append_to, index_rows, index_some
-from topics.engine.write.evictions import eviction_payload, has_to_wait, log_evictions
+from topics.engine.write.evictions import has_to_wait, log_evictions
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import expire
@@ -190,9 +190,7 @@ class Appender:
                     core.stager.take(topic, request, now_ms, created=created, done=done)
                     return
             check_admission(core, topic, request.rows, now_ms)
-            # A topic and its first records are one batch, so that a crash preserves both or
-            # neither.
-            if request.frames is None or created:
+            if request.frames is None:
                 self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
             else:
                 self._stage_prebuilt(topic, request, request.frames, now_ms, identity, created, done)
@@ -344,6 +342,8 @@ class Appender:
     ) -> None:
         """Stage a write whose rows are frames already, as an operation of its own. See `_stage`."""
         core, rows, first = self.core, request.rows, topic.next_seq
+        if not created:  # the batch of a creation has begun with it
+            core.log.begin_batch(topic.id)
         frames.extend(b"" if identity is None else identity.begin(core, topic, rows, request.node, now_ms))
         reserved = 0
         if topic.stage_class != "ephemeral":
@@ -378,6 +378,7 @@ class Appender:
         """
         if topic.stage_class != "ephemeral":
             self.core.check_log()
+        self.core.log.begin_batch(topic.id)
         ts = topic.stamp(self.core.clock.now_ms())
         append, framed = self._number(topic, frames, size, ts)
         write = (frames.count, created, self._ending(topic, identity, done))
@@ -389,6 +390,9 @@ class Appender:
     ) -> tuple[Append, Framed]:
         """Number frames from the topic's next seq on, and stage them as an operation of their own.
 
+        What has been staged since `begin_batch` is in the same batch, so a crash preserves a topic
+        and its first records, or neither.
+
         synced: sync them even if the topic's class does not require it.
         """
         core, first = self.core, topic.next_seq
@@ -399,9 +403,9 @@ class Appender:
             append.file_id, framed = core.memory.stage_prebuilt(topic.id, frames, first, ts)
         else:
             records, pending = topic.pending_records + frames.count, topic.pending_bytes + size
-            floors = eviction_payload(topic, topic.config, records=records, size=pending)
+            log_evictions(core, topic, topic.config, records=records, size=pending)
             framed = core.log.stage_prebuilt(
-                topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=append.on_commit, floors=floors
+                topic.id, frames, first, ts, fsync=fsync, synced=fsync or synced, done=append.on_commit
             )
         return append, framed
 

@@ -39,18 +39,13 @@ def is_busy(topic: Topic) -> bool:
 
 def log_evictions(core: Core, topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> None:
     """Stage the floor that the caps of `config` will have after so many more records and bytes."""
-    payload = eviction_payload(topic, config, records=records, size=size)
-    if payload:
-        with core.log.use_reserve():
-            core.log.stage_control(topic.id, FrameType.FLOORS, topic.next_seq - 1, core.clock.now_ms(), payload)
-
-
-def eviction_payload(topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> bytes:
-    """Return the payload of the FLOORS frame of `log_evictions`; b"" if it stages none."""
     if config.discard != "old" or not topic.memory_through:
-        return b""
+        return
     index = topic.index
     over = index.live + records - config.cap_records if config.cap_records else 0
     over_bytes = index.bytes + size - config.cap_bytes if config.cap_bytes else 0
     floor = index.oldest_through(over, over_bytes, index.last_seq)
-    return encode(RemovalPayload(topic.next_seq - 1, evicted=floor)) if floor else b""
+    if floor:
+        payload = encode(RemovalPayload(topic.next_seq - 1, evicted=floor))
+        with core.log.use_reserve():
+            core.log.stage_control(topic.id, FrameType.FLOORS, topic.next_seq - 1, core.clock.now_ms(), payload)

@@ -164,7 +164,7 @@ class Lifecycle:
             wanted = config is None or config.auto_create
         if not wanted:
             raise refusals.topic_not_found(name)
-        return self._create(name, config or DEFAULT, None)
+        return self._create(name, config or DEFAULT, None, begins_batch=request.frames is not None)
 
     def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
         """Return the topics of these names; create missing ones with the default config.
@@ -179,13 +179,15 @@ class Lifecycle:
         first, second = (registry.named(name) or self._create(name, DEFAULT, None) for name in names)
         return first, second
 
-    def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
+    def _create(
+        self, name: str, config: TopicConfig, done: Done[PutResult] | None, *, begins_batch: bool = False
+    ) -> Topic:
         check_topic_name(name)
         check_dead_letter_of(config, name)
         most = self.core.config.max_topics
         if most and len(self.core.registry) >= most:
             raise refusals.limit_reached("max_topics", most)
-        return self._stage_creation(name, config, done)
+        return self._stage_creation(name, config, done, begins_batch=begins_batch)
 
     def staging(self) -> Topic:
         """Return the staging area of producers, which the first piece creates.
@@ -194,12 +196,20 @@ class Lifecycle:
         """
         return self.core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
 
-    def _stage_creation(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
+    def _stage_creation(
+        self, name: str, config: TopicConfig, done: Done[PutResult] | None, *, begins_batch: bool = False
+    ) -> Topic:
+        """Stage a creation.
+
+        begins_batch: its frame begins a batch, which prebuilt frames may end.
+        """
         core = self.core
         core.check_log()
         drawn = incarnation.draw(core.loop.random_bytes)
         topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage, drawn)
         payload = encode(CreatePayload(name, msgspec.Raw(config.as_json()), drawn))
+        if begins_batch:
+            core.log.begin_batch(topic.id)
         core.log.stage_control(topic.id, FrameType.TOPIC_CREATE, topic.order, core.clock.now_ms(), payload)
         core.registry.add(topic)
         Creation(core, topic, done).stage(synced=True)

@@ -20,11 +20,12 @@ from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME
 from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows
 from topics.store.in_memory.hot_tail import chunk_for
 
-_CONTROL_ROOM = 256
+_CONTROL_ROOM = 4096
+"""Bytes for the control frames of the batch: a creation with its config, a reservation, floors."""
 
 
 class PrebuiltFrames:
-    """Memory for `room` bytes of frames, between a batch header and a control frame.
+    """Memory for `room` bytes of frames, between a batch header and some control frames.
 
     No page of it is touched when it is created.
     """
@@ -38,6 +39,7 @@ class PrebuiltFrames:
         self.count = 0
         """Number of records."""
         self.controls = 0
+        """Number of control frames after them."""
         self.mirror = chunk_for(len(self.memory))
         """The chunk for the hot tail; its pages are touched along with those of the frames."""
 
@@ -132,14 +134,13 @@ class PrebuiltFrames:
         assert numbered == self.count, "frames lie back to back"
         return Framed(start, bytes(placed))
 
-    def add_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
-        """Add a small control frame after the records, which are already numbered."""
-        pointer, room = ffi.from_buffer(self.memory), len(self.memory)
-        written = lib.tp_frame_control(pointer, self.used, room, kind, 0, topic_id, seq, ts_ms, payload, len(payload))
-        assert written > 0, "the room was counted before"
-        self.mirror.view[self.used : self.used + written] = bytes(written)
-        self.used += written
-        self.controls += 1
+    def add_controls(self, frames: memoryview, count: int) -> None:
+        """Add `count` control frames after the records, which are already numbered."""
+        end = self.used + len(frames)
+        assert end <= len(self.memory), "control frames of one write are small"
+        self.memory[self.used : end] = frames
+        self.used = end
+        self.controls += count
 
     @property
     def _left(self) -> int:

@@ -19,7 +19,7 @@ from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.disk.side_by_side import all_of
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
-from topics.store.format.log_format import FrameType, shard_directory
+from topics.store.format.log_format import shard_directory
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.hot_tail import HotTail
@@ -154,6 +154,10 @@ class ShardedLog:
             routed=routed,
         )
 
+    def begin_batch(self, topic_id: int) -> None:
+        """Have the topic's shard fill another batch, before what `stage_prebuilt` will end."""
+        self._wals[self.shard_of(topic_id)].staging.begin_batch()
+
     def stage_prebuilt(
         self,
         topic_id: int,
@@ -164,18 +168,17 @@ class ShardedLog:
         fsync: bool,
         synced: bool,
         done: Done,
-        floors: bytes = b"",
     ) -> Framed:
-        """Stage prebuilt frames as a batch of its own; `Framed` counts from the commit's base.
+        """Stage prebuilt frames as a batch; `Framed` counts from the commit's base.
+
+        The control frames that the shard has taken since `begin_batch` are in the same batch, after
+        the records. A replay applies a creation before the records of its batch.
 
         done: called with the batch's end, as by `when_committed`.
-        floors: payload of a FLOORS frame that comes with them.
         Raises: like `stage_records`.
         """
         staging = self._wals[self.shard_of(topic_id)].staging
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
-        if floors:
-            frames.add_control(FrameType.FLOORS, topic_id, first_seq - 1, ts_ms, floors)
         staging.stage_prebuilt(frames, synced, done)
         return framed
 

@@ -175,19 +175,25 @@ class Staging:
         batch.frames += count
         return start - BATCH_HEADER_BYTES
 
-    def stage_prebuilt(self, frames: PrebuiltFrames, synced: bool, done: Done) -> None:
-        """Stage numbered frames as a batch of its own, after what is staged.
+    def begin_batch(self) -> None:
+        """Close the filling batch, so that what is staged next is in another one."""
+        if self.filling.frames or self.filling.waiters:
+            self._close_filling()
 
+    def stage_prebuilt(self, frames: PrebuiltFrames, synced: bool, done: Done) -> None:
+        """Stage numbered frames as a batch, with the control frames staged since `begin_batch`.
+
+        The control frames come after the records, because they would have to be moved otherwise.
         Raises LogReadOnlyError or DiskFullError.
         """
         self._admission.check()
         filling = self.filling
-        if filling.frames or filling.waiters:
-            self._close_filling()
+        frames.add_controls(memoryview(filling.memory)[BATCH_HEADER_BYTES : filling.used], filling.frames)
         batch = Batch(len(frames.memory), frames.memory)
-        batch.used, batch.frames, batch.wants_sync = frames.used, frames.count + frames.controls, synced
+        batch.used, batch.frames, batch.uncounted = frames.used, frames.count + frames.controls, filling.uncounted
         batch.mirror = frames.mirror
-        batch.waiters.append(done)
+        batch.waiters, batch.wants_sync = [*filling.waiters, done], filling.wants_sync or synced
+        filling.clear()
         self._closed.append(batch)
 
     def when_committed(self, synced: bool, done: Done) -> None:
