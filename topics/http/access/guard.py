@@ -9,13 +9,13 @@ verdict. `topics.http.plan.gatekeeping` puts all steps in order.
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import unquote_to_bytes
 
 from topics.errors import RequestError
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import FULL, NOBODY, Principal
 from topics.http.access.routes import Access, Match, Route
 from topics.http.access.scope import Scope
+from topics.http.wire.percent import percent_decoded
 from topics.http.wire.request import Request
 
 _BEARER = b"Bearer "
@@ -127,7 +127,7 @@ def path_name(path: str) -> bytes | None:
     """Return the topic or router that a path names, percent-decoded; None where it names none."""
     for start in (_TOPICS, _ROUTERS):
         if path.startswith(start):
-            return unquote_to_bytes(path[len(start) :].partition("/")[0])
+            return percent_decoded(path[len(start) :].partition("/")[0])
     return None
 
 

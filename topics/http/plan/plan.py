@@ -12,7 +12,6 @@ import enum
 from copy import copy
 from hashlib import sha256
 from typing import TypeVar
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -25,6 +24,7 @@ from topics.http.wire.compression import offers_gzip
 from topics.http.wire.error_answers import MethodNotAllowedError
 from topics.http.wire.h2_request import HeaderList, parse_header_list
 from topics.http.wire.parser import HeadParser
+from topics.http.wire.percent import percent_decoded
 from topics.http.wire.query import Query, parse_query, token_of
 from topics.http.wire.request import Request, parse_request
 
@@ -84,7 +84,7 @@ class Aim:
         self.route = route
         try:
             for raw in match.parameters:
-                self.name = unquote_to_bytes(raw).decode()
+                self.name = percent_decoded(raw).decode()
         except UnicodeDecodeError:
             return RequestError("invalid_request", "the name in the path is not valid UTF-8 once percent-decoded")
         return None

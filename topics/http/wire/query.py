@@ -6,7 +6,8 @@ No query is an error: a value that does not parse counts as the default.
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote_plus
+
+from topics.http.wire.percent import form_decoded
 
 Query = dict[str, str]
 
@@ -32,9 +33,9 @@ def parse_query(text: str) -> Query:
         if not pair:
             continue
         key, _, value = pair.partition("=")
-        key = unquote_plus(key)
+        key = form_decoded(key)
         if key != "token" or key not in query:
-            query[key] = unquote_plus(value)
+            query[key] = form_decoded(value)
     return query
 
 
@@ -50,7 +51,7 @@ def token_of(text: str) -> str | None:
     if text.count("&") >= PAIRS_MAX:
         text = "&".join(_first_pairs(text))
     found = _TOKEN.search(text)
-    return None if found is None else unquote_plus(found[1] or "")
+    return None if found is None else form_decoded(found[1] or "")
 
 
 def boolean(query: Query, key: str, default: bool) -> bool:
