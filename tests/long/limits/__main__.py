@@ -26,7 +26,7 @@ from tests.contract.world.live_world import LiveWorld
 from tests.contract.world.world import Connection
 from tests.long.limits.case_sender import ANSWER_MS, ROOM_BYTES, Client
 from tests.long.limits.cases import Case, cases
-from tests.long.limits.known import LARGE_BODY, MS_A_MIB, known
+from tests.long.limits.known import known
 from tests.long.limits.values import Scale
 from topics.config import Config
 
@@ -65,25 +65,22 @@ class Row(NamedTuple):
     ms: float
     case: Case
     status: int
-    body_bytes: int
 
     @property
     def excess(self) -> str:
         """Why it may be longer than the limit; "" where nothing says so."""
         reason = known(self.case.operation, self.case.field, self.case.name)
-        if reason is not None and self.ms <= reason.most_ms:
-            return reason.why
-        return LARGE_BODY if self.ms <= MS_A_MIB * self.body_bytes / (1 << 20) else ""
+        return reason.why if reason is not None and self.ms <= reason.most_ms else ""
 
 
 def measure(world: LimitsWorld, client: Client, case: Case, limit_ms: float) -> Row:
-    best = Row(float("inf"), case, 0, 0)
+    best = Row(float("inf"), case, 0)
     for _ in range(_RUNS):
         request = client.prepare(case)
         client.probe()
         world.begin()
         status = client.send(case, request)
-        best = min(best, Row(world.longest_ms, case, status, request.body_bytes), key=lambda row: row.ms)
+        best = min(best, Row(world.longest_ms, case, status), key=lambda row: row.ms)
         if best.ms <= limit_ms or best.excess:
             break
     return best

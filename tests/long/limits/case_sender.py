@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tests.contract.world import websocket_client
 from tests.contract.world.world import Connection, World, request_bytes
-from tests.long.limits.cases import Case, Fields, with_value
+from tests.long.limits.cases import IN_NEW_TOPIC, Case, Fields, with_value
 from tests.long.limits.fields import WRITE
 from tests.long.limits.values import Scale
 from tests.ws.frame_client import TEXT, Incoming, frame
@@ -56,12 +56,6 @@ _EMPTIES = ("PUT /v0/topics/:", "DELETE /v0/topics/:", "POST /v0/topics/:/delete
 """Operations whose cases may take records from the topic `doomed`."""
 _HOLDS = ("POST /v0/topics/:/ack", "POST /v0/topics/:/nack", "POST /v0/topics/:/extend")
 _STREAMS = ("GET /v0/topics/:/work", "GET /v0/watch/:")
-
-
-class Request(NamedTuple):
-    data: bytes
-    body_bytes: int
-    """Unpacked."""
 
 
 class Client:
@@ -111,7 +105,7 @@ class Client:
         self._close(link)
 
     # --- cases -------------------------------------------------------------------------------------------------------
-    def prepare(self, case: Case) -> Request:
+    def prepare(self, case: Case) -> bytes:
         """Makes what the case is about; returns what is to be sent."""
         target = TARGETS.get(case.operation, Target())
         path, body, query, headers = target.path, target.body, target.query, dict(_JSON)
@@ -125,11 +119,12 @@ class Client:
         if case.operation == "GET /v0/watch/:":
             answer = self._world.request("POST", "/v0/watch", {"topics": {"large": {}}})
             path = answer.json["wid"]
-        if field.startswith("config") or case.operation == "PUT /v0/routers/:":
+        is_new = field.startswith("config") or case.value.name.endswith(IN_NEW_TOPIC)
+        if is_new or case.operation == "PUT /v0/routers/:":
             path = f"new{next(self._numbers)}"
         text = b""
         if place == "body":
-            if "topic" in body and field.startswith("config"):
+            if "topic" in body and is_new:
                 body = {**body, "topic": b'"%b"' % path.encode()}
             scale = self._scale
             if case.operation != WRITE and not case.operation.startswith("WS "):
@@ -139,7 +134,7 @@ class Client:
         elif body:
             text = b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in body.items()])
         if case.operation.startswith("WS "):
-            return Request(_frames(text), len(text))
+            return _frames(text)
         if place == "path":
             path = case.value.text(self._scale, 0).decode()
         elif place == "query":
@@ -150,25 +145,24 @@ class Client:
         method, _, pattern = case.operation.partition(" ")
         url = pattern.replace(":", path) + (f"?{query}" if query else "")
         if case.operation == "GET /v0/ws":
-            return Request(request_bytes(method, url, headers=websocket_client.HEADERS), 0)
+            return request_bytes(method, url, headers=websocket_client.HEADERS)
         if method == "GET":
             headers = {name: value for name, value in headers.items() if name not in _JSON}
-        size = len(text)
         if case.gzip:
             text = gzip.compress(text, 6)
             headers["Content-Encoding"] = "gzip"
-        return Request(request_bytes(method, url, text, headers), size)
+        return request_bytes(method, url, text, headers)
 
-    def send(self, case: Case, request: Request) -> int:
+    def send(self, case: Case, request: bytes) -> int:
         """Sends it and waits until all is done; returns the status, 0 of a WebSocket's command that is refused."""
         link = self._world.connect()
         if case.operation.startswith("WS "):
             link.start("GET", "/v0/ws", headers=websocket_client.HEADERS).head()
-            status = self._command(link, request.data)
+            status = self._command(link, request)
         else:
             method = case.operation.partition(" ")[0]
             is_stream = case.operation in (*_STREAMS, "GET /v0/ws")
-            link.send(request.data)
+            link.send(request)
             status = (link.head(ANSWER_MS) if is_stream else link.answer(method, ANSWER_MS)).status
             if is_stream:
                 self._look(link)
@@ -196,7 +190,9 @@ class Client:
             self.probe()
 
     def probe(self) -> None:
-        """A request of somebody else; when it is answered the passes before are over."""
+        """A request of another client; when it is answered the passes before are over."""
+        if self._other.over:  # while the data were made, or a case was, it was idle for too long
+            self._other = self._world.connect()
         for _ in range(2):
             assert self._other.request("GET", "/v0/health").status == 200
 

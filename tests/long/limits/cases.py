@@ -34,6 +34,8 @@ from tests.long.limits.values import (
 
 Fields = dict[str, bytes]
 
+IN_NEW_TOPIC = "in a new topic"
+"""The end of the names of values that are written to a topic which the write creates."""
 _HEAD_ROOM_BYTES = 1000
 """Of a head, for the rest of it."""
 
@@ -50,6 +52,7 @@ def _in_head(name: str, piece: bytes) -> Value:
 PLAIN = (
     _in_head("long", b"x"),
     _in_head("escapes", b"%61"),
+    _in_head("malformed escapes", b"%6"),
     _in_head("no UTF-8", b"%ff"),
     const("0", b"0"),
     const("1", b"1"),
@@ -82,6 +85,7 @@ _CONFIG = {
 _RECORD = {
     "data": (
         filled("long text", b"x", b'"', b'"', most=1_048_000),
+        filled(f"long text {IN_NEW_TOPIC}", b"x", b'"', b'"', most=1_048_000),
         filled("long text of escapes", b"\\u0001", b'"', b'"', most=1_000_000),
         filled("blanks, then 0", b" ", b"", b"0", most=1_000_000),
         filled("array", b"0,", b"[", b"0]", most=1_000_000),

@@ -16,11 +16,6 @@ class Known(NamedTuple):
     why: str
 
 
-LARGE_BODY = (
-    "the frames of a body of megabytes are numbered at one go, and made at one go where the write creates its topic"
-)
-MS_A_MIB = 1.5
-"""What that takes at most."""
 KNOWN: tuple[Known, ...] = ()
 
 
