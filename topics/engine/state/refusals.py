@@ -5,15 +5,47 @@ Source: wire contract, section 3.2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from topics.engine.state.router import Router
-from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Allowed, shown
+from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
 
-if TYPE_CHECKING:
-    from topics.engine.state.producer_part import Part
+
+class NamedTopic(Protocol):
+    """A topic that a message names."""
+
+    name: str
+
+
+class DescribedTopic(NamedTopic, Protocol):
+    """A topic whose state a refusal reports."""
+
+    config: TopicConfig
+    head: int
+
+    @property
+    def earliest(self) -> int: ...
+
+
+class NamedPart(Protocol):
+    """A part of a producer, or a piece of one, that a refusal names."""
+
+    producer: bytes
+    epoch: int
+    part: int
+    piece: int
+
+
+class NamedRouter(Protocol):
+    """A router that a refusal names, and its ends."""
+
+    name: str
+
+    @property
+    def source(self) -> NamedTopic: ...
+    @property
+    def dest(self) -> NamedTopic: ...
 
 
 def topic_not_found(name: str) -> RequestError:
@@ -35,7 +67,7 @@ def not_a_queue(name: str) -> RequestError:
     return RequestError("not_a_queue", message, {"topic": name})
 
 
-def incompatible_type(topic: Topic, requested: str) -> RequestError:
+def incompatible_type(topic: DescribedTopic, requested: str) -> RequestError:
     existing = topic.config.type
     return RequestError(
         "topic_exists_incompatible",
@@ -49,13 +81,13 @@ def topic_not_empty(name: str, count: int) -> RequestError:
     return RequestError("topic_not_empty", message, {"topic": name, "count": count})
 
 
-def over_whole_cap(topic: Topic, field: str) -> RequestError:
+def over_whole_cap(topic: DescribedTopic, field: str) -> RequestError:
     limit = getattr(topic.config, field)
     message = f"this write alone exceeds {field} {limit} of topic {shown(topic.name)}: split it or raise the cap"
     return RequestError("record_too_large", message)
 
 
-def topic_full(topic: Topic) -> RequestError:
+def topic_full(topic: DescribedTopic) -> RequestError:
     config = topic.config
     return RequestError(
         "topic_full",
@@ -105,14 +137,14 @@ def name_forbidden(name: str) -> RequestError:
 
 
 # --- producers -------------------------------------------------------------------------------------------------------
-def producer_diverged(topic: str, part: Part) -> RequestError:
+def producer_diverged(topic: str, part: NamedPart) -> RequestError:
     message = (
         f"{_part(topic, part)} was written before with other records: send the same ones, or a part of another epoch"
     )
     return RequestError("producer_diverged", message, _part_detail(topic, part))
 
 
-def producer_stale(topic: Topic, part: Part, newest: int) -> RequestError:
+def producer_stale(topic: NamedTopic, part: NamedPart, newest: int) -> RequestError:
     message = (
         f"{_part(topic.name, part)} is of an epoch that topic has forgotten, so it may have been written before: the "
         f"newest epoch is {newest}, go on above it"
@@ -120,25 +152,25 @@ def producer_stale(topic: Topic, part: Part, newest: int) -> RequestError:
     return RequestError("producer_stale", message, _part_detail(topic.name, part, newest=newest))
 
 
-def producer_incomplete(topic: Topic, part: Part, expected: int) -> RequestError:
+def producer_incomplete(topic: NamedTopic, part: NamedPart, expected: int) -> RequestError:
     remedy = "send that one" if expected else "begin again from it, with another attempt"
     message = f"piece {part.piece} of {_part(topic.name, part)} does not come next: piece {expected} does; {remedy}"
     return RequestError("producer_incomplete", message, {**_part_detail(topic.name, part), "piece": expected})
 
 
-def part_too_large(topic: Topic, part: Part, limit: str, most: int) -> RequestError:
+def part_too_large(topic: NamedTopic, part: NamedPart, limit: str, most: int) -> RequestError:
     unit = limit.rpartition("_")[2]
     remedy = "send larger pieces" if unit == "pieces" else "make smaller parts"
     message = f"{_part(topic.name, part)} would have more than {most} {unit}: {remedy}"
     return RequestError("part_too_large", message, {"limit": limit, "max": most})
 
 
-def _part(topic: str, part: Part) -> str:
+def _part(topic: str, part: NamedPart) -> str:
     producer = shown(part.producer.decode())
     return f"part {part.part} of epoch {part.epoch} of producer {producer} in topic {shown(topic)}"
 
 
-def _part_detail(topic: str, part: Part, **more: int) -> dict[str, str | int]:
+def _part_detail(topic: str, part: NamedPart, **more: int) -> dict[str, str | int]:
     """Build the detail of a refusal. more: replaces the number of the part."""
     detail: dict[str, str | int] = {"topic": topic, "producer": part.producer.decode(), "epoch": part.epoch}
     return detail | (more or {"part": part.part})
@@ -155,7 +187,7 @@ def router_fan_in(dest: str, other: str, allowed: Allowed) -> RequestError:
     return RequestError("topic_exists_incompatible", message, {"topic": dest, "reason": "router_dest_fan_in"})
 
 
-def router_keeps_enough(router: Router) -> RequestError:
+def router_keeps_enough(router: NamedRouter) -> RequestError:
     message = (
         f"a router out of topic {shown(router.source.name)} has not forwarded these jobs, and keeps as much as it may "
         "of those acknowledged: make room in its destination, or try again in a second"
@@ -163,7 +195,7 @@ def router_keeps_enough(router: Router) -> RequestError:
     return RequestError("throttled", message, {"retry_after_ms": 1000})
 
 
-def router_repoint(router: Router, allowed: Allowed) -> RequestError:
+def router_repoint(router: NamedRouter, allowed: Allowed) -> RequestError:
     source, dest = router.source.name, router.dest.name
     ends = [shown(name) if allowed(name) else "another topic" for name in (source, dest)]
     message = f"router {shown(router.name)} goes from {ends[0]} to {ends[1]}: delete it to change that"
