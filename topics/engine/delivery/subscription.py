@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 from topics.engine.delivery.frames import Burst
+from topics.engine.state.topic import Topic
 from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError
-
-if TYPE_CHECKING:
-    from topics.engine.delivery.cohort import Cohort
-    from topics.engine.delivery.feed import Feed
-    from topics.engine.state.topic import Topic
 
 
 class Sink(Protocol):
@@ -32,6 +29,34 @@ class Sink(Protocol):
         """Take the end of the subscription: its topic cannot be read (checksum, I/O error)."""
 
 
+class OwningFeed(Protocol):
+    """The feed of a subscription, as its cohort and its sink see it: see feed.py."""
+
+    sink: Sink
+    paused: bool
+    """Whether nothing is delivered until the sink has room."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """The feed's subscriptions, by topic."""
+
+    def fall_behind(self, subscription: Subscription) -> None:
+        """Read a subscription that left its cohort by itself, from its cursor on."""
+
+    def read_on(self) -> None:
+        """Read lagging topics until all have caught up or a read has to wait."""
+
+    def give_up(self, subscription: Subscription, error: Exception) -> None:
+        """End the connection after delivery failed by a bug of ours."""
+
+
+class JoinedCohort(Protocol):
+    """The cohort of a subscription, as its feed sees it: see cohort.py."""
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a member, which takes the cohort's cursor along."""
+
+
 class Subscription:
     """One topic followed by one feed.
 
@@ -40,7 +65,7 @@ class Subscription:
 
     __slots__ = ("cohort", "cursor", "feed", "fresh", "name", "query", "told_caught_up", "topic")
 
-    def __init__(self, feed: Feed, name: str, query: DiffQuery, cursor: int) -> None:
+    def __init__(self, feed: OwningFeed, name: str, query: DiffQuery, cursor: int) -> None:
         self.feed = feed
         self.name = name
         self.query = query
@@ -52,5 +77,5 @@ class Subscription:
         """Whether no pass over the topic has ended yet."""
         self.told_caught_up = False
         """Whether the last frame of this topic was a caught-up."""
-        self.cohort: Cohort | None = None
+        self.cohort: JoinedCohort | None = None
         """Cohort of the caught-up subscription; None if it lags."""
