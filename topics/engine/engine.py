@@ -367,8 +367,8 @@ class Engine:
         core = self._core
         core.closing = True
         for topic in list(core.registry.by_name.values()):
-            if topic.queue is not None and topic.queue.cohort is not None:
-                topic.queue.cohort.close()
+            if topic.queue is not None and topic.queue.window is not None:
+                topic.queue.window.close()
             for waiter in list(topic.waiters):
                 waiter.on_shutdown()
         for line in list(core.awaited.values()):

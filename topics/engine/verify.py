@@ -113,7 +113,7 @@ class StateVerifier:
         assert end - 1 <= index.last_seq or not index.chunks, f"{name}: rows end at {end - 1}, after {index.last_seq}"
         assert index.last_seq <= topic.head, f"{name}: the head is {topic.head}, before the last row {index.last_seq}"
         assert topic.head < topic.next_seq, f"{name}: the head is {topic.head}, the next seq {topic.next_seq}"
-        staged = [operation.staged(topic) for operation in topic.pending]
+        staged = [operation.staged(topic) for operation in topic.pending if isinstance(operation, Append)]
         _equal(name, "staged records", topic.pending_records, sum(records for records, _size in staged))
         _equal(name, "bytes of staged records", topic.pending_bytes, sum(size for _records, size in staged))
         filling: object = topic.filling

@@ -75,9 +75,9 @@ class ClaimWindow:
         Cancelled ones affect no other (R-NET-11).
         """
         leases = self.topic.queue
-        assert leases is not None, "only queues have cohorts"
+        assert leases is not None, "only queues have claims"
         self._timer.cancel()
-        leases.cohort = None
+        leases.window = None
         claims = [claim for claim in self.claims if not claim.cancelled]
         if claims:
             Pass(self.core, self.topic, leases, claims).begin()
@@ -105,9 +105,10 @@ def enter(core: Core, name: str, one: Claim) -> None:
     if not jitter_ms or core.closing:
         Pass(core, topic, leases, [one]).begin()
         return
-    if leases.cohort is None:
-        leases.cohort = ClaimWindow(core, topic, jitter_ms)
-    leases.cohort.claims.append(one)
+    window = leases.window
+    if not isinstance(window, ClaimWindow):
+        window = leases.window = ClaimWindow(core, topic, jitter_ms)
+    window.claims.append(one)
 
 
 def check_node(core: Core, node: str) -> None:

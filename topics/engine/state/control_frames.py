@@ -9,7 +9,7 @@ and every replay ends at the same floors.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,8 +17,12 @@ from topics.engine.state.losses import FloorMarks
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.topic_config import TopicConfig
 
-if TYPE_CHECKING:
-    from topics.engine.state.topic import Topic
+
+class RemovingTopic(Protocol):
+    """A topic, as far as a frame that removes some of its records describes it."""
+
+    next_config: TopicConfig
+    next_seq: int
 
 
 class CreatePayload(msgspec.Struct, omit_defaults=True):
@@ -125,7 +129,7 @@ def encode(payload: msgspec.Struct) -> bytes:
     return msgspec.json.encode(payload)
 
 
-def removal(topic: Topic, **values: Any) -> RemovalPayload:
+def removal(topic: RemovingTopic, **values: Any) -> RemovalPayload:
     """Build the payload for the next operation staged on the topic.
 
     By the time that operation is applied, everything given out until now is applied, too.

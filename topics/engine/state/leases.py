@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,12 +23,16 @@ from topics.engine.state.losses import Floors
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
 
-if TYPE_CHECKING:
-    from topics.engine.queue.claim import ClaimWindow
-
 LEASED, DELAYED, RETURNED, ENDING, MOVING = JobState
 _STALE_MIN = 1024
 """A heap is rebuilt once it has this many more entries than twice its jobs."""
+
+
+class OpenWindow(Protocol):
+    """The time within which claims are collected, to be served together: see queue/claim.py."""
+
+    def close(self) -> None:
+        """End the window now."""
 
 
 class Counters(NamedTuple):
@@ -63,13 +67,13 @@ class Leases:
         "_times",
         "alarm",
         "alarm_ms",
-        "cohort",
         "cursor",
         "dead_lettered",
         "delayed",
         "jobs",
         "leased",
         "streams",
+        "window",
     )
 
     def __init__(self, index: Index, floors: Floors) -> None:
@@ -84,8 +88,8 @@ class Leases:
         """The number of live jobs that are leased or whose ack is in flight."""
         self.delayed = 0
         self.dead_lettered = 0
-        self.cohort: ClaimWindow | None = None
-        """The claims that wait for the same pass, see claim.py."""
+        self.window: OpenWindow | None = None
+        """The window in which claims wait for the same pass; None if none is open."""
         self.streams: dict[object, None] = {}
         """Open push streams, see push.py."""
         self.alarm: TimerPort | None = None

@@ -40,10 +40,6 @@ class Operation:
         """Report the failure: nothing of the operation happened."""
         raise NotImplementedError
 
-    def staged(self, _topic: Topic) -> tuple[int, int]:
-        """Return the number of records it has staged on a topic, and their bytes."""
-        return 0, 0
-
     # --- staging ----------------------------------------------------------------------------------------------------
     def stage(self, *, synced: bool) -> None:
         """Queue it after all operations of the topic; its frames are in the filling batch."""

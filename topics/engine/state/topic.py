@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from topics.engine.index.index import Index
 from topics.engine.index.usage import Usage
@@ -15,6 +15,7 @@ from topics.engine.state.topic_numbers import TopicNumbers
 from topics.engine.values.priority import effective_priority
 from topics.engine.values.results import QueueState, TopicState
 from topics.engine.values.topic_config import DURABILITIES, TopicConfig
+from topics.errors import TopicsError
 
 if TYPE_CHECKING:
     from topics.engine.state.hops import Hops
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from topics.engine.state.known_producers import Producers
     from topics.engine.state.router import Router
     from topics.engine.state.waiters import Waiter
-    from topics.engine.write.retention import Expiry
 
 STAGING = " staged"
 """The name of the staging area, in the log and in snapshots; no topic can have it."""
@@ -35,6 +35,15 @@ class Life(Enum):
     DELETING = 3
     """Its deletion is in flight: readers still see it, changes wait for the outcome."""
     GONE = 4
+
+
+class PendingExpiry(Protocol):
+    """An expiry that is staged and not applied: see write/retention.py."""
+
+    ttl: int
+    """The records up to this seq expire."""
+    then: list[Callable[[TopicsError | None], None]]
+    """Callbacks that wait for its end."""
 
 
 class Topic(TopicNumbers):
@@ -115,7 +124,7 @@ class Topic(TopicNumbers):
         """A change failed and may yet be found after a restart, so that `config` is not durable by
         itself.
         """
-        self.expiry: Expiry | None = None
+        self.expiry: PendingExpiry | None = None
         """The latest expiry that is staged and not applied."""
         self.parked: list[Callable[[], None]] = []
         """Changes that wait for the outcome of a deletion."""

@@ -6,12 +6,11 @@ between them can be checked here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from topics.errors import TopicsError
 from topics.store.format.rows import Framed
-
-if TYPE_CHECKING:
-    from topics.engine.state.staged_operations import Operation
+from topics.store.wal.commit import Commit
 
 NO_RESERVATION = (1 << 64) - 1
 """The value of `reserved` for a class that needs no reservation."""
@@ -20,6 +19,16 @@ _RESERVE_MAX = 1 << 20
 _RESERVE_REQUESTS = 64
 """Writes as large as the one that exceeded the last reservation: larger batches reserve more."""
 _AHEAD_MAX = _RESERVE_MAX // 2
+
+
+class Staged(Protocol):
+    """An operation that is queued until its commit ends: see staged_operations.py."""
+
+    commit: Commit | None
+    """The commit, once it has ended."""
+
+    def apply(self, commit: Commit) -> None: ...
+    def fail(self, error: TopicsError) -> None: ...
 
 
 class TakesRows(Protocol):
@@ -59,7 +68,7 @@ class TopicNumbers:
         """The `$ts` of the newest staged record."""
         self.last_write_ms = 0
         """The `$ts` of the newest visible record; 0 if this process has not published any."""
-        self.pending: list[Operation] = []
+        self.pending: list[Staged] = []
         """Operations staged and not applied yet, in the order of application, which is that of
         their seqs.
         """
@@ -98,7 +107,7 @@ class TopicNumbers:
         """Give out the next seqs to holes for records that a router's source has lost."""
         self.next_seq += count
 
-    def stage(self, operation: Operation, count: int, size: int, ts: int) -> None:
+    def stage(self, operation: Staged, count: int, size: int, ts: int) -> None:
         """Queue an operation whose frames are staged, and give out the next seqs to its records."""
         self.pending.append(operation)
         self.next_seq += count
@@ -107,7 +116,7 @@ class TopicNumbers:
         self.pending_bytes += size
 
     # --- the queue ----------------------------------------------------------------------------------------------------
-    def enqueue(self, operation: Operation) -> None:
+    def enqueue(self, operation: Staged) -> None:
         """Queue an operation; later operations are staged after it."""
         self.filling = None
         self.pending.append(operation)

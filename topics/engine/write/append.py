@@ -117,6 +117,7 @@ class Append(Operation):
         self.core.usage.pending_bytes += sum(self.sizes)
 
     def staged(self, topic: Topic) -> tuple[int, int]:
+        """Return the number of records it has staged on a topic, and their bytes."""
         at = self.topics.index(topic)
         return self.counts[at], self.sizes[at]
 

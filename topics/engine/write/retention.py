@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from topics.engine.state.control_frames import encode, removal
 from topics.engine.state.staged_operations import Operation
-from topics.engine.state.topic import Life, Topic
+from topics.engine.state.topic import Life, PendingExpiry, Topic
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
@@ -56,7 +56,7 @@ def expired_through(topic: Topic, now_ms: int) -> int:
     return index.last_before(now_ms - ttl_ms)
 
 
-def expire(core: Core, topic: Topic, now_ms: int) -> Expiry | None:
+def expire(core: Core, topic: Topic, now_ms: int) -> PendingExpiry | None:
     """Stage the loss of expired records, or return the one staged; None if there is none.
 
     Raises: StorageError, the loss cannot be made durable.
