@@ -18,7 +18,8 @@ from perf.no_probes import NoProbes
 from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.engine.values.results import AppendRequest, AppendResult, Done
+from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.results import AppendResult, Done
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table

@@ -10,11 +10,11 @@ import numpy as np
 from tests.engine.fake_store import FakeLoop, FakeStore, columns_of, replay, small_config
 from topics.config import Config
 from topics.engine.engine import Engine
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
-    AppendRequest,
     AppendResult,
     DeleteResult,
     DeleteTopicResult,

@@ -14,7 +14,8 @@ from tests.ws import frame_client
 from tests.ws.frame_client import Incoming, frame, text
 from tests.ws.passes import Passes
 from topics.config import Config
-from topics.engine.values.results import AppendRequest, AppendResult, TopicState
+from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.results import AppendResult, TopicState
 from topics.engine.values.topic_config import DEFAULT
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner

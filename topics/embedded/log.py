@@ -30,17 +30,10 @@ from topics.embedded.soon import Gatherer, Soon
 from topics.embedded.starts import Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.predicate import Predicate
-from topics.engine.values.results import (
-    AppendRequest,
-    AppendResult,
-    DeleteResult,
-    DeleteTopicResult,
-    PutResult,
-    TopicHead,
-    TopicState,
-)
+from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring

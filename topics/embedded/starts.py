@@ -18,12 +18,11 @@ from topics.engine.engine import Engine
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.read.column_read import ColumnPage
 from topics.engine.read.wait import Heads
+from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
-from topics.engine.state.identity import Identity
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
-    AppendRequest,
     AppendResult,
     CheckpointResult,
     DeleteResult,

@@ -33,13 +33,13 @@ from topics.engine.routers.router_results import RouterDeleted, RouterPage, Rout
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
 from topics.engine.state.topic import Life
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.ports import LoopPort, StorePort
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
-    AppendRequest,
     AppendResult,
     Cancel,
     CheckpointResult,

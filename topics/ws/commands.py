@@ -13,8 +13,8 @@ from typing import NamedTuple
 from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.engine.json.strict_json import JsonKind, TooManyError, compacted, string_value
+from topics.engine.state.append_request import Identity
 from topics.engine.state.idempotency import Key
-from topics.engine.state.identity import Identity
 from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.engine.write.long_bodies import Frames, LongBodies

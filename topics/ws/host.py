@@ -9,7 +9,8 @@ from typing import Protocol
 from topics.config import Config
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
-from topics.engine.values.results import AppendRequest, AppendResult, Done, TopicState
+from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.results import AppendResult, Done, TopicState
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError

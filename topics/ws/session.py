@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from topics.common.tuples import make_tuple
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.refusals import name_forbidden
-from topics.engine.values.results import AppendRequest, AppendResult
+from topics.engine.values.results import AppendResult
 from topics.engine.write.long_bodies import Work
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.ws import replies

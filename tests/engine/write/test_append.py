@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Harness, records
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.refusals import config_needs_admin
-from topics.engine.values.results import AppendRequest
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write import admission
 from topics.errors import DiskFullError, LogReadOnlyError, RequestError, StorageError

@@ -11,8 +11,9 @@ import pytest
 
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
-from topics.engine.values.results import AppendRequest, AppendResult
+from topics.engine.values.results import AppendResult
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.value_rows import NewRecord, rows_from_values
 from topics.engine.write.write_body import WriteScanner

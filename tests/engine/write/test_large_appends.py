@@ -8,10 +8,10 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
+from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
-from topics.engine.state.identity import Identity
 from topics.engine.state.producer_part import Part
-from topics.engine.values.results import AppendRequest, AppendResult
+from topics.engine.values.results import AppendResult
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
 from topics.store.format.rows import Rows

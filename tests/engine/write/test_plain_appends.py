@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
-from topics.engine.values.results import AppendRequest, AppendResult
+from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.results import AppendResult
 from topics.engine.write.plain_appends import PlainAppended
 from topics.errors import DiskFullError, StorageError
 from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows

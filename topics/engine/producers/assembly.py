@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from topics.engine.read.frame_read import FrameRead
 from topics.engine.routers.forward import tags_of
 from topics.engine.shared.core import Core
-from topics.engine.state.identity import Waiting
+from topics.engine.state.append_request import AppendRequest, Waiting
+from topics.engine.state.producer_part import Part
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.staged_parts import Total
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.results import AppendRequest, AppendResult, Done
+from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.admission import check_caps
 from topics.engine.write.appender import Appender
 from topics.engine.write.evictions import has_to_wait
@@ -32,9 +33,6 @@ from topics.store.format.catalog import NO_TAG
 from topics.store.format.rows import Rows, tags_in
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
 from topics.store.wal.commit import Commit
-
-if TYPE_CHECKING:
-    from topics.engine.state.producer_part import Part
 
 _ROWS = 4096
 """Most records that a turn copies."""

@@ -15,12 +15,13 @@ from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.sweeper import Sweeper
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
+from topics.engine.state.append_request import AppendRequest, IdentifyingTopic, IdentityHost
 from topics.engine.state.known_producers import PartEntry
 from topics.engine.state.producer_part import Part
 from topics.engine.state.staged_operations import Turn
-from topics.engine.state.staged_parts import OVERHEAD_BYTES, Name, PartPiece, StagedPart, Total, repeated_piece
+from topics.engine.state.staged_parts import OVERHEAD_BYTES, PartPiece, StagedPart, Total, repeated_piece
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.results import AppendRequest, AppendResult, Done
+from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.admission import check_caps, check_quota
 from topics.engine.write.appender import Appender
 from topics.engine.write.lifecycle import Lifecycle
@@ -67,7 +68,7 @@ class Stager:
         piece = PartPiece(0, count, request.rows.size, sum)
         known = None if topic.producers is None else topic.producers.peek(part.producer)
         entry = None if known is None else known.find(part.epoch, part.part)
-        name = _name_of(topic, part)
+        name = topic.id, *part.name
         before = (self._core.staged.parts if entry is None else self._compared.parts).get(name)
         if self._is_repeated(topic, part, piece, before):
             done(repeated_piece(count))
@@ -193,9 +194,9 @@ class Stager:
         if self._assemblies:
             self._assemblies[0].begin()
 
-    def appended(self, topic: Topic, part: Part) -> None:
+    def appended(self, topic_id: int, part: Part) -> None:
         """Delete the pieces of a part that was appended."""
-        name = _name_of(topic, part)
+        name = topic_id, *part.name
         pieces = self._core.staged.remove(name)
         if pieces is not None:
             self._sweeper.delete(pieces.runs)
@@ -221,22 +222,18 @@ class _PieceIdentity:
     def extension_bytes(self) -> int:
         return len(pack_staged_piece(self._told))
 
-    def find(self, core: Core, topic: Topic, now_ms: int) -> PartEntry | None:
+    def find(self, core: IdentityHost, topic: IdentifyingTopic, now_ms: int) -> PartEntry | None:
         return None
 
-    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+    def begin(self, core: IdentityHost, topic: IdentifyingTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
         return pack_staged_piece(self._told)
 
-    def hold(self, core: Core, topic: Topic) -> None:
+    def hold(self, core: IdentityHost, topic: IdentifyingTopic) -> None:
         pass
 
-    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> PartEntry:
+    def publish(self, core: IdentityHost, topic: IdentifyingTopic, first_seq: int, *, in_memory: bool) -> PartEntry:
         self._stager.staged(self._told, first_seq)
         return PartEntry(first_seq, self._told.records, self._told.sum)
 
-    def fail(self, core: Core, topic: Topic) -> None:
+    def fail(self, core: IdentityHost, topic: IdentifyingTopic) -> None:
         pass
-
-
-def _name_of(topic: Topic, part: Part) -> Name:
-    return topic.id, *part.name

@@ -6,15 +6,28 @@ Source: R-IDEM.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from topics.engine.values.results import AppendRequest, AppendResult, repeated
+from topics.clock import Clock
+from topics.engine.values.results import AppendResult, repeated
+from topics.engine.values.topic_config import TopicConfig
 from topics.store.format.log_format import Idempotency, pack_idempotency
 from topics.store.format.rows import Rows
 
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
-    from topics.engine.state.topic import Topic
+
+class HasClock(Protocol):
+    """The engine, as far as a key uses it."""
+
+    clock: Clock
+
+
+class KeyedTopic(Protocol):
+    """A topic, as far as a key uses it."""
+
+    config: TopicConfig
+    keys: KeyStore | None
+
+    def key_store(self) -> KeyStore: ...
 
 
 class KeyEntry(NamedTuple):
@@ -26,7 +39,7 @@ class KeyEntry(NamedTuple):
     (R-IDEM-8).
     """
 
-    def answer(self, request: AppendRequest) -> AppendResult:
+    def answer(self, _request: object) -> AppendResult:
         """Return the answer to a duplicate, whatever its records."""
         return repeated(self.first_seq, self.records)
 
@@ -47,24 +60,24 @@ class Key:
     def extension_bytes(self) -> int:
         return len(pack_idempotency(Idempotency(0, 0, self.name)))
 
-    def find(self, core: Core, topic: Topic, now_ms: int) -> KeyEntry | None:
+    def find(self, core: HasClock, topic: KeyedTopic, now_ms: int) -> KeyEntry | None:
         keys = topic.keys
         return None if keys is None else keys.find(self.name, now_ms, topic.config.idempotency_window_ms)
 
-    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+    def begin(self, core: HasClock, topic: KeyedTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
         self._records = rows.count
         self.started_ms = now_ms
         return pack_idempotency(Idempotency(rows.count, now_ms, self.name))
 
-    def hold(self, core: Core, topic: Topic) -> None:
+    def hold(self, core: HasClock, topic: KeyedTopic) -> None:
         pass
 
-    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> KeyEntry:
+    def publish(self, core: HasClock, topic: KeyedTopic, first_seq: int, *, in_memory: bool) -> KeyEntry:
         entry = KeyEntry(first_seq, self._records, self.started_ms, in_memory)
         topic.key_store().store(self.name, entry, core.clock.now_ms(), topic.config.idempotency_window_ms)
         return entry
 
-    def fail(self, core: Core, topic: Topic) -> None:
+    def fail(self, core: HasClock, topic: KeyedTopic) -> None:
         pass
 
 

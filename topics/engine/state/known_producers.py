@@ -10,19 +10,16 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import msgspec
 
 from topics.config import Config
 from topics.engine.state import refusals
-from topics.engine.values.results import AppendRequest, AppendResult, repeated
+from topics.engine.values.results import AppendResult, repeated
 from topics.errors import RequestError
 from topics.store.format.log_format import ProducerPart
-
-if TYPE_CHECKING:
-    from topics.engine.state.producer_part import Part
-    from topics.engine.state.topic import Topic
+from topics.store.format.rows import Rows
 
 _EPOCH = struct.Struct("<QI")
 """Epoch, and the number of its rows."""
@@ -45,6 +42,31 @@ _DESCRIBED_EACH = 32
 NO_EPOCH = -1
 
 
+class SummedPart(refusals.NamedPart, Protocol):
+    """A part whose records have a checksum: see producer_part.py."""
+
+    def total_of(self, rows: Rows, node: bytes | None) -> tuple[int, int]: ...
+
+
+class RepeatedWrite(Protocol):
+    """A request for a write that may be a repetition: an `AppendRequest`."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def rows(self) -> Rows: ...
+    @property
+    def node(self) -> bytes | None: ...
+    @property
+    def identity(self) -> object: ...
+
+
+class HasProducers(Protocol):
+    """A topic, as far as its producers are concerned."""
+
+    producers: Producers | None
+
+
 class PartEntry(NamedTuple):
     """A part that was appended."""
 
@@ -52,15 +74,15 @@ class PartEntry(NamedTuple):
     records: int
     sum: int
 
-    def answer(self, request: AppendRequest) -> AppendResult | RequestError:
+    def answer(self, request: RepeatedWrite) -> AppendResult | RequestError:
         """Return the answer to a write of the same part, after comparing its records.
 
         Source: R-PROD-2.
         """
-        part = cast("Part", request.identity)  # Only a `Part` finds an entry of this type.
+        part = cast("SummedPart", request.identity)  # Only a `Part` finds an entry of this type.
         return self.answer_to(request.topic, part, part.total_of(request.rows, request.node))
 
-    def answer_to(self, topic: str, part: Part, total: tuple[int, int]) -> AppendResult | RequestError:
+    def answer_to(self, topic: str, part: refusals.NamedPart, total: tuple[int, int]) -> AppendResult | RequestError:
         """Return the answer to a write of the same part.
 
         total: the number of its records, and their sum.
@@ -438,7 +460,7 @@ class Producers:
         self._silent.clear()
 
 
-def producers_of(topic: Topic, totals: ProducerTotals) -> Producers:
+def producers_of(topic: HasProducers, totals: ProducerTotals) -> Producers:
     """Return the producers of a topic, which are created with its first part."""
     if topic.producers is None:
         topic.producers = Producers(totals)

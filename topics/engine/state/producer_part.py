@@ -5,24 +5,45 @@ Source: R-PROD.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from topics.clock import Clock
 from topics.config import Config
 from topics.engine.state import refusals
-from topics.engine.state.known_producers import PartEntry, producers_of
+from topics.engine.state.known_producers import HasProducers, PartEntry, ProducerTotals, producers_of
 from topics.engine.values.json_fields import read_object
 from topics.errors import RequestError
 from topics.store.format import codec
 from topics.store.format.log_format import ProducerPart, StagedPiece, pack_producer_part, pack_staged_piece
 from topics.store.format.rows import Rows
 
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
-    from topics.engine.state.topic import Topic
-
 EPOCH_MAX = 2**63 - 1
 PART_MAX = 65_535
 PIECE_MAX = 65_535
+
+
+class PartTopic(refusals.NamedTopic, HasProducers, Protocol):
+    """A topic, as far as a part uses it."""
+
+    id: int
+
+
+class ReceivedPieces(Protocol):
+    """The pieces of parts: see producers/stager.py."""
+
+    def appended(self, topic_id: int, part: Part) -> None:
+        """Delete the pieces of a part that was appended."""
+
+
+class PartHost(Protocol):
+    """The engine, as far as a part uses it."""
+
+    clock: Clock
+
+    @property
+    def producers(self) -> ProducerTotals: ...
+    @property
+    def stager(self) -> ReceivedPieces: ...
 
 
 class Part:
@@ -71,7 +92,7 @@ class Part:
             self._total = rows.count, codec.sum_rows(rows, node)
         return self._total
 
-    def find(self, core: Core, topic: Topic, now_ms: int) -> PartEntry | None:
+    def find(self, core: PartHost, topic: PartTopic, now_ms: int) -> PartEntry | None:
         known = topic.producers
         producer = None if known is None else known.find(self.producer, now_ms)
         if producer is None:
@@ -81,26 +102,26 @@ class Part:
             raise refusals.producer_stale(topic, self, producer.newest)
         return None if self.is_piece else entry
 
-    def begin(self, core: Core, topic: Topic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+    def begin(self, core: PartHost, topic: PartTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
         return self.begin_whole(core, topic, *self.total_of(rows, node), now_ms)
 
-    def begin_whole(self, core: Core, topic: Topic, count: int, sum: int, now_ms: int) -> bytes:
+    def begin_whole(self, core: PartHost, topic: PartTopic, count: int, sum: int, now_ms: int) -> bytes:
         """Begin a whole part with so many records and this checksum. See `begin`."""
         core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
         self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
         return pack_producer_part(self._told)
 
-    def hold(self, core: Core, topic: Topic) -> None:
+    def hold(self, core: PartHost, topic: PartTopic) -> None:
         producers_of(topic, core.producers).hold(self.producer)
 
-    def publish(self, core: Core, topic: Topic, first_seq: int, *, in_memory: bool) -> PartEntry:
+    def publish(self, core: PartHost, topic: PartTopic, first_seq: int, *, in_memory: bool) -> PartEntry:
         assert self._told is not None, "a write that was begun"
         assert topic.producers is not None, "a write that is held"
         topic.producers.publish(self._told, first_seq, core.clock.now_ms(), in_memory=in_memory)
-        core.stager.appended(topic, self)
+        core.stager.appended(topic.id, self)
         return PartEntry(first_seq, self._told.records, self._told.sum)
 
-    def fail(self, core: Core, topic: Topic) -> None:
+    def fail(self, core: PartHost, topic: PartTopic) -> None:
         known = topic.producers
         # Otherwise the producer is gone with its topic.
         if known is not None and self.producer in known:

@@ -11,16 +11,14 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
+from topics.engine.state.topic import Topic
 from topics.engine.values.results import AppendResult
 from topics.store.format.log_format import StagedPiece
-
-if TYPE_CHECKING:
-    from topics.engine.state.topic import Topic
 
 Name = tuple[int, bytes, int, int]
 """Topic id, producer, epoch, part."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from topics.engine.index.index import Index
 from topics.engine.index.usage import Usage
+from topics.engine.state.append_request import Waiting
 from topics.engine.state.idempotency import KeyStore
+from topics.engine.state.known_producers import Producers
 from topics.engine.state.leases import Leases
 from topics.engine.state.losses import Floors
 from topics.engine.state.topic_numbers import TopicNumbers
@@ -19,8 +21,6 @@ from topics.errors import TopicsError
 
 if TYPE_CHECKING:
     from topics.engine.state.hops import Hops
-    from topics.engine.state.identity import Waiting
-    from topics.engine.state.known_producers import Producers
     from topics.engine.state.router import Router
     from topics.engine.state.waiters import Waiter
 

@@ -8,49 +8,16 @@ StorageError for a 500), possibly before the operation returns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.engine.values.topic_config import TopicConfig
-from topics.errors import RequestError, TopicsError
-from topics.store.format.rows import Rows
-
-if TYPE_CHECKING:
-    from topics.engine.state.identity import Identity
-    from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
+from topics.errors import TopicsError
 
 T = TypeVar("T")
 Done = Callable[[T | TopicsError], None]
 Cancel = Callable[[], None]
 """Abandons a wait: `done` is no longer called. Has no effect after `done` was called."""
-
-
-class AppendRequest(NamedTuple):
-    """One write. Source: wire contract, section 7.5."""
-
-    topic: str
-    rows: Rows
-    node: bytes | None = None
-    """The node of rows that name none."""
-    identity: Identity | None = None
-    """The identity that recognizes a repetition of this write; None if the client sent none."""
-    create: bool | None = None
-    config: TopicConfig | None = None
-    """Used only if this write creates the topic."""
-    may_create_with_config: RequestError | Literal[True] = True
-    """True if the client may create a topic with `config`, otherwise the refusal (no admin right,
-    or a dead letter outside its prefixes).
-    """
-    violation: RequestError | None = None
-    """`WriteBody.violation`: the refusal by checks 3 and 4, which follow that of
-    `may_create_with_config`.
-    """
-    incarnation: str | None = None
-    """The incarnation that the topic must have, otherwise the write is refused (R-INC-4). None:
-    any.
-    """
-    frames: PrebuiltFrames | None = None
-    """The rows of a large write as frames, which were encoded in turns."""
 
 
 class AppendResult(NamedTuple):

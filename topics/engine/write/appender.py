@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from topics.common.tuples import make_tuple
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
-from topics.engine.state.identity import Identity
+from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.topic_numbers import TakesRows
-from topics.engine.values.results import AppendRequest, AppendResult, Done
+from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.admission import check_admission
 from topics.engine.write.append import Append, append_to, index_rows, index_some
 from topics.engine.write.evictions import has_to_wait, log_evictions

@@ -10,6 +10,7 @@ import numpy as np
 
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.control_frames import (
     ConfigPayload,
     CreatePayload,
@@ -23,7 +24,7 @@ from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import STAGING, Life, Topic
 from topics.engine.values import incarnation
 from topics.engine.values.name_rules import check_topic_name
-from topics.engine.values.results import AppendRequest, DeleteTopicResult, Done, PutResult
+from topics.engine.values.results import DeleteTopicResult, Done, PutResult
 from topics.engine.values.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
 from topics.engine.write.evictions import is_busy, log_evictions
 from topics.engine.write.retention import expire, when_retained

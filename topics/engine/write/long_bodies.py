@@ -14,7 +14,7 @@ from topics.store.format.rows import Rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
 
 if TYPE_CHECKING:
-    from topics.engine.state.identity import Identity
+    from topics.engine.state.append_request import Identity
 
 _log = logging.getLogger(__name__)
 

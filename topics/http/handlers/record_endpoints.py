@@ -9,13 +9,13 @@ import re
 from typing import Literal
 
 from topics.common.tuples import make_tuple
+from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
-from topics.engine.state.identity import Identity
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
 from topics.engine.values.json_fields import Fields
 from topics.engine.values.predicate import parse_predicate
 from topics.engine.values.read_answer import beginning, ending
-from topics.engine.values.results import AppendRequest, AppendResult, DeleteResult, DiffQuery, DiffResult
+from topics.engine.values.results import AppendResult, DeleteResult, DiffQuery, DiffResult
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.write_answer import ONE_WRITTEN, STAGED, WRITTEN, listed, repeat_times, write_times
 from topics.engine.write.long_bodies import Frames, Work

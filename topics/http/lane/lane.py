@@ -18,9 +18,9 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from topics.common.tuples import make_tuple
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.engine.values import read_answer, write_answer
-from topics.engine.values.results import AppendRequest
 from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColumns
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal

@@ -12,11 +12,11 @@ from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResu
 from topics.engine.read.plain_reads import PlainReads
 from topics.engine.read.wait import Heads
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
-    AppendRequest,
     AppendResult,
     Cancel,
     CheckpointResult,
