@@ -17,7 +17,8 @@ from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
 from topics.engine.read.frame_read import FrameRead
 from topics.engine.routers import evidence, forward
-from topics.engine.state.router import UNKNOWN, Router
+from topics.engine.state.router import UNKNOWN
+from topics.engine.state.topic import Router
 from topics.loop.loop import Loop
 from topics.store.repair.rebuild import rebuild
 

@@ -11,7 +11,8 @@ from tests.engine.real_world import RealWorld
 from topics.engine.routers.forward import Forward
 from topics.engine.routers.forward_steps import ForwardSteps
 from topics.engine.routers.forwarding import LOOKS_A_PASS, STEPS_A_PASS, TRIES_A_ROUND, Forwarding
-from topics.engine.state.router import Router, RouterConfig
+from topics.engine.state.router import RouterConfig
+from topics.engine.state.topic import Router
 from topics.engine.values.topic_config import TopicConfig
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from topics.engine.shared.router_registry import Routers
-from topics.engine.state.router import Router, RouterConfig, RouterLife
+from topics.engine.state.router import RouterConfig, RouterLife
+from topics.engine.state.topic import Router
 
 
 class Place:

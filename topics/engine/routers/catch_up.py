@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine.state.router import HOPS_MAX, Router, RouterLife
-from topics.engine.state.topic import Topic
+from topics.engine.state.router import HOPS_MAX, RouterLife
+from topics.engine.state.topic import Router, Topic
 from topics.engine.values.trampoline import Trampoline
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from topics.engine.json import strict_json
 from topics.engine.json.strict_json import JsonKind
 from topics.engine.read.frame_read import OwnFrames, verified
-from topics.engine.state.router import EXACTLY_ONCE, Router
+from topics.engine.state.router import EXACTLY_ONCE
+from topics.engine.state.topic import Router
 from topics.store.format.log_format import FRAME_HEADER_BYTES
 from topics.store.format.rows import META, NODE, ROW, TAG, Rows
 

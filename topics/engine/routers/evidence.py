@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topics.engine.read.frame_read import FrameRead, verified
 from topics.engine.routers.copies import key_prefix, source_seq_in
 from topics.engine.shared.core import Core
-from topics.engine.state.router import Router
+from topics.engine.state.topic import Router
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import FLAG_META, FLAG_ROUTED
 

@@ -15,9 +15,9 @@ from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import encode
 from topics.engine.state.hops import Hops, Run
 from topics.engine.state.losses import TRIM, Gap
-from topics.engine.state.router import EXACTLY_ONCE, Router, RouterConfig
+from topics.engine.state.router import EXACTLY_ONCE, RouterConfig
 from topics.engine.state.router_frames import ForwardPayload
-from topics.engine.state.topic import Topic
+from topics.engine.state.topic import Router, Topic
 from topics.engine.values.results import AppendResult
 from topics.engine.write.append import Append, tell
 from topics.engine.write.evictions import log_evictions

@@ -24,9 +24,9 @@ from topics.engine.routers.destination_space import DestinationSpace
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, ForwardStep, stage_forward
 from topics.engine.shared.core import Core
-from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, Router, RouterLife
+from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, RouterLife
 from topics.engine.state.staged_operations import Turn
-from topics.engine.state.topic import Life, Topic
+from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.read_bounds import fitting
 from topics.engine.write.evictions import has_to_wait
@@ -333,7 +333,7 @@ class ForwardSteps:
             Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
             return
         try:
-            router.flight = stage_forward(self, self._core, router, step)
+            stage_forward(self, self._core, router, step)
         except TopicsError:
             self._on_end(router, blocked=True)
 
@@ -343,7 +343,6 @@ class ForwardSteps:
     # --- its end -----------------------------------------------------------------------------------------------------
     def on_applied(self, forward: Forward) -> None:
         router, step = forward.router, forward.step
-        router.flight = None
         router.position = step.upto
         router.forwarded = forward.total
         if router.kept or router.keeping:
@@ -357,7 +356,6 @@ class ForwardSteps:
         self._on_end(router, blocked=step.blocked, is_whole=step.is_whole)
 
     def on_failed(self, forward: Forward) -> None:
-        forward.router.flight = None
         self._on_end(forward.router, blocked=True)
 
 

@@ -16,10 +16,10 @@ from topics.engine.read.frame_read import FrameRead, verified
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
-from topics.engine.state.router import Router, RouterLife
+from topics.engine.state.router import RouterLife
 from topics.engine.state.router_frames import KeepPayload
 from topics.engine.state.staged_operations import Operation
-from topics.engine.state.topic import Life
+from topics.engine.state.topic import Life, Router
 from topics.errors import DiskFullError, StorageError, TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit

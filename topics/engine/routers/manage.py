@@ -14,10 +14,10 @@ from topics.engine.routers.router_results import RouterDeleted, RouterPage, Rout
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
-from topics.engine.state.router import Router, RouterConfig, RouterLife, StoredConfig
+from topics.engine.state.router import RouterConfig, RouterLife, StoredConfig
 from topics.engine.state.router_frames import RouterDeletePayload, RouterPayload
 from topics.engine.state.staged_operations import Operation
-from topics.engine.state.topic import Life, Topic
+from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.name_rules import Allowed, check_router_name, check_topic_name
 from topics.engine.values.results import Done
 from topics.engine.write.lifecycle import Lifecycle

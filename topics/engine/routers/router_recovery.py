@@ -10,7 +10,7 @@ from topics.engine.routers.forward import add_hops
 from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import to_runs
 from topics.engine.state.losses import TRIM, Gap, add_gap
-from topics.engine.state.router import EXACTLY_ONCE, UNKNOWN, Router, RouterLife, StoredConfig
+from topics.engine.state.router import EXACTLY_ONCE, UNKNOWN, RouterLife, StoredConfig
 from topics.engine.state.router_frames import (
     ForwardPayload,
     KeepPayload,
@@ -18,7 +18,7 @@ from topics.engine.state.router_frames import (
     RouterImage,
     RouterPayload,
 )
-from topics.engine.state.topic import Topic
+from topics.engine.state.topic import Router, Topic
 from topics.store.format.catalog import SEQ_MAX
 from topics.store.format.log_format import FrameType
 

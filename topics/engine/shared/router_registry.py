@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from topics.engine.state.router import Router, RouterLife
-from topics.engine.state.topic import Topic
+from topics.engine.state.router import RouterLife
+from topics.engine.state.topic import Router, Topic
 
 _JUST_GONE, _TOLD_ONCE = -2, -1
 """Values in `Routers.gone`: no snapshot has stated the pair yet, or one has."""

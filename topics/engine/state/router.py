@@ -1,19 +1,19 @@
-"""One router: its settings, and its position in its source."""
+"""The state of a router: its settings, and its position in its source.
+
+A topic knows its routers, and a router its two topics: `Router`, which knows what its ends are, is
+defined beside `Topic`.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from topics.engine.values.predicate import Predicate
-
-if TYPE_CHECKING:
-    from topics.engine.routers.forward import Forward
-    from topics.engine.state.topic import Topic
 
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once"
 GUARANTEES = (AT_LEAST_ONCE, EXACTLY_ONCE)
@@ -67,7 +67,16 @@ class RouterLife(Enum):
 UNKNOWN = -1
 
 
-class Router:
+class RouterEnd(Protocol):
+    """A source or destination, as far as the state of a router uses it."""
+
+    head: int
+
+
+End = TypeVar("End", bound=RouterEnd)
+
+
+class RouterOf(Generic[End]):
     """Forwards records of `source` after seq `position`, which moves when a forward is applied."""
 
     __slots__ = (
@@ -78,7 +87,6 @@ class Router:
         "dest",
         "evidence",
         "examined",
-        "flight",
         "forwarded",
         "id",
         "keeping",
@@ -97,7 +105,7 @@ class Router:
         "waiting",
     )
 
-    def __init__(self, name: str, router_id: int, source: Topic, dest: Topic, config: RouterConfig) -> None:
+    def __init__(self, name: str, router_id: int, source: End, dest: End, config: RouterConfig) -> None:
         self.name = name
         self.id = router_id
         """The order number of its creation, which is never reused."""
@@ -120,7 +128,6 @@ class Router:
         # --- at work
         self.busy = False
         """A step is waiting for retention, a read or a commit."""
-        self.flight: Forward | None = None
         self.blocked = False
         """The last attempt found no room in the destination, or the log accepted nothing."""
         self.waiting: list[tuple[int, Callable[[], None]]] = []

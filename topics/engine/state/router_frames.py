@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from topics.engine.state.hops import Run
-from topics.engine.state.router import UNKNOWN, Router, RouterLife, StoredConfig
+from topics.engine.state.router import UNKNOWN, RouterLife, StoredConfig
+from topics.engine.state.topic import Router
 
 
 class RouterPayload(msgspec.Struct, omit_defaults=True):

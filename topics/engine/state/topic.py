@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from topics.engine.index.index import Index
 from topics.engine.index.usage import Usage
 from topics.engine.state.append_request import Waiting
+from topics.engine.state.hops import Hops
 from topics.engine.state.idempotency import KeyStore
 from topics.engine.state.known_producers import Producers
 from topics.engine.state.leases import Leases
 from topics.engine.state.losses import Floors
+from topics.engine.state.router import RouterOf
 from topics.engine.state.topic_numbers import TopicNumbers
+from topics.engine.state.waiters import Waiter
 from topics.engine.values.priority import effective_priority
 from topics.engine.values.results import QueueState, TopicState
 from topics.engine.values.topic_config import DURABILITIES, TopicConfig
 from topics.errors import TopicsError
-
-if TYPE_CHECKING:
-    from topics.engine.state.hops import Hops
-    from topics.engine.state.router import Router
-    from topics.engine.state.waiters import Waiter
 
 STAGING = " staged"
 """The name of the staging area, in the log and in snapshots; no topic can have it."""
@@ -261,3 +259,9 @@ class Topic(TopicNumbers):
             None if self.queue is None else QueueState(*self.queue.counters(now_ms), self.queue.dead_lettered),
             self.incarnation,
         )
+
+
+class Router(RouterOf[Topic]):
+    """A router between two topics."""
+
+    __slots__ = ()
