@@ -24,7 +24,7 @@ from topics.engine.routers.destination_space import DestinationSpace
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, ForwardStep, stage_forward
 from topics.engine.shared.core import Core
-from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, RouterLife
+from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, RouterLife, RouterWork
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.predicate import Predicate
@@ -62,7 +62,7 @@ class ForwardSteps:
 
     def begin(self, router: Router) -> None:
         """Begin a step of a router that can continue and has no step in progress."""
-        router.busy = True
+        router.enter(RouterWork.RETAINING)
         when_retained(self._core, router.source, self._core.clock.now_ms(), partial(self._on_source_retained, router))
 
     def can_go_on(self, router: Router) -> bool:
@@ -85,6 +85,7 @@ class ForwardSteps:
         if error is not None or not self.can_go_on(router):
             self._on_end(router, blocked=error is not None)
         elif router.config.guarantee == EXACTLY_ONCE and router.examined < router.dest.head:
+            router.enter(RouterWork.SEARCHING)
             Evidence(self._core, router, partial(self._on_retained, router)).begin()
         else:
             self._plan(router)
@@ -120,6 +121,7 @@ class ForwardSteps:
         if most < len(kept.seqs):
             step.upto = int(kept.seqs[most]) - 1
             kept = kept.rows(slice(most))
+        router.enter(RouterWork.READING)
         FrameRead(self._core, source, kept).begin(partial(self._on_read, router, step))
 
     def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
@@ -329,9 +331,11 @@ class ForwardSteps:
         # (R-RTR-8).
         # then it is planned again
         if router.changing or (step.copies and has_to_wait(router.dest)):
+            router.enter(RouterWork.QUEUED)
             failed = partial(self._on_turn_failed, router)
             Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
             return
+        router.enter(RouterWork.COMMITTING)
         try:
             stage_forward(self, self._core, router, step)
         except TopicsError:

@@ -23,7 +23,7 @@ from topics.engine.routers.catch_up import CatchUp
 from topics.engine.routers.forward_steps import ForwardSteps
 from topics.engine.routers.kept import keep_frames
 from topics.engine.shared.core import Core
-from topics.engine.state.router import HOPS_MAX, RouterLife
+from topics.engine.state.router import HOPS_MAX, STEPPING, RouterLife, RouterWork
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.step_queue import another_pass
@@ -42,7 +42,10 @@ _BUSY_DELAYS = 5
 
 
 class Forwarding:
-    """The routers' work. One object per engine."""
+    """The driver of the routers, one object per engine.
+
+    `RouterWork` lists what a router may be doing.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -73,14 +76,13 @@ class Forwarding:
                 news.update(dict.fromkeys(source.routers))
         if not news:
             return
-        behind, held = self._behind, self._held
         steps = 0
         for router in list(islice(news, LOOKS_A_PASS)):
             del news[router]
             dest = router.dest
             # A router known to lag gets its step already, so a busy source costs only this check
             # for each.
-            is_known = router in behind or router in held
+            is_known = router.work is not RouterWork.IDLE
             if not is_known or dest.waiters or dest.routers or router.waiting or core.closing:
                 steps += self.note(router)
                 if steps == STEPS_A_PASS:
@@ -94,8 +96,10 @@ class Forwarding:
         deferred = core.scheduler.defers_routers
         if router.waiting or core.closing or (is_awaited(router.dest) and not deferred):
             return self.drive(router)
-        if router not in self._held:
-            self._behind[router] = None
+        if router.work is not RouterWork.HELD:
+            if router.work is RouterWork.IDLE:
+                router.enter(RouterWork.LAGGING)
+                self._behind[router] = None
             delay_ms = core.config.router_delay_ms
             busy_ms = _BUSY_DELAYS * delay_ms
             is_quiet = core.clock.monotonic_ns() - self._ran_ns > 2 * busy_ms * 1_000_000
@@ -223,8 +227,7 @@ class Forwarding:
     # --- one step ----------------------------------------------------------------------------------------------------
     def drive(self, router: Router) -> bool:
         """Begin a step, unless one is in progress. Return whether it did."""
-        if router.busy:
-            self._behind[router] = None
+        if router.work in STEPPING:
             return False
         if not self._steps.can_go_on(router):
             self._rest(router)
@@ -236,7 +239,7 @@ class Forwarding:
 
     def _on_end(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None:
         """Continue after a step; for the arguments see `OnEnd`."""
-        router.busy = False
+        router.enter(RouterWork.LAGGING)
         if router.blocked and not blocked and self._held:  # where one found room, others may
             self._tries += 2
             self._arm(1)
@@ -255,14 +258,20 @@ class Forwarding:
         self._behind.pop(router, None)
         self._held.pop(router, None)
         if self._steps.can_go_on(router):
+            router.enter(RouterWork.HELD)
             self._held[router] = None
             self._arm(self._core.config.router_retry_ms)
+        elif router.work is not RouterWork.IDLE:
+            router.enter(RouterWork.IDLE)
         self._release(router, everybody=True)
 
     def forget(self, router: Router) -> None:
         """Forget a router that is gone."""
         for routers in (self._news, self._behind, self._held):
             routers.pop(router, None)
+        # A step ends by itself.
+        if router.work not in STEPPING and router.work is not RouterWork.IDLE:
+            router.enter(RouterWork.IDLE)
         self._release(router, everybody=True)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -64,6 +64,46 @@ class RouterLife(Enum):
     GONE = 4
 
 
+class RouterWork(IntEnum):
+    """The occupation of a router, whose driver (routers/forwarding.py) runs one step at a time."""
+
+    IDLE = 1
+    """It has nothing to forward, as far as its driver knows, or an obstacle that only a request
+    removes.
+    """
+    LAGGING = 2
+    """It has records to forward: its next step begins when the timer fires or a reader waits."""
+    HELD = 3
+    """Its last step found no room in the destination, or the log accepted nothing. It is tried
+    again.
+    """
+    RETAINING = 4
+    """A step waits for the expiry of records, in the source and then in the destination."""
+    SEARCHING = 5
+    """A step searches the destination for copies that it holds already (`exactly_once`)."""
+    READING = 6
+    """A step reads the records that it writes out."""
+    QUEUED = 7
+    """A step waits for operations of the destination that are in flight, to be planned again."""
+    COMMITTING = 8
+    """A step is staged on the destination and waits for its commit."""
+
+
+IDLE, LAGGING, HELD, RETAINING, SEARCHING, READING, QUEUED, COMMITTING = RouterWork
+STEPPING = frozenset({RETAINING, SEARCHING, READING, QUEUED, COMMITTING})
+"""The work of a step in progress."""
+NEXT_WORK = {
+    IDLE: frozenset({LAGGING, RETAINING}),
+    LAGGING: frozenset({IDLE, HELD, RETAINING}),
+    HELD: frozenset({IDLE, RETAINING}),
+    RETAINING: frozenset({LAGGING, SEARCHING, READING, QUEUED, COMMITTING}),
+    SEARCHING: frozenset({LAGGING, READING, QUEUED, COMMITTING}),
+    READING: frozenset({LAGGING, QUEUED, COMMITTING}),
+    QUEUED: frozenset({LAGGING}),
+    COMMITTING: frozenset({LAGGING}),
+}
+"""The work that may follow each work. Every step ends in LAGGING."""
+
 UNKNOWN = -1
 
 
@@ -81,7 +121,6 @@ class RouterOf(Generic[End]):
 
     __slots__ = (
         "blocked",
-        "busy",
         "changing",
         "config",
         "dest",
@@ -103,6 +142,7 @@ class RouterOf(Generic[End]):
         "unmarked",
         "untied",
         "waiting",
+        "work",
     )
 
     def __init__(self, name: str, router_id: int, source: End, dest: End, config: RouterConfig) -> None:
@@ -126,10 +166,12 @@ class RouterOf(Generic[End]):
         them. They are never copied by position.
         """
         # --- at work
-        self.busy = False
-        """A step is waiting for retention, a read or a commit."""
+        self.work = RouterWork.IDLE
+        """Changed by `enter`."""
         self.blocked = False
-        """The last attempt found no room in the destination, or the log accepted nothing."""
+        """Whether the last step ended because the destination had no room, or the log accepted
+        nothing.
+        """
         self.waiting: list[tuple[int, Callable[[], None]]] = []
         """Readers that wait until `position` reaches a seq."""
         self.parked: list[Callable[[], None]] = []
@@ -160,6 +202,11 @@ class RouterOf(Generic[End]):
         """Source seqs above `position` whose copies are in the destination already, with the copy's
         seq.
         """
+
+    def enter(self, work: RouterWork) -> None:
+        """Begin other work, which may follow the present one."""
+        assert work in NEXT_WORK[self.work], f"router {self.name} goes from {self.work.name} to {work.name}"
+        self.work = work
 
     def keep(self, frames: Iterable[tuple[int, bytes]]) -> None:
         """Hold frames of jobs that are about to be acknowledged, by source seq."""
