@@ -93,6 +93,16 @@ class Topic(TopicNumbers):
         """The number of the latest create or config frame of this topic, in one sequence over all
         topics.
         """
+        self.config = self.next_config = config
+        """The config that readers and retention apply, and the latest one staged. Changed by
+        `set_config`, as are the next three.
+        """
+        self.stage_class = config.durability
+        """The class in which writes are staged."""
+        self.plain = False
+        """Whether, by its config, an append needs neither admission nor retention first."""
+        self.writable = False
+        """Whether a write may take the short way: it needs nothing except its seqs."""
         self.life = Life.CREATING
         """Changed by `enter`."""
         self.is_made = False
@@ -158,9 +168,7 @@ class Topic(TopicNumbers):
             and not self.memory_through
             and not self.index.usage.has_quota
         )
-        """Whether, by its config, an append needs neither admission nor retention first."""
         self.writable = self.plain and self.life is Life.LIVE
-        """Whether a write may take the short way: it needs nothing except its seqs."""
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
         self.need_reservation(self.stage_class == "disk")
 

@@ -192,7 +192,7 @@ class WriteScanner:
         self._fields: Any = ffi.buffer(ffi.addressof(writer[0], "fields"), _FIELDS.size)
         self._keys_max = config.max_record_bytes // _KEY_BYTES_MIN + 1
         """The most keys that a record may have."""
-        self._set_key_room(_KEY_ROOM)
+        self._keys = self._take_key_room(_KEY_ROOM)
 
     def scan(self, body: bytes) -> WriteBody:
         """Scan a body.
@@ -402,10 +402,12 @@ class WriteScanner:
         return _invalid(f"{record}.{causes[violation]}")
 
     # --- errors -----------------------------------------------------------------------------------------------------
-    def _set_key_room(self, room: int) -> None:
-        self._keys = ffi.new("uint64_t[]", room)
-        self._writer.keys = self._keys
+    def _take_key_room(self, room: int) -> Any:
+        """Return memory for the hashes of so many keys, which the scanner uses from now on."""
+        keys = ffi.new("uint64_t[]", room)
+        self._writer.keys = keys
         self._writer.key_room = room
+        return keys
 
     def _grow_key_room(self, record: str) -> None:
         """Make room for all keys of a record within its limit.
@@ -414,7 +416,7 @@ class WriteScanner:
         """
         if self._writer.key_room >= self._keys_max:
             raise self._violation(lib.V_SIZE, record)
-        self._set_key_room(self._keys_max)
+        self._keys = self._take_key_room(self._keys_max)
 
     def _grow_or_refuse(self, body: bytes | bytearray | memoryview) -> None:
         """Make room for an object of very many keys, or raise the error of the last scan."""
