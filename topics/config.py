@@ -112,6 +112,14 @@ _ZERO_IS_THE_MOST = (
 
 _BLOCK_BYTES = 4096
 
+ON, OFF = ("true", "1"), ("false", "0", "")
+"""The texts of a boolean variable. Any other text means off, and the server's log says so."""
+
+
+def is_on(text: str) -> bool:
+    """Return the value of a boolean variable."""
+    return text.strip() in ON
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -364,7 +372,7 @@ class Config:
     """Lowers the floor of heartbeat_ms, for tests."""
 
     # --- checks that cost
-    verify: bool = os.environ.get("TOPICS_VERIFY") in {"true", "1"}
+    verify: bool = is_on(os.environ.get("TOPICS_VERIFY", ""))
     """Compare the engine's counters with the state that they count: see topics/engine/verify.py.
 
     It happens at the end of each pass and at the close. The variable sets the library's default,

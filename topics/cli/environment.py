@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
 
-from topics.config import RANGES, Config
+from topics.config import OFF, ON, RANGES, Config, is_on
 from topics.errors import UsageError
 
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
-_BOOLEANS = ("true", "1", "false", "0", "")
 
 
 def config_of(env: Mapping[str, str]) -> Config:
@@ -36,7 +35,7 @@ def config_of(env: Mapping[str, str]) -> Config:
                 raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
             values["port"] = int(raw)
         elif isinstance(default, bool):
-            values[setting.name] = raw.strip() in ("true", "1")
+            values[setting.name] = is_on(raw)
         elif isinstance(default, int):
             text = raw.strip()
             if _is_decimal(text):
@@ -70,7 +69,7 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
             continue
         default = settings[name]
         if isinstance(default, bool):
-            if text not in _BOOLEANS:
+            if text not in ON + OFF:
                 found.append(f"{name} is {text!r}, which means off: use true or false")
         elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
             found.append(f"{name} is {text!r}, which is not a whole number: the default, {default}, is used")
