@@ -112,7 +112,7 @@ class LogFailedError(StorageError):
     """
 
 
-_TOLD = ("reason", "topic", "seq")
+_SHOWN = ("reason", "topic", "seq")
 """Members of a `StorageError.detail` that clients get."""
 _logged = ""
 
@@ -136,7 +136,7 @@ def as_request_error(error: BaseException) -> RequestError:
         return error
     if isinstance(error, StorageError):
         _log_once(f"a request failed: {error}")
-        detail = {key: value for key, value in (error.detail or {}).items() if key in _TOLD}
+        detail = {key: value for key, value in (error.detail or {}).items() if key in _SHOWN}
         return RequestError("internal", f"storage failed: {without_paths(str(error))}", detail or None)
     _log.error("a request failed by a bug of ours", exc_info=error)
     return RequestError("internal", "the server failed to handle this request; its log says why")

@@ -65,17 +65,17 @@ def test_a_log_that_the_collector_finds_on_its_own_thread_is_closed_by_another(t
     holder.log = log = topics.open(tmp_path / "data")
     log.append("t", [1])
     loop, maintenance, closed = log._loop, log.driver.maintenance, log._ended
-    goes_on = maintenance._goes_on
+    continues = maintenance._continues
 
     def collect() -> bool:
         gc.collect()
-        return goes_on()
+        return continues()
 
     def drop() -> None:
         if where == "in a pass":
             loop.call_soon_threadsafe(gc.collect)
         else:
-            maintenance._goes_on = collect
+            maintenance._continues = collect
         maintenance.stir()
         assert closed.wait(20)
 

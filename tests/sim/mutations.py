@@ -91,13 +91,13 @@ MUTANTS = (
     _one(
         "copies not synced before the log is recycled",
         "store/checkpoint/checkpointer.py",
-        "await relocation.sync()",
+        "await evacuation.sync()",
         "pass",
     ),
     _one(
         "a segment that a checkpoint ended not synced",
         "store/checkpoint/segment_copy.py",
-        "        await self._copying.sync(self._fd)\n",
+        "        await self._context.sync(self._fd)\n",
         "",
     ),
     _one(

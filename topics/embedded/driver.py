@@ -69,7 +69,7 @@ class Driver:
         self._refusal: Callable[[], TopicsError] | None = None
         self._over = False
         self.maintenance = Maintenance(
-            loop.clock, due_ns=lambda: self._due_ns, goes_on=lambda: self._refusal is None, drive=self._maintain
+            loop.clock, due_ns=lambda: self._due_ns, continues=lambda: self._refusal is None, drive=self._maintain
         )
         if not exclusive:
             self.maintenance.start()
@@ -210,7 +210,7 @@ class Driver:
             # not begun; calls that are begun get their answers while the caller still drives
             self._refuse(self._inbox)
 
-    def tell_the_rest(self) -> None:
+    def report_the_rest(self) -> None:
         """Refuse all calls without an answer, after `end` and once the loop is closed."""
         self._over = True
         self._refuse(self._inbox)

@@ -71,7 +71,7 @@ class HeldSignals:
             return
         holder = _getframe(1)
         if self._depth:
-            if self._goes_on_in(holder):
+            if self._continues_in(holder):
                 self._depth += 1
                 return
             self._give_up()
@@ -118,7 +118,7 @@ class HeldSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._came.append((number, frame))
-        if self._depth and self._goes_on_in(frame):
+        if self._depth and self._continues_in(frame):
             self._wake()
             return
         try:
@@ -126,7 +126,7 @@ class HeldSignals:
         finally:
             self._call_handlers()
 
-    def _goes_on_in(self, frame: FrameType | None) -> bool:
+    def _continues_in(self, frame: FrameType | None) -> bool:
         """Return whether the outermost function that holds is `frame`, or among its callers."""
         holder = self._holder
         while frame is not None and frame is not holder:

@@ -364,7 +364,7 @@ class Log:
         try:
             self._loop.close()
         finally:
-            self._driver.tell_the_rest()
+            self._driver.report_the_rest()
             self._ended.set()
 
     def _run(self, coro: Coroutine[Any, Any, R], name: str) -> R:

@@ -43,17 +43,17 @@ class Stirred:
 class Maintenance:
     """A thread that sleeps until work is due, or it is stirred for earlier work.
 
-    due_ns: returns when it should drive next, as far as known. goes_on: returns False to end the
+    due_ns: returns when it should drive next, as far as known. continues: returns False to end the
     thread. drive: takes its turn at the loop; returns False if another thread drives, which runs
     the timers too.
     """
 
     def __init__(
-        self, clock: Clock, *, due_ns: Callable[[], int], goes_on: Callable[[], bool], drive: Callable[[], bool]
+        self, clock: Clock, *, due_ns: Callable[[], int], continues: Callable[[], bool], drive: Callable[[], bool]
     ) -> None:
         self._clock = clock
         self._due_ns = due_ns
-        self._goes_on = goes_on
+        self._continues = continues
         self._drive = drive
         self._stirred = Stirred()
         self._sleeping_until_ns = 0
@@ -99,7 +99,7 @@ class Maintenance:
 
     def _run(self) -> None:
         now_ns = self._clock.monotonic_ns
-        while self._goes_on():
+        while self._continues():
             # before `due_ns` is read: a thread that changes it now will stir this one
             self._sleeping_until_ns = NEVER
             self._sleeping_until_ns = due_ns = min(self._due_ns(), self._gathered_ns)

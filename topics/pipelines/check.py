@@ -193,7 +193,7 @@ def _check_records(
         losses = topic.losses(1, topic.head)
         spans = [(loss.from_seq, loss.to_seq) for loss in losses]
         about = report.topics[topic.name] = CheckedTopic(topic.head)
-        _tell_losses(about, losses)
+        _report_losses(about, losses)
         slices = topic.slices(topic.first, topic.head) if topic.first <= topic.head else []
         units += [
             CheckUnit(one, tuple(span for span in spans if span[0] <= one.to_seq and span[1] >= one.from_seq))
@@ -201,15 +201,15 @@ def _check_records(
         ]
         between = [(one.from_seq, one.to_seq) for one in slices] + spans
         if topic.first <= topic.head:
-            _tell_holes(about, holes((topic.first, topic.head), np.empty(0, np.int64), between))
+            _report_holes(about, holes((topic.first, topic.head), np.empty(0, np.int64), between))
     unique: dict[tuple[int, str], list[RuleResult]] = {}
     for found in job.results(work, units, "checked"):
         about = report.topics[found.topic]
         about.live += found.live
         about.deleted += found.deleted
         about.unexplained += found.unexplained - sum(high - low + 1 for low, high in found.ranges)
-        _tell_holes(about, found.ranges)
-        _tell_losses(about, found.lost)
+        _report_holes(about, found.ranges)
+        _report_losses(about, found.lost)
         report.unreadable += [found.unreadable] if found.unreadable else []
         for result in found.rules:
             _add_result(report.rules[result.number - 1], result)
@@ -219,14 +219,14 @@ def _check_records(
         _add_repeated(report.rules[rule - 1], name, results)
 
 
-def _tell_losses(about: CheckedTopic, losses: Iterable[Loss]) -> None:
+def _report_losses(about: CheckedTopic, losses: Iterable[Loss]) -> None:
     for loss in losses:
         about.lost += loss.to_seq - loss.from_seq + 1
         if len(about.losses) < LISTED_MAX:
             about.losses.append({"from_seq": loss.from_seq, "to_seq": loss.to_seq, "reason": loss.reason})
 
 
-def _tell_holes(about: CheckedTopic, ranges: list[Span]) -> None:
+def _report_holes(about: CheckedTopic, ranges: list[Span]) -> None:
     about.unexplained += sum(high - low + 1 for low, high in ranges)
     room = max(0, LISTED_MAX - len(about.unexplained_ranges))
     about.unexplained_ranges += ranges[:room]

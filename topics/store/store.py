@@ -24,7 +24,7 @@ from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
 from topics.store.disk.data_directory import TakenDirectory, check_marker, take
 from topics.store.disk.disk_space import is_full, lacks_space
 from topics.store.disk.open_files import OpenFiles
-from topics.store.disk.uncached_reads import goes_direct
+from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog
 from topics.store.format.file_table import FileTable, StoredFile
@@ -255,7 +255,7 @@ class Store:
         If no read bypassed it, the start has to wait for space.
         """
         ring, directory = self._loop.ring, self._config.data_dir
-        if not goes_direct(ring.direct_block_bytes(directory)):
+        if not is_direct(ring.direct_block_bytes(directory)):
             return False
         tails = sum(replay.tail_bytes for shard, replay in found.shards.items() if shard < self._shards)
         # they are created first

@@ -214,7 +214,7 @@ def _check(index: Index, model: dict[int, tuple[int, bytes | None]], last: int) 
     for chunk in index.chunks:
         here = set(chunk.file_ids[chunk.live_rows(0, chunk.count)].tolist())
         assert here <= ({chunk.file_id} if chunk.file_id else set(chunk.files))
-        assert all(chunk.may_lie_in({file_id}) for file_id in here)
+        assert all(chunk.may_be_in({file_id}) for file_id in here)
     everything = np.arange(1, last + 3, dtype=np.uint64)
     assert everything[index.alive(everything)].tolist() == ordered
     tagged = {tag for _size_of, tag in model.values() if tag is not None}

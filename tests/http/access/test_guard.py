@@ -6,7 +6,7 @@ import pytest
 
 from topics.http.access.guard import AccessVerdict, Guard, path_name, shape_scope
 from topics.http.access.keyring import NO_KEYS, Keyring, parse_keys
-from topics.http.access.principal import FULL, NOBODY, Principal
+from topics.http.access.principal import FULL, UNAUTHENTICATED, Principal
 from topics.http.access.scope import Scope
 from topics.http.route_table import route_table
 from topics.http.wire.parser import open_parser
@@ -59,7 +59,7 @@ def test_without_keys_every_request_has_all_rights_and_counts_for_none() -> None
 @pytest.mark.parametrize("key", [None, "", "Root", "roo", "root x"])
 def test_a_request_without_a_valid_key_is_unauthorized_whatever_it_asks_for(path: str, key: str | None) -> None:
     verdict = judge("GET", path, key)
-    assert (code(verdict), verdict.principal, verdict.counted) == ("unauthorized", NOBODY, None)
+    assert (code(verdict), verdict.principal, verdict.counted) == ("unauthorized", UNAUTHENTICATED, None)
 
 
 @pytest.mark.parametrize("authorization", ["bearer root", "Basic root", "Bearerroot", "root"])
@@ -96,13 +96,13 @@ def test_only_streams_take_a_key_from_the_query_and_the_header_goes_first() -> N
 def test_a_route_that_looks_at_the_key_itself_gets_whoever_asks() -> None:
     """A watch session is its own credential."""
     keys = keyring()
-    assert judge("GET", "/v0/watch/w", keys=keys) == AccessVerdict(NOBODY)
-    assert judge("GET", "/v0/watch/w", "wrong", keys=keys) == AccessVerdict(NOBODY)
+    assert judge("GET", "/v0/watch/w", keys=keys) == AccessVerdict(UNAUTHENTICATED)
+    assert judge("GET", "/v0/watch/w", "wrong", keys=keys) == AccessVerdict(UNAUTHENTICATED)
     for verdict in (
         judge("GET", "/v0/watch/w", "reader", keys=keys),
         judge("GET", "/v0/watch/w", token="reader", keys=keys),
     ):
-        assert verdict == AccessVerdict(keys.find(b"reader") or NOBODY)
+        assert verdict == AccessVerdict(keys.find(b"reader") or UNAUTHENTICATED)
     assert code(judge("POST", "/v0/watch/w", token="reader")) == "unauthorized"
 
 
@@ -110,7 +110,7 @@ def test_a_route_that_looks_at_the_key_itself_gets_whoever_asks() -> None:
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v0/health", "/v0/ready"])
 def test_probes_need_a_key_only_where_the_setting_says_so(path: str) -> None:
     for method in ("GET", "HEAD", "POST"):
-        assert judge(method, path) == AccessVerdict(NOBODY)
+        assert judge(method, path) == AccessVerdict(UNAUTHENTICATED)
         assert code(judge(method, path, probe_auth=True)) == "unauthorized"
         verdict = judge(method, path, "writer", probe_auth=True)
         assert (code(verdict), verdict.counted) == ("", None), "any key will do, and a probe counts for none"
@@ -195,7 +195,7 @@ def test_a_request_whose_key_was_taken_away_meanwhile_is_unauthorized() -> None:
     assert code(judged_again(keys, principal)) == ""
     keys.change_to(parse_keys("other"))
     verdict = judged_again(keys, principal)
-    assert (code(verdict), verdict.principal, verdict.counted) == ("unauthorized", NOBODY, None)
+    assert (code(verdict), verdict.principal, verdict.counted) == ("unauthorized", UNAUTHENTICATED, None)
 
 
 def test_a_request_whose_key_has_other_rights_by_now_has_those() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from topics.errors import RequestError, UsageError
 from topics.http.access.keyring import Keyring, parse_keys
-from topics.http.access.principal import ALL_SCOPES, FULL, NOBODY, Principal
+from topics.http.access.principal import ALL_SCOPES, FULL, UNAUTHENTICATED, Principal
 from topics.http.access.scope import Scope
 
 R, W, D, A = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
@@ -124,7 +124,7 @@ def test_names_of_a_body_are_refused_with_the_first_that_is_foreign() -> None:
 
 def test_everybody_and_nobody() -> None:
     """4.2: without keys, everything; on a path that asks for no key, nothing."""
-    assert (FULL.key_id, NOBODY.key_id) == (None, None)
+    assert (FULL.key_id, UNAUTHENTICATED.key_id) == (None, None)
     assert FULL.may(R | W | D | A)
-    assert NOBODY.may(Scope.NONE)
-    assert not NOBODY.may(R)
+    assert UNAUTHENTICATED.may(Scope.NONE)
+    assert not UNAUTHENTICATED.may(R)

@@ -10,7 +10,7 @@ from topics.clock import ManualClock
 from topics.config import Config
 from topics.errors import RequestError
 from topics.http.access.keyring import parse_keys
-from topics.http.access.principal import NOBODY
+from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.plan import plan
 from topics.http.plan.plan import Plan, Planner
 from topics.http.plan.service import Service
@@ -147,7 +147,7 @@ def test_a_key_in_the_query_is_taken_out_of_the_plan() -> None:
     assert (found.principal.key_id, found.query) == (0, {"max": "2"})
     assert "one" not in repr(found.request)
     stranger = plan_of("GET", "/v0/topics/a/work?token=three&max=2", keys="one,two")
-    assert (stranger.principal, stranger.query, code(stranger.unauthorized)) == (NOBODY, {}, "unauthorized")
+    assert (stranger.principal, stranger.query, code(stranger.unauthorized)) == (UNAUTHENTICATED, {}, "unauthorized")
 
 
 def test_a_plan_made_again_has_the_rights_of_now() -> None:

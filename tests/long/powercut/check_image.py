@@ -62,7 +62,7 @@ def check(data: Path, histories: list[History], cut: int) -> int:
         for name, found in state.items():
             assert _whole(log, name) == found, f"{name}: the second start says something else"
         for history in histories:
-            _goes_on(log, history, cut)
+            _continues(log, history, cut)
     return compared
 
 
@@ -134,7 +134,7 @@ def _whole(log: Log, name: str) -> tuple[dict[int, Record], int, list[tuple[int,
         cursor = page.next_from_seq
 
 
-def _goes_on(log: Log, history: History, cut: int) -> None:
+def _continues(log: Log, history: History, cut: int) -> None:
     """A new record gets a seq that nobody was told of before."""
     certain, doubtful = history.at(cut)
     topic = Topic(history.topic.name)

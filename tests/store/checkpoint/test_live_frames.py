@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.sim import SimRing
 from topics.errors import CorruptError
 from topics.loop import Loop
-from topics.store.checkpoint.live_frames import Gatherings, LiveFrames
+from topics.store.checkpoint.live_frames import LiveFrameReaders, LiveFrames
 from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
@@ -33,7 +33,7 @@ class LogFile:
         self.data = b"".join(frames)
         self.fetched: list[FileRange] = []
         self.loop = Loop(SimRing(0), SimRing(0).clock)
-        self.gatherings = Gatherings(self, TimeSlices(self.loop.clock, self.loop.next_pass, 0))  # type: ignore[arg-type]
+        self.readers = LiveFrameReaders(self, TimeSlices(self.loop.clock, self.loop.next_pass, 0))  # type: ignore[arg-type]
 
     async def fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
         self.fetched += pieces
@@ -56,8 +56,8 @@ class LogFile:
 
     def gather(self, rows: RowColumns, *, sum: int = 0) -> LiveFrames:
         async def gather() -> LiveFrames:
-            with self.gatherings.one() as gathering:
-                return await gathering.gather(rows, 1, sum)
+            with self.readers.one() as reader:
+                return await reader.gather(rows, 1, sum)
 
         found = self.loop.run_task(gather())
         assert isinstance(found, LiveFrames)
@@ -139,7 +139,7 @@ def test_segments_that_are_filled_at_a_time_have_memory_of_their_own() -> None:
     file = LogFile(*(record(seq) for seq in range(1, 5)))
 
     async def gather() -> tuple[bytes, bytes]:
-        with file.gatherings.one() as first, file.gatherings.one() as second:
+        with file.readers.one() as first, file.readers.one() as second:
             mine = await first.gather(select(file.rows, where(file.rows, 1, 2)), 1, 0)
             other = await second.gather(select(file.rows, where(file.rows, 3, 4)), 1, 0)
             return bytes(mine.data), bytes(other.data)
@@ -149,11 +149,11 @@ def test_segments_that_are_filled_at_a_time_have_memory_of_their_own() -> None:
 
 def test_memory_is_used_again_but_for_that_of_a_read_that_failed() -> None:
     file = LogFile(record(1))
-    with file.gatherings.one() as first:
+    with file.readers.one() as first:
         pass
-    with file.gatherings.one() as again:
+    with file.readers.one() as again:
         assert again is first
-    with pytest.raises(CorruptError), file.gatherings.one():
+    with pytest.raises(CorruptError), file.readers.one():
         raise CorruptError("a read failed", {})
-    with file.gatherings.one() as another:
+    with file.readers.one() as another:
         assert another is not first

@@ -73,15 +73,15 @@ def test_a_look_for_space_asks_for_no_file_behind_the_last_one_that_holds_a_reco
     for _ in range(40):
         world.append(1, 5, size=3000)
     left = world.store.log.left_files()
-    scarcity, asked = world.store.checkpointer._scarcity, Counter[int]()
-    bytes_in = scarcity._bytes_in
+    low_space, asked = world.store.checkpointer._low_space, Counter[int]()
+    bytes_in = low_space._bytes_in
 
     async def counted(topic_id: int, *files: Any) -> tuple[int, int]:
         asked[topic_id] += 1
         return await bytes_in(topic_id, *files)
 
-    scarcity._bytes_in = counted  # type: ignore[method-assign]
-    world.run(scarcity.affordable(left, 0))
+    low_space._bytes_in = counted  # type: ignore[method-assign]
+    world.run(low_space.affordable(left, 0))
     assert asked.pop(1) == len(left) + 1 > 5
     assert set(asked.values()) == {2}, "all files together, and the first one"
 
@@ -92,16 +92,16 @@ def test_space_that_is_taken_during_a_look_for_space_is_not_promised_to_copies()
     for _ in range(40):
         world.append(1, 5, size=3000)
     left = world.store.log.left_files()
-    scarcity = world.store.checkpointer._scarcity
-    assert world.run(scarcity.affordable(left, 0)) == left
-    bytes_in = scarcity._bytes_in
+    low_space = world.store.checkpointer._low_space
+    assert world.run(low_space.affordable(left, 0)) == left
+    bytes_in = low_space._bytes_in
 
     async def filled(topic_id: int, *files: Any) -> tuple[int, int]:
         world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 4096
         return await bytes_in(topic_id, *files)
 
-    scarcity._bytes_in = filled  # type: ignore[method-assign]
-    assert not world.run(scarcity.affordable(left, 0))
+    low_space._bytes_in = filled  # type: ignore[method-assign]
+    assert not world.run(low_space.affordable(left, 0))
 
 
 def test_what_is_written_while_a_checkpoint_looks_for_space_is_news_to_the_next_one(
@@ -115,13 +115,13 @@ def test_what_is_written_while_a_checkpoint_looks_for_space_is_news_to_the_next_
         world.append(1, 5, size=3000)
     world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 450_000
     checkpointer = world.store.checkpointer
-    affordable, looks = checkpointer._scarcity.affordable, []
+    affordable, looks = checkpointer._low_space.affordable, []
 
     async def looked_for(left: list[StoredFile], least: int) -> list[StoredFile]:
         looks.append(len(left))
         return await affordable(left, least)
 
-    monkeypatch.setattr(checkpointer._scarcity, "affordable", looked_for)
+    monkeypatch.setattr(checkpointer._low_space, "affordable", looked_for)
     ended = world.loop.spawn(checkpointer.run())
     world.loop.run_until(lambda: bool(looks))
     world.append(1, 1)

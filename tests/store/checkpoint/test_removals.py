@@ -111,7 +111,7 @@ def test_a_spare_that_cannot_be_removed_stays_a_spare() -> None:
 
 def test_a_spare_that_is_about_to_be_removed_is_nobody_elses() -> None:
     world = StoreWorld(config=small_config(checkpoint_wal_bytes=1 << 40, pack_run_bytes=0)).open()
-    ready = world.store.log.shards[0].ahead.ready
+    ready = world.store.log.shards[0].preallocation.ready
     world.create(1)
     for _ in range(12):
         world.append(1, 1, size=15_000)

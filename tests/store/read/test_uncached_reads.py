@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim import SimRing
 from topics.loop.loop import Loop
-from topics.store.disk.uncached_reads import UncachedReads, goes_direct
+from topics.store.disk.uncached_reads import UncachedReads, is_direct
 from topics.store.disk.whole_files import read_file
 
 SIZE = 10_000
@@ -51,4 +51,4 @@ def test_what_a_failed_sync_lost_is_not_read() -> None:
 
 
 def test_blocks_that_do_not_fit_the_logs_are_read_through_the_cache() -> None:
-    assert [goes_direct(block) for block in (0, 512, 4096, 8192, 1000)] == [False, True, True, False, False]
+    assert [is_direct(block) for block in (0, 512, 4096, 8192, 1000)] == [False, True, True, False, False]

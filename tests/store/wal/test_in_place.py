@@ -36,7 +36,9 @@ def in_place(seed: int = 0, **options: object) -> LogWorld:
 def is_owed_a_pass(world: LogWorld) -> bool:
     """Something is staged that nothing will bring to the disk but a pass nobody has to make."""
     wal = world.log.shards[0]
-    held = wal._in_flight is not None or wal._window_timer is not None or wal._sync.running or wal.ahead.preparing
+    held = (
+        wal._in_flight is not None or wal._window_timer is not None or wal._sync.running or wal.preallocation.preparing
+    )
     return not wal.staging.is_empty and not held and world.loop.ns_until_work() != 0
 
 

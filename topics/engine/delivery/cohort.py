@@ -21,7 +21,7 @@ class Cohort:
     All members are at `cursor`; between passes that is the head, which all of them got.
     """
 
-    __slots__ = ("_core", "_more", "_running", "cursor", "members", "query", "reading", "told_caught_up", "topic")
+    __slots__ = ("_core", "_more", "_running", "cursor", "members", "query", "reading", "reported_caught_up", "topic")
 
     def __init__(self, core: Core, topic: Topic, query: DiffQuery) -> None:
         self._core = core
@@ -30,7 +30,7 @@ class Cohort:
         self.cursor = topic.head
         self.members: dict[Subscription, None] = {}
         self.reading = False
-        self.told_caught_up = True
+        self.reported_caught_up = True
         """Whether the last frame was a caught-up."""
         self._more = False
         """Whether another pass is due."""
@@ -59,7 +59,7 @@ class Cohort:
         del self.members[subscription]
         subscription.cohort = None
         subscription.cursor = self.cursor
-        subscription.told_caught_up = self.told_caught_up
+        subscription.reported_caught_up = self.reported_caught_up
         if not self.members:
             self.topic.waiters.pop(self, None)
             self._core.cohorts.forget(self)

@@ -91,7 +91,7 @@ class Feed:
     def close(self) -> None:
         """End all subscriptions."""
         self.closed = True
-        self.sink = _NOBODY
+        self.sink = _NO_SINK
         self._behind.clear()
         self._reading = None
         subscriptions, self.subscriptions = self.subscriptions, {}
@@ -125,7 +125,7 @@ class Feed:
         if topic is None or topic.life is Life.GONE:
             topic = subscription.topic = core.registry.visible(subscription.name)
             if topic is None:
-                self._tell_deleted(subscription)
+                self._report_deleted(subscription)
                 return
         self._reading = subscription
         core.catch_up(topic, lambda: self._read_now(subscription, topic))
@@ -187,13 +187,13 @@ class Feed:
         self._deferred = False
         self.read_on()
 
-    def _tell_deleted(self, subscription: Subscription) -> None:
+    def _report_deleted(self, subscription: Subscription) -> None:
         self.unsubscribe(subscription.name)
         burst = Burst((DeletedFrame(subscription.name, subscription.cursor),), self._core.clock.monotonic_ns())
         self._deliver(subscription, burst)
 
 
-class _Nobody:
+class _NoSink:
     """Sink of a closed feed, which does not hold its former one."""
 
     def deliver(self, _subscription: Subscription, _burst: Burst) -> bool:
@@ -203,4 +203,4 @@ class _Nobody:
         pass
 
 
-_NOBODY = _Nobody()
+_NO_SINK = _NoSink()

@@ -98,10 +98,10 @@ class Burst:
         self.renderings: dict[Hashable, Any] = {}
 
 
-def frames_of(topic: str, from_seq: int, result: DiffResult, *, told_caught_up: bool) -> tuple[Frame, ...]:
+def frames_of(topic: str, from_seq: int, result: DiffResult, *, reported_caught_up: bool) -> tuple[Frame, ...]:
     """Return the frames of a pass from `from_seq`.
 
-    told_caught_up: the reader's last frame of this topic was a caught-up.
+    reported_caught_up: the reader's last frame of this topic was a caught-up.
     """
     frames: list[Frame] = []
     lost = result.tombstone
@@ -109,6 +109,6 @@ def frames_of(topic: str, from_seq: int, result: DiffResult, *, told_caught_up: 
         frames.append(TombstoneFrame(topic, lost, lost.earliest_seq - 1 if lost.reason == "recreated" else lost.gap_to))
     if result.count:
         frames.append(RecordsFrame(topic, from_seq, result.next_from_seq, result.head_seq, result.records))
-    if result.caught_up and (frames or not told_caught_up):
+    if result.caught_up and (frames or not reported_caught_up):
         frames.append(CaughtUpFrame(topic, result.next_from_seq, result.head_seq))
     return tuple(frames)

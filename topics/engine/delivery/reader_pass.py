@@ -25,7 +25,7 @@ class StayingReader(Protocol):
 
     cursor: int
     """The last seq seen."""
-    told_caught_up: bool
+    reported_caught_up: bool
     """Whether the last frame of this topic was a caught-up."""
 
 
@@ -50,24 +50,24 @@ def take_pass(
 ) -> Further:
     """Deliver the frames of the pass, if any, and then move the reader. Return what follows."""
     mark_read(topic, core.clock.now_ms())
-    burst = _burst_of(core, topic.name, reader.cursor, result, told_caught_up=reader.told_caught_up)
+    burst = _burst_of(core, topic.name, reader.cursor, result, reported_caught_up=reader.reported_caught_up)
     if burst is not None:
         deliver(burst)
-        reader.told_caught_up = result.caught_up
+        reader.reported_caught_up = result.caught_up
     reader.cursor = result.next_from_seq
     if not result.caught_up:
         return Further.AFTER_OTHERS if burst is None else Further.AT_ONCE
     return Further.WAITS if topic.head == result.head_seq else Further.AT_ONCE
 
 
-def _burst_of(core: Core, topic: str, from_seq: int, result: DiffResult, *, told_caught_up: bool) -> Burst | None:
+def _burst_of(core: Core, topic: str, from_seq: int, result: DiffResult, *, reported_caught_up: bool) -> Burst | None:
     """Return the burst of a pass, None if it has no frames; see `frames_of`.
 
     from_seq: that of the pass.
     """
 
     def make() -> Burst | None:
-        frames = frames_of(topic, from_seq, result, told_caught_up=told_caught_up)
+        frames = frames_of(topic, from_seq, result, reported_caught_up=reported_caught_up)
         return Burst(frames, core.clock.monotonic_ns()) if frames else None
 
-    return core.reads.derive(result, told_caught_up, make)
+    return core.reads.derive(result, reported_caught_up, make)

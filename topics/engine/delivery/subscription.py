@@ -63,7 +63,7 @@ class Subscription:
     query: clamped options; `from_seq` in it is not used.
     """
 
-    __slots__ = ("cohort", "cursor", "feed", "fresh", "name", "query", "told_caught_up", "topic")
+    __slots__ = ("cohort", "cursor", "feed", "fresh", "name", "query", "reported_caught_up", "topic")
 
     def __init__(self, feed: OwningFeed, name: str, query: DiffQuery, cursor: int) -> None:
         self.feed = feed
@@ -75,7 +75,7 @@ class Subscription:
         """Instance of the topic that is followed; None before the first pass."""
         self.fresh = True
         """Whether no pass over the topic has ended yet."""
-        self.told_caught_up = False
+        self.reported_caught_up = False
         """Whether the last frame of this topic was a caught-up."""
         self.cohort: JoinedCohort | None = None
         """Cohort of the caught-up subscription; None if it lags."""

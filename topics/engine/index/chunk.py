@@ -132,12 +132,12 @@ class Chunk:
         size: their bytes together.
         """
         if self.file_id != file_id:
-            self._lies_in_another(file_id)
+            self._is_in_another(file_id)
         self.count += rows
         self.live += rows
         self.bytes += size
 
-    def _lies_in_another(self, file_id: int) -> None:
+    def _is_in_another(self, file_id: int) -> None:
         """Note that rows in this file join the live rows."""
         if not self.live:
             self.file_id, self.files = file_id, ()
@@ -156,7 +156,7 @@ class Chunk:
             files = {int(here[0]), *here[1:][here[1:] != here[:-1]].tolist()} if len(here) else {file_id}
             self.file_id, self.files = (file_id, ()) if files == {file_id} else (0, tuple(files))
 
-    def may_lie_in(self, file_ids: Set[int]) -> bool:
+    def may_be_in(self, file_ids: Set[int]) -> bool:
         """Return whether live rows may be in one of these files, at a cost independent of the rows.
 
         False is certain; True may be wrong.

@@ -441,7 +441,7 @@ class Index:
             chunk = self.chunks[position]
             if chunk.first > last:
                 return
-            if file_ids is not None and not chunk.may_lie_in(file_ids):
+            if file_ids is not None and not chunk.may_be_in(file_ids):
                 continue
             start, end = max(0, first - chunk.first), max(0, min(chunk.count, last + 1 - chunk.first))
             rows = chunk.live_rows(start, end)

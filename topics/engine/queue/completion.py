@@ -132,7 +132,7 @@ def _ack(core: Core, request: HeldJobs, done: Done[AckResult], prepared: Contain
         if not any(job.live for job in jobs):
             for job in jobs:
                 leases.finish(job)
-            _tell(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
+            _answer(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
             return
         stage_consumption(core, topic, jobs, now_ms, Consumption(core, topic, jobs, skipped, done))
     except TopicsError as error:
@@ -178,7 +178,7 @@ def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) ->
             if error is not None:
                 done(error)
             else:
-                _tell(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
+                _answer(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
 
         log_ended(core, topic, jobs, then)
     except TopicsError as error:
@@ -235,7 +235,7 @@ def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None)
     return jobs, skipped
 
 
-def _tell(core: Core, topic: Topic, result: AckResult, done: Done[AckResult]) -> None:
+def _answer(core: Core, topic: Topic, result: AckResult, done: Done[AckResult]) -> None:
     """Answer with the counters after retention (R-FLOOR-7)."""
     now_ms = core.clock.now_ms()
 

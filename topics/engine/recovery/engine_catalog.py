@@ -206,7 +206,7 @@ class EngineCatalog:
     def _add_held(self, lost_file: int) -> None:
         """Add rows of destinations, with copies by position, and then apply their controls.
 
-        Copies whose originals a power cut took are in `lost_file` until `_tell_lost`.
+        Copies whose originals a power cut took are in `lost_file` until `_report_lost`.
         """
         for topic_id, rows in self._log_rows.resolve(self._head_of, lost_file):
             topic = self._topic(topic_id)
@@ -350,7 +350,7 @@ class EngineCatalog:
             topic.begin(reserved)
             topic.retain_caps()
             if topic.id in self._lost:
-                has_lost |= self._tell_lost(topic, np.concatenate(self._lost.pop(topic.id)))
+                has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
@@ -364,7 +364,7 @@ class EngineCatalog:
         self._routers.recovered()
         return has_lost
 
-    def _tell_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:
+    def _report_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:
         """Turn copies whose originals are lost into gaps, unless a cap or a delete removed them.
 
         Readers may have seen these copies, and the records that they evicted are gone.
@@ -383,7 +383,7 @@ class EngineCatalog:
     def topics_in_log(self) -> list[int]:
         return sorted(self._core.in_log)
 
-    def _lies_in_log(self, chunks: Sequence[Chunk]) -> bool:
+    def _is_in_log(self, chunks: Sequence[Chunk]) -> bool:
         """Return whether the newest live row is in the log, which decides it for all rows.
 
         Rows move to segments in the order of their seqs. Only rows in memory never move: rows
@@ -431,12 +431,12 @@ class EngineCatalog:
         topic = self._topic(topic_id)
         wanted = set(file_ids.tolist())
         for chunk in reversed(topic.index.chunks) if topic is not None else ():
-            if chunk.live and chunk.may_lie_in(wanted):
+            if chunk.live and chunk.may_be_in(wanted):
                 rows = chunk.live_rows(0, chunk.count)
                 for file_id, _start, end in reversed(list(_runs(chunk.file_ids[rows]))):
                     if file_id in wanted:
                         return chunk.first + int(rows[end - 1])
-        if topic is None or not self._lies_in_log(topic.index.chunks):
+        if topic is None or not self._is_in_log(topic.index.chunks):
             self._core.in_log.discard(topic_id)
         return 0
 
@@ -521,7 +521,7 @@ class EngineCatalog:
             alive = chunk.flags[where] < DEAD
             died[start:end] = ~alive
             if lengths is None:
-                alive &= self._lie_in_log(chunk.file_ids[where])
+                alive &= self._are_in_log(chunk.file_ids[where])
             if not alive.all():
                 rows = rows[alive]
             if len(rows):
@@ -537,7 +537,7 @@ class EngineCatalog:
                     topic.index.table = None
         return seqs[died]
 
-    def _lie_in_log(self, file_ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    def _are_in_log(self, file_ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Return which of these files are log files, row by row.
 
         A row may be elsewhere: a checkpoint copied it, and a kill then prevented the log from being
@@ -579,7 +579,7 @@ class EngineCatalog:
             prepared.plain.append(b"," + msgspec.json.encode(block))
             yield
         for at in range(0, len(topics), step):
-            self._tell(prepared, [topic for topic in topics[at : at + step] if topic.visible], now_ms)
+            self._describe(prepared, [topic for topic in topics[at : at + step] if topic.visible], now_ms)
             yield
         for topic in topics:
             for rows in key_rows_of(topic, now_ms) if topic.visible else ():
@@ -595,7 +595,7 @@ class EngineCatalog:
             prepared.producers[topic.id] = told
         self._prepared = prepared
 
-    def _tell(self, prepared: PreparedSnapshot, topics: Sequence[Topic], now_ms: int) -> None:
+    def _describe(self, prepared: PreparedSnapshot, topics: Sequence[Topic], now_ms: int) -> None:
         plain: list[Topic] = []
         others: list[bytes] = []
         for topic in topics:

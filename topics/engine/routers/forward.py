@@ -19,7 +19,7 @@ from topics.engine.state.router import EXACTLY_ONCE, RouterConfig
 from topics.engine.state.router_frames import ForwardPayload
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.results import AppendResult
-from topics.engine.write.append import Append, tell
+from topics.engine.write.append import Append, notify
 from topics.engine.write.evictions import log_evictions
 from topics.engine.write.reservations import reserve_beyond
 from topics.errors import TopicsError
@@ -97,7 +97,7 @@ class Forward(Append):
         topic = self.topic
         if self.step.holes:
             take_holes(topic, self.first_hole, self.step.holes)
-            tell(self.core, topic)  # a loss is forwarded down the chain, too
+            notify(self.core, topic)  # a loss is forwarded down the chain, too
         if topic.routers:
             add_hops(topic, self.runs)
         if self.counts[0]:
@@ -120,7 +120,7 @@ class Forward(Append):
         )
         self.file_id = int(originals.file_ids[0])
         self.core.usage.placed(self.file_id, count)
-        self.add((count, False, _nobody), count, size, Framed(0, b""), ts, tags)
+        self.add((count, False, _nothing), count, size, Framed(0, b""), ts, tags)
 
     def place(self, file_id: int, base: int) -> None:
         shared = self.shared
@@ -203,7 +203,7 @@ def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: b
         forward.file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, routed=routed)
     else:
         framed = core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, counted=False, routed=routed)
-    forward.add((rows.count, False, _nobody), rows.count, rows.size, framed, ts, tags_in(rows))
+    forward.add((rows.count, False, _nothing), rows.count, rows.size, framed, ts, tags_in(rows))
 
 
 def hole_runs(first: int, holes: list[tuple[int, int]]) -> list[Run]:
@@ -259,5 +259,5 @@ def tags_of(index: Index, seqs: NDArray[np.uint64]) -> list[bytes | None] | None
     return found
 
 
-def _nobody(_result: AppendResult | TopicsError) -> None:
+def _nothing(_result: AppendResult | TopicsError) -> None:
     """Ignore a result: no client waits for a single copy."""

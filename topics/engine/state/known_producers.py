@@ -33,7 +33,7 @@ row.
 _MARK_AT, _MARK = 5, 0x80
 """The byte of a packed row that holds `_IN_MEMORY`, and its bit in that byte."""
 _SWEPT = 4
-_TOLD, _TOLD_BYTES = 500, 1 << 18
+_STEP_PRODUCERS, _STEP_BYTES = 500, 1 << 18
 """Producers, and bytes of their parts, that one step of a snapshot's preparation encodes."""
 _DESCRIBED_BYTES = 16_384
 """Bytes of all producers in a description."""
@@ -375,8 +375,8 @@ class Producers:
         rows: list[ProducerRow] = []
         size = 0
         for producer_id in [*self._silent, *self._active]:
-            size += self._tell(producer_id, now_ms, rows)
-            if len(rows) >= _TOLD or size >= _TOLD_BYTES:
+            size += self._add_row(producer_id, now_ms, rows)
+            if len(rows) >= _STEP_PRODUCERS or size >= _STEP_BYTES:
                 yield rows
                 rows, size = [], 0
         if rows:
@@ -390,11 +390,11 @@ class Producers:
         changed, self._changed = self._changed, None
         rows: list[ProducerRow] = []
         for producer_id in changed or ():
-            self._tell(producer_id, now_ms, rows)
+            self._add_row(producer_id, now_ms, rows)
         rows.sort(key=lambda row: row.last_seq)
         return rows
 
-    def _tell(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
+    def _add_row(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
         """Add the producer's row if it has something lasting; return the bytes of its parts."""
         producer = self.find(producer_id, now_ms)
         if producer is None or not producer.is_known:

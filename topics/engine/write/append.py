@@ -160,7 +160,7 @@ class Append(Operation):
         for topic, first, count, size, ts in columns:
             topic.publish(count, size, first + count - 1, ts)
             if topic.waiters or topic.routers:
-                tell(core, topic)
+                notify(core, topic)
         core.usage.pending_bytes -= sum(self.sizes)
         write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
         if self.decided is not None:
@@ -207,7 +207,7 @@ def append_to(core: Core, topic: Topic, *, fsync: bool) -> Append:
 
 
 # --- publication ------------------------------------------------------------------------------------------------------
-def tell(core: Core, topic: Topic) -> None:
+def notify(core: Core, topic: Topic) -> None:
     """Notify readers and routers of new records: waiters look again at the end of the pass."""
     core.wake(topic)
     if topic.routers:

@@ -361,7 +361,7 @@ class Appender:
             reserve_ahead(core, topic, rows.count, now_ms)
         self._queue(append)
 
-    def append_gathered(  # noqa: PLR0917 - called in one place
+    def append_pending(  # noqa: PLR0917 - called in one place
         self,
         topic: Topic,
         frames: PrebuiltFrames,

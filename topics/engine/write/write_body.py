@@ -233,7 +233,7 @@ class WriteScanner:
             work = lib.tp_clean_work(self._writer, text, len(body), ffi.from_buffer(memory), room, keys)
             size = yield from _in_turns(work, step_bytes)
             buffer = memoryview(memory)[:size]
-        return self._told(body, buffer)
+        return self._result_of(body, buffer)
 
     def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
         """Return the fields of the last body scanned in turns as a command. A long text is cut."""
@@ -284,9 +284,9 @@ class WriteScanner:
     def _unusual(self, body: bytes) -> WriteBody:
         """Build the result of a valid body with other fields, rows to clean, or over a limit."""
         marks = _RESULTS.unpack(self._results)[2]
-        return self._told(body, self._cleaned(body, marks) if marks & _MARKS else body)
+        return self._result_of(body, self._cleaned(body, marks) if marks & _MARKS else body)
 
-    def _told(self, body: bytes | bytearray | memoryview, buffer: bytes | bytearray | memoryview) -> WriteBody:
+    def _result_of(self, body: bytes | bytearray | memoryview, buffer: bytes | bytearray | memoryview) -> WriteBody:
         """Build the result of the scan of `body`. The clean rows point into `buffer`."""
         size, count, _marks, violation, record = _RESULTS.unpack(self._results)
         rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * ROW.size], count, size)

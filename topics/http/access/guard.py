@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from topics.errors import RequestError
 from topics.http.access.keyring import Keyring
-from topics.http.access.principal import FULL, NOBODY, Principal
+from topics.http.access.principal import FULL, UNAUTHENTICATED, Principal
 from topics.http.access.routes import Access, Match, Route
 from topics.http.access.scope import Scope
 from topics.http.wire.percent import percent_decoded
@@ -60,13 +60,13 @@ class Guard:
         route = match.methods.get(method) if match is not None else None
         access = _access(match, route)
         if access is Access.PROBE and not self._probe_auth:
-            return AccessVerdict(NOBODY)
+            return AccessVerdict(UNAUTHENTICATED)
         own = access is Access.OWN and request.method == "GET"
         principal = self._identify(request, token if own or access is Access.STREAM else "")
         if own:
-            return AccessVerdict(principal or NOBODY)
+            return AccessVerdict(principal or UNAUTHENTICATED)
         if principal is None:
-            return AccessVerdict(NOBODY, unauthorized=_UNAUTHORIZED)
+            return AccessVerdict(UNAUTHENTICATED, unauthorized=_UNAUTHORIZED)
         if access is Access.PROBE:
             return AccessVerdict(principal)
         return AccessVerdict(principal, principal, None, _forbidden(principal, request.path, method, route))
@@ -78,7 +78,7 @@ class Guard:
         """
         found = principal.of_now
         if found is None:
-            return AccessVerdict(NOBODY, unauthorized=_UNAUTHORIZED)
+            return AccessVerdict(UNAUTHENTICATED, unauthorized=_UNAUTHORIZED)
         return AccessVerdict(found, found, None, _forbidden(found, request.path, method, route))
 
     def _identify(self, request: Request, of_query: str) -> Principal | None:

@@ -81,5 +81,5 @@ class Principal:
 
 FULL = Principal(None, ALL_SCOPES)
 """The principal of every request while no keys are configured (4.2)."""
-NOBODY = Principal(None, Scope.NONE)
+UNAUTHENTICATED = Principal(None, Scope.NONE)
 """The principal of requests without a valid key, on paths that need none, with keys configured."""

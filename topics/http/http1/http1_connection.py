@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 
 from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
-from topics.http.access.principal import NOBODY, Principal
+from topics.http.access.principal import UNAUTHENTICATED, Principal
 from topics.http.http1.chunked import ChunkedBody
 from topics.http.http1.http1_stream import Http1Stream
 from topics.http.plan.body import Unpacking
@@ -405,7 +405,7 @@ class HttpConnection:
         self._bodies += 1
         self.since = service.tick
         self._plan = plan
-        if refusal is None and plan.principal is not NOBODY:
+        if refusal is None and plan.principal is not UNAUTHENTICATED:
             self.admitted = True
         if refusal is None:
             self._counted = plan.counted
@@ -468,7 +468,7 @@ class HttpConnection:
         started_ns = service.now_ns()
         self.phase = ANSWER
         self._plan = plan
-        if plan.principal is not NOBODY:
+        if plan.principal is not UNAUTHENTICATED:
             self.admitted = True
         if self._ended and plan.route is not None and plan.route.stream:
             # The client does not listen, and jobs may be leased as soon as the stream is open.

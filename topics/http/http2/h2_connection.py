@@ -33,7 +33,7 @@ from h2.settings import SettingCodes
 
 from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
-from topics.http.access.principal import NOBODY
+from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.access.rate_limit import Allowance
 from topics.http.http2.h2_frames import GOAWAY, FrameCutter
 from topics.http.http2.h2_open import open_h2
@@ -185,7 +185,7 @@ class Http2Connection:
             self._settle()
         else:
             self._take(data)
-            self._tell_drained()
+            self._report_drained()
 
     def _take(self, data: bytes | memoryview) -> None:
         """Handle the frames in `data`, and hold those beyond this turn for the next one."""
@@ -253,7 +253,7 @@ class Http2Connection:
                 self._stand_in_line()
             elif self._at_end and not self._closed:
                 self.end_of_stream()
-            self._tell_drained()
+            self._report_drained()
         except Exception:
             _log.exception("a connection failed by a bug of ours; it is closed")
             self._close()
@@ -289,7 +289,7 @@ class Http2Connection:
     def drained(self) -> None:
         """Continue to send, because the peer has read enough of the output."""
         self._settle()
-        self._tell_drained()
+        self._report_drained()
 
     def overdue(self, waits: Waits) -> bool:
         """Return whether a silent peer has left its PING unanswered, and must go (R-NET-5).
@@ -317,7 +317,7 @@ class Http2Connection:
             self._pinged = tick
             self._h2.ping(_PING)
         self._settle()
-        self._tell_drained()
+        self._report_drained()
         return False
 
     def going_away(self) -> None:
@@ -343,7 +343,7 @@ class Http2Connection:
             self._refuse(stream, error.as_request_error())
             return
         refusal = refusal_before_body(service, plan)
-        if refusal is None and plan.principal is not NOBODY:
+        if refusal is None and plan.principal is not UNAUTHENTICATED:
             self.admitted = True
         if refusal is not None:
             self._refuse(stream, refusal)
@@ -565,7 +565,7 @@ class Http2Connection:
             stream.over_high_water = False
             self._drained.append(stream)
 
-    def _tell_drained(self) -> None:
+    def _report_drained(self) -> None:
         """Notify the streams with room again.
 
         Only called at the end of the loop's calls, so that no writer is notified inside its own

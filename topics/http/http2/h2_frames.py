@@ -67,11 +67,11 @@ class FrameCutter:
             if self._left:
                 break
             kind, head, self._kind, self._head = self._kind, self._head, PART, b""
-            goes_on = kind in {_HEADERS, _CONTINUATION} and not head[4] & _END_HEADERS
-            self.held_bytes = self.held_bytes + at - start if goes_on else 0
+            continues = kind in {_HEADERS, _CONTINUATION} and not head[4] & _END_HEADERS
+            self.held_bytes = self.held_bytes + at - start if continues else 0
             if self.held_bytes > self._head_bytes_max:
                 raise DenialOfServiceError
-            yield view[start:at], PART if goes_on else kind
+            yield view[start:at], PART if continues else kind
             start = at
         if start < len(view):
             self.held_bytes += len(view) - start

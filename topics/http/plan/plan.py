@@ -18,7 +18,7 @@ import msgspec
 from topics.errors import RequestError
 from topics.http.access.guard import AccessVerdict, Guard
 from topics.http.access.origin import HostRule
-from topics.http.access.principal import NOBODY
+from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.access.routes import Body, Match, Route, RouteTable
 from topics.http.wire.compression import offers_gzip
 from topics.http.wire.error_answers import MethodNotAllowedError
@@ -336,7 +336,7 @@ class Planner:
         headers = request.headers
         secrets = [headers.pop(name) for name in _SECRETS if name in headers]
         if token is not None:
-            query = {} if verdict.principal is NOBODY else aim.query
+            query = {} if verdict.principal is UNAUTHENTICATED else aim.query
             query.pop("token", None)
             framing = request.framing._replace(target=b"")
             request = request._replace(query="", framing=framing)

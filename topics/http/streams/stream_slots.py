@@ -27,7 +27,7 @@ class Slot:
         self._give_back(self)
 
 
-def _nobody() -> None:
+def _nothing() -> None:
     """Stand in for `on_key_gone` after the end of a stream.
 
     It breaks the cycle of stream and slot, so that neither waits for the garbage collector.
@@ -68,7 +68,7 @@ class StreamSlots:
         if slot not in self._taken:
             return
         del self._taken[slot]
-        slot.on_key_gone = _nobody
+        slot.on_key_gone = _nothing
         if slot.key_id is not None:
             left = self._by_key[slot.key_id] - 1
             if left:

@@ -113,7 +113,7 @@ class Checkpointer:
         self._retired_shards = retired_shards
         """Shards of an earlier count, and where their replay begins after a checkpoint."""
         self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
-        self._scarcity = LowSpace(catalog, manifest, table, wal, config, self._turns)
+        self._low_space = LowSpace(catalog, manifest, table, wal, config, self._turns)
         self._tiering = Tiering(loop, config, manifest, table, opener)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
@@ -144,7 +144,7 @@ class Checkpointer:
         """Whether the last attempt ended for lack of space."""
         self._live_at_attempt = -1
         """Live rows at the last attempt on a full disk; -1: none since there was space."""
-        self._left_told = 0
+        self._left_reported = 0
         """Number of log files that the last attempt had no space to empty."""
         self._room_at_attempt: int | None = None
         """Space for copies at the last attempt that left files for lack of it."""
@@ -182,7 +182,7 @@ class Checkpointer:
             return
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
         counters = self._log.counters
-        due_bytes = min(self._log.sizes.checkpoint, self._scarcity.affordable_bytes(self._copied_part))
+        due_bytes = min(self._log.sizes.checkpoint, self._low_space.affordable_bytes(self._copied_part))
         by_bytes = counters.bytes_written - self._bytes_seen >= due_bytes
         by_bytes |= self._log.bound.pressed
         since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
@@ -283,7 +283,7 @@ class Checkpointer:
         bytes_seen = counters.bytes_written
         held_bytes = bound.bytes
         self._turns.resume()
-        scarce = self._log.disk_full or self._met_full_disk or await self._scarcity.is_tight(self._snapshot_bytes)
+        scarce = self._log.disk_full or self._met_full_disk or await self._low_space.is_tight(self._snapshot_bytes)
         if scarce:
             self._live_at_attempt = live_rows(self._table) if self._log.disk_full else -1
             self._room_at_attempt = None
@@ -291,13 +291,13 @@ class Checkpointer:
             scarce = not whole
         replay = await (self._cut_here() if scarce else self._cut())
         frames_seen = counters.frames + counters.uncounted_frames
-        left = [file for file in self._log.left_files() if _lies_before(file, replay)]
+        left = [file for file in self._log.left_files() if _is_before(file, replay)]
         is_whole = True
         if scarce:
             self._turns.resume()
             left = await self._make_do(left, replay)
             is_whole = not any(file.live_rows for file in self._table.of_log() if file not in left)
-        relocation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
+        evacuation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
         await self.flag_deleted()
         await self._drop()
         self._check_left(left)
@@ -308,14 +308,14 @@ class Checkpointer:
         for file in left:
             await self._log.retire(file)
         self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
-        copying = relocation.copying
+        context = evacuation.context
         took_ns = self._loop.clock.monotonic_ns() - began_ns
-        self.counters.count(copying.copied_rows, copying.copied_bytes, took_ns // 1_000_000)
+        self.counters.count(context.copied_rows, context.copied_bytes, took_ns // 1_000_000)
         self._emptied = is_whole
         bound.on_emptied(self._log.held_bytes)
         if is_whole:
             bound.on_checkpoint(held_bytes, took_ns)
-            self._copied_part = copying.copied_bytes / max(1, held_bytes)
+            self._copied_part = context.copied_bytes / max(1, held_bytes)
         on_shown(is_whole)
         if moves:
             await self._move_to_cold()
@@ -343,10 +343,10 @@ class Checkpointer:
         `replay` is updated to begin with the first of the others.
         """
         least = self._least_bytes
-        chosen = await self._scarcity.affordable([file for file in left if not file.superseded], least)
+        chosen = await self._low_space.affordable([file for file in left if not file.superseded], least)
         # the live records of these share a frame
         chosen += [file for file in left if file.superseded]
-        self._tell_of_left(len(left) - len(chosen))
+        self._report_left(len(left) - len(chosen))
         room = self._log.space.free_bytes() - least
         self._room_at_attempt = room if len(chosen) < len(left) else None
         kept: dict[int, int] = {}
@@ -359,15 +359,15 @@ class Checkpointer:
         replay.update((shard, ReplayStart(number)) for shard, number in kept.items())
         return chosen
 
-    def _tell_of_left(self, count: int) -> None:
+    def _report_left(self, count: int) -> None:
         """Log for the operator that deletes by themselves do not free these files."""
-        if count and count != self._left_told:
+        if count and count != self._left_reported:
             log.warning(
                 "no space to empty %d log files: the oldest needs %d KiB more free space, or what lives in it deleted",
                 count,
-                -(-self._scarcity.lacking_bytes // 1024),
+                -(-self._low_space.lacking_bytes // 1024),
             )
-        self._left_told = count
+        self._left_reported = count
 
     async def _cut(self) -> dict[int, ReplayStart]:
         """Have every shard write a mark in another file.
@@ -440,7 +440,7 @@ class Checkpointer:
         return several and not all(file.superseded for file in left)
 
     async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Evacuation:
-        copying = CopyContext(
+        context = CopyContext(
             self._loop.files,
             self._reader,
             self._table,
@@ -453,17 +453,17 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
-        relocation = Evacuation(copying, turns=self._turns, loop=self._loop, all_shared=all_shared)
+        evacuation = Evacuation(context, turns=self._turns, loop=self._loop, all_shared=all_shared)
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
-            await relocation.copy(self._catalog.topics_in_log(), ids)
+            await evacuation.copy(self._catalog.topics_in_log(), ids)
         oldest = self._loop.clock.now_ms() - self._config.segment_max_age_ms
         tails = [segments[-1] for segments in self._manifest.segments.values() if not segments[-1].sealed]
-        await relocation.seal(
+        await evacuation.seal(
             tail for tail in tails if tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes
         )
-        await relocation.sync()
-        return relocation
+        await evacuation.sync()
+        return evacuation
 
     async def flag_deleted(self) -> None:
         """Flag the individually deleted records in segments and packs.
@@ -595,7 +595,7 @@ class Checkpointer:
         await self._opener.remove(file.fd, file.path, *index)
 
 
-def _lies_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
+def _is_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
     """Return whether a log file is below its shard's cut, or its shard is no longer written to."""
     shard, number = place(file)
     return shard not in cut or number < cut[shard].file_no

@@ -21,7 +21,7 @@ from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Cancelled
 from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, giving_up
-from topics.store.checkpoint.live_frames import Gatherings
+from topics.store.checkpoint.live_frames import LiveFrameReaders
 from topics.store.checkpoint.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
 from topics.store.checkpoint.segment_copy import READS_A_CHUNK, SegmentCopy, Share, Shares
 from topics.store.checkpoint.time_slices import TimeSlices
@@ -45,7 +45,7 @@ class Evacuation:
 
     def __init__(
         self,
-        copying: CopyContext,
+        context: CopyContext,
         *,
         turns: TimeSlices,
         loop: Loop,
@@ -56,20 +56,20 @@ class Evacuation:
         If not every shard begins another file, the frames that record these rows may be recycled
         before the shared frame is.
         """
-        self.copying = copying
-        self._files = copying.files
-        self._table = copying.table
-        self._catalog = copying.catalog
-        self._manifest = copying.manifest
-        self._config = copying.config
-        self._directory = copying.directory
+        self.context = context
+        self._files = context.files
+        self._table = context.table
+        self._catalog = context.catalog
+        self._manifest = context.manifest
+        self._config = context.config
+        self._directory = context.directory
         self._turns = turns
         self._loop = loop
-        self._budget = copying.config.checkpoint_bytes_per_pass
-        self._topics_per_pass = max(1, copying.config.checkpoint_topics_per_pass)
+        self._budget = context.config.checkpoint_bytes_per_pass
+        self._topics_per_pass = max(1, context.config.checkpoint_topics_per_pass)
         self._all_shared = all_shared
-        self.packs = PackCopy(copying, turns)
-        self._gatherings = Gatherings(copying, turns)
+        self.packs = PackCopy(context, turns)
+        self._readers = LiveFrameReaders(context, turns)
         self._begun: deque[SegmentCopy] = deque()
         """Copies that are not settled yet, in their order."""
         self._copies = Line(loop.spawn, _SEGMENTS_AT_A_TIME, partial(_settle, self._begun, turns))
@@ -146,10 +146,10 @@ class Evacuation:
 
         Raises: OSError.
         """
-        await self._in_parallel([sync_file(self._files, path) for path in self.copying.unsynced.files])
-        await self._in_parallel([self._files.sync_directory(path) for path in self.copying.unsynced.directories])
-        self.copying.unsynced.files.clear()
-        self.copying.unsynced.directories.clear()
+        await self._in_parallel([sync_file(self._files, path) for path in self.context.unsynced.files])
+        await self._in_parallel([self._files.sync_directory(path) for path in self.context.unsynced.directories])
+        self.context.unsynced.files.clear()
+        self.context.unsynced.directories.clear()
 
     async def _in_parallel(self, coros: list[Coroutine[Any, Any, None]]) -> None:
         """Run coroutines; raise an error when all have ended.
@@ -180,7 +180,7 @@ class Evacuation:
             await self._merge(topic_id, before)
         if not self._catalog.exists(topic_id):
             return
-        shares = Shares(self.copying, topic_id)
+        shares = Shares(self.context, topic_id)
         first_seq = 0
         while rows := self._window(topic_id, from_files, first_seq, last_seq):
             first_seq = int(rows[-1].seqs[-1]) + 1
@@ -197,7 +197,7 @@ class Evacuation:
         """Begin to copy the share beside others, once there is room for it."""
         if not self._catalog.exists(topic_id):
             return
-        writer = SegmentCopy(self.copying, self._gatherings, topic_id, share)
+        writer = SegmentCopy(self.context, self._readers, topic_id, share)
         self._begun.append(writer)
         await self._copies.begin(writer.fill())
         self._turns.resume()
@@ -239,7 +239,7 @@ class Evacuation:
         if not self._catalog.exists(topic_id):
             return
         if before.rows:
-            writer = SegmentCopy(self.copying, self._gatherings, topic_id, Share(None, before.rows, ends=False))
+            writer = SegmentCopy(self.context, self._readers, topic_id, Share(None, before.rows, ends=False))
             try:
                 await writer.fill()
             except CorruptError as error:

@@ -33,30 +33,30 @@ class LiveFrames(NamedTuple):
     extension: Extension
 
 
-class Gatherings:
+class LiveFrameReaders:
     """The readers of one checkpoint, one for each segment that is being filled.
 
-    Their memory is reused: pages that are new each time cost as much as copying.
+    Their memory is reused: pages that are new each time cost as much as context.
     """
 
-    def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
-        self._copying = copying
+    def __init__(self, context: CopyContext, turns: TimeSlices) -> None:
+        self._context = context
         self.turns = turns
         self._free: list[LiveFrameReader] = []
 
     @contextmanager
     def one(self) -> Iterator[LiveFrameReader]:
         """Lend a reader that no other segment uses meanwhile."""
-        gathering = self._free.pop() if self._free else LiveFrameReader(self._copying, self.turns)
-        yield gathering
-        self._free.append(gathering)  # not after an error, when a read may still be in flight
+        reader = self._free.pop() if self._free else LiveFrameReader(self._context, self.turns)
+        yield reader
+        self._free.append(reader)  # not after an error, when a read may still be in flight
 
 
 class LiveFrameReader:
     """A reader of frames, of one segment at a time."""
 
-    def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
-        self._copying = copying
+    def __init__(self, context: CopyContext, turns: TimeSlices) -> None:
+        self._context = context
         self._turns = turns
         self._source = memoryview(b"")
         self._room = memoryview(b"")
@@ -80,7 +80,7 @@ class LiveFrameReader:
         is_dense = span <= _SPAN_MAX * size
         if is_dense:
             self._source = _with_room(self._source, span)
-            views = await self._copying.fetch([FileRange(rows.file_id, begin, span)], self._source)
+            views = await self._context.fetch([FileRange(rows.file_id, begin, span)], self._source)
         else:
             views = await self._pieces(rows)
         await self._turns.turn()
@@ -97,7 +97,7 @@ class LiveFrameReader:
         return LiveFrames(self._room[: copied.written], rows.lengths, extension)
 
     async def _pieces(self, rows: RowColumns) -> list[memoryview]:
-        return await self._copying.fetch(
+        return await self._context.fetch(
             [FileRange(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)]
         )
 

@@ -60,8 +60,8 @@ class PackCopy:
     A pack is announced to the catalog when it is complete.
     """
 
-    def __init__(self, copying: CopyContext, turns: TimeSlices) -> None:
-        self._copying = copying
+    def __init__(self, context: CopyContext, turns: TimeSlices) -> None:
+        self._context = context
         self._turns = turns
         self._small: list[SmallCopy] = []
         self.collected_bytes = 0
@@ -82,20 +82,20 @@ class PackCopy:
             for entry in small
         ]
         pieces = [FileRange(*piece) for entry in ranges for piece in entry]
-        views = await self._copying.fetch(pieces) if small else []
+        views = await self._context.fetch(pieces) if small else []
         self._turns.resume()
         at = 0
         for entry, entry_pieces in zip(small, ranges, strict=True):
             mine = views[at : at + len(entry_pieces)]
             at += len(entry_pieces)
-            if self._copying.catalog.exists(entry.topic_id):
+            if self._context.catalog.exists(entry.topic_id):
                 await self._add_run(entry, mine)
             if self._turns.over:
                 await self._turns.rest()
 
     async def _add_run(self, entry: SmallCopy, views: list[memoryview]) -> None:
-        copying = self._copying
-        description = copying.catalog.describe(entry.topic_id)  # the topic may be deleted meanwhile
+        context = self._context
+        description = context.catalog.describe(entry.topic_id)  # the topic may be deleted meanwhile
         merged = entry.before.merged
         try:
             data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
@@ -107,36 +107,36 @@ class PackCopy:
             out_of_log = sum(len(contiguous(part.offsets, part.lengths)) for part in entry.rows)
             data, seqs, scan = _checked(entry.topic_id, entry.rows, views[len(views) - out_of_log :])
         if self._file is None:
-            self._file = await _PackFile.create(copying)
+            self._file = await _PackFile.create(context)
         pack = self._file
         run, frames_at = pack.writer.add_run(scan, data, description)
         offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
         pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
         pack.runs.append(run)
         pack.merged.append((entry.topic_id, merged))
-        if pack.writer.pending_bytes >= copying.config.checkpoint_bytes_per_pass:
+        if pack.writer.pending_bytes >= context.config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
-        if pack.writer.position >= copying.config.segment_max_bytes or len(pack.runs) >= _RUNS_PER_PACK:
+        if pack.writer.position >= context.config.segment_max_bytes or len(pack.runs) >= _RUNS_PER_PACK:
             await self.finish()
 
     async def finish(self) -> None:
         """Complete the begun pack, if there is one; its records count from then on."""
-        copying, pack = self._copying, self._file
+        context, pack = self._context, self._file
         if pack is None:
             return
         await pack.write(pack.writer.finish())
-        copying.unsynced.files[pack.path] = None
-        copying.unsynced.directories[f"{copying.directory}/{PACK_DIRECTORY}"] = None
+        context.unsynced.files[pack.path] = None
+        context.unsynced.directories[f"{context.directory}/{PACK_DIRECTORY}"] = None
         self._file = None
-        await copying.files.close(pack.fd)
+        await context.files.close(pack.fd)
         entry = Pack(
             pack.writer.number, pack.writer.epoch, pack.writer.position, {run.number: run for run in pack.runs}
         )
-        stored = copying.table.add(FileKind.PACK, pack.path, size=entry.size)
+        stored = context.table.add(FileKind.PACK, pack.path, size=entry.size)
         entry.file_id = stored.file_id
-        copying.manifest.add_pack(entry)
+        context.manifest.add_pack(entry)
         for placed in pack.placed:
-            copying.announce(placed, entry.file_id)
+            context.announce(placed, entry.file_id)
             if self._turns.over:
                 await self._turns.rest()
         for topic_id, merged in pack.merged:
@@ -146,17 +146,17 @@ class PackCopy:
         """Take back the begun pack after an error."""
         pack, self._file = self._file, None
         if pack is not None:
-            await self._copying.files.close(pack.fd)
-            await unlink_if_there(self._copying.files, pack.path)
+            await self._context.files.close(pack.fd)
+            await unlink_if_there(self._context.files, pack.path)
 
     def drop_runs(self, topic_id: int, merged: set[tuple[int, int]]) -> None:
         """Remove runs, (pack number, run number), whose records were written elsewhere."""
         if merged:
-            manifest = self._copying.manifest
+            manifest = self._context.manifest
             packs = {number for number, _ in merged}
             manifest.drop_runs(topic_id, merged)
             emptied = [manifest.packs.pop(number) for number in packs if not manifest.packs[number].runs]
-            self._copying.given_up += [pack.file_id for pack in emptied]
+            self._context.given_up += [pack.file_id for pack in emptied]
 
 
 def _checked(
@@ -185,10 +185,10 @@ class _PackFile:
         self._written = 0
 
     @classmethod
-    async def create(cls, copying: CopyContext) -> _PackFile:
-        files, directory, manifest = copying.files, copying.directory, copying.manifest
-        make_directories(files, directory, PACK_DIRECTORY, copying.unsynced.directories)
-        writer = PackWriter(manifest.next_pack, copying.new_epoch(), copying.now_ms)
+    async def create(cls, context: CopyContext) -> _PackFile:
+        files, directory, manifest = context.files, context.directory, context.manifest
+        make_directories(files, directory, PACK_DIRECTORY, context.unsynced.directories)
+        writer = PackWriter(manifest.next_pack, context.new_epoch(), context.now_ms)
         manifest.next_pack += 1
         path = f"{directory}/{pack_path(writer.number)}"
         return cls(files, path, await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), writer)

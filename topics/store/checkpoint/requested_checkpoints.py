@@ -105,19 +105,19 @@ class RequestedCheckpoints:
                 await self._checkpointer.run(on_shown=self._on_shown)
                 if not self._present or log.disk_full:
                     break
-            self._tell(DiskFullError("no space left for copies of all records: some are in the log alone"))
+            self._answer(DiskFullError("no space left for copies of all records: some are in the log alone"))
         except (OSError, StorageError) as error:
             _log.error("a checkpoint that was asked for failed: %s", error)
-            self._tell(self._reason(error))
+            self._answer(self._reason(error))
 
     def _on_shown(self, is_whole: bool) -> None:
         if is_whole:
             self.shown = self._begun
-            self._tell(None)
+            self._answer(None)
 
-    def _tell(self, error: StorageError | None) -> None:
-        told, self._present = self._present, {}
-        for done in told:
+    def _answer(self, error: StorageError | None) -> None:
+        present, self._present = self._present, {}
+        for done in present:
             done(error)
 
     def _reason(self, error: OSError | StorageError) -> StorageError:

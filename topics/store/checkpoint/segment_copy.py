@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, Placed, giving_up
-from topics.store.checkpoint.live_frames import Gatherings, LiveFrameReader
+from topics.store.checkpoint.live_frames import LiveFrameReader, LiveFrameReaders
 from topics.store.disk.whole_files import make_directories, unlink_if_there
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
@@ -50,13 +50,13 @@ class Shares:
     start has to scan, stay small.
     """
 
-    def __init__(self, copying: CopyContext, topic_id: int) -> None:
-        config = copying.config
+    def __init__(self, context: CopyContext, topic_id: int) -> None:
+        config = context.config
         self._max_records = config.segment_max_events
         self._bulk_records = config.segment_max_events * max(1, config.segment_bulk)
         self._max_bytes = config.segment_max_bytes
-        self._tail = copying.manifest.tail(topic_id)
-        self._before = copying.manifest.sealed_totals(topic_id)
+        self._tail = context.manifest.tail(topic_id)
+        self._before = context.manifest.sealed_totals(topic_id)
         self._rows: list[RowColumns] = []
         self._first_seq = self._records = self._bytes = 0
         """Numbers of the segment for the next record; first_seq 0: it begins with that record."""
@@ -115,16 +115,16 @@ class SegmentCopy:
     Created in the order of seqs, and settled in it.
     """
 
-    def __init__(self, copying: CopyContext, gatherings: Gatherings, topic_id: int, share: Share) -> None:
-        self._copying = copying
-        self._gatherings = gatherings
-        self._turns = gatherings.turns
-        self._files = copying.files
-        self._directory = copying.directory
-        self._config = copying.config
+    def __init__(self, context: CopyContext, readers: LiveFrameReaders, topic_id: int, share: Share) -> None:
+        self._context = context
+        self._readers = readers
+        self._turns = readers.turns
+        self._files = context.files
+        self._directory = context.directory
+        self._config = context.config
         self.topic_id = topic_id
         self._share = share
-        self._description = copying.catalog.describe(topic_id)  # the topic may be deleted meanwhile
+        self._description = context.catalog.describe(topic_id)  # the topic may be deleted meanwhile
         self._segment: Segment | None = None
         """The segment as it is to be listed."""
         self._fd = -1
@@ -139,11 +139,11 @@ class SegmentCopy:
         """
         try:
             await self._open()
-            with self._gatherings.one() as gathering:
+            with self._readers.one() as reader:
                 for rows in self._share.rows:
-                    if not await self._append(rows, gathering):
+                    if not await self._append(rows, reader):
                         break
-            if not self._copying.catalog.exists(self.topic_id):
+            if not self._context.catalog.exists(self.topic_id):
                 await self.give_up()
             elif self._share.ends or self._is_full():
                 await self._seal()
@@ -162,37 +162,37 @@ class SegmentCopy:
             self._segment = copy.copy(tail)
             return
         directory = topic_directory(self.topic_id)
-        unsynced = self._copying.unsynced.directories
+        unsynced = self._context.unsynced.directories
         make_directories(self._files, self._directory, directory, unsynced)
         unsynced[f"{self._directory}/{directory}"] = None
         segment, header = new_segment(
             self.topic_id,
             int(self._share.rows[0].seqs[0]),
-            epoch=self._copying.new_epoch(),
-            now_ms=self._copying.now_ms,
+            epoch=self._context.new_epoch(),
+            now_ms=self._context.now_ms,
             description=self._description,
         )
         path = self._path_of(segment)
-        segment.file_id = self._copying.table.add(FileKind.SEGMENT, path, size=len(header)).file_id
+        segment.file_id = self._context.table.add(FileKind.SEGMENT, path, size=len(header)).file_id
         self._segment = segment
         self._fd = await self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         await self._files.write_all(self._fd, header, 0)
 
-    async def _append(self, rows: RowColumns, gathering: LiveFrameReader) -> bool:
+    async def _append(self, rows: RowColumns, reader: LiveFrameReader) -> bool:
         """Copy and verify rows of one file; False if the topic is gone."""
         chunks = _Chunks(rows, self._config.checkpoint_bytes_per_pass)
         at = 0
         while at < len(rows.seqs):
-            if not self._copying.catalog.exists(self.topic_id):
+            if not self._context.catalog.exists(self.topic_id):
                 return False
             end = chunks.end(at)
-            await self._write(select(rows, slice(at, end)), gathering)
+            await self._write(select(rows, slice(at, end)), reader)
             at = end
         return True
 
-    async def _write(self, rows: RowColumns, gathering: LiveFrameReader) -> None:
+    async def _write(self, rows: RowColumns, reader: LiveFrameReader) -> None:
         segment = self.segment
-        gathered = await gathering.gather(rows, self.topic_id, segment.sum)
+        gathered = await reader.gather(rows, self.topic_id, segment.sum)
         lengths = gathered.lengths
         ends = np.cumsum(lengths, dtype=np.uint64) + np.uint64(segment.frames_end)
         offsets = (ends - lengths).astype(np.uint32)
@@ -212,16 +212,16 @@ class SegmentCopy:
         await self._turns.turn()
         with self._turns.working():
             index = packed_index(segment, columns)
-            footer = packed_footer(segment, self._share.before, self._copying.now_ms, self._description)
+            footer = packed_footer(segment, self._share.before, self._context.now_ms, self._description)
         fd = await self._files.open(index_path(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             await self._files.write_all(fd, index, 0)
-            await self._copying.sync(fd)
+            await self._context.sync(fd)
         finally:
             await self._files.close(fd)
         end = max(self._files.file_size(path), segment.frames_end + len(footer))
         await self._files.write_all(self._fd, footer, end - len(footer))
-        await self._copying.sync(self._fd)
+        await self._context.sync(self._fd)
         segment.sealed = True
 
     def _earlier_rows(self) -> list[RowColumns]:
@@ -230,7 +230,7 @@ class SegmentCopy:
         if tail is None:
             return []
         here = np.array([tail.file_id], np.uint32)
-        rows_of = self._copying.catalog.rows_in_files
+        rows_of = self._context.catalog.rows_in_files
         return rows_of(self.topic_id, here, first_seq=tail.first_seq, last_seq=tail.last_seq)
 
     @property
@@ -258,20 +258,20 @@ class SegmentCopy:
         if segment is None:
             return False
         path = self._path_of(segment)
-        stored = self._copying.table[segment.file_id]
+        stored = self._context.table[segment.file_id]
         if segment.sealed:
             stored.size = self._files.file_size(path)
         else:
             stored.size = segment.frames_end
-            self._copying.unsynced.files[path] = None
-        self._copying.unsynced.directories[f"{self._directory}/{topic_directory(self.topic_id)}"] = None
+            self._context.unsynced.files[path] = None
+        self._context.unsynced.directories[f"{self._directory}/{topic_directory(self.topic_id)}"] = None
         if tail is None:
-            self._copying.manifest.add_segment(segment)
+            self._context.manifest.add_segment(segment)
         else:
-            self._copying.manifest.replace_tail(segment)
+            self._context.manifest.replace_tail(segment)
         self._segment = None
         for entry in self._placed:
-            self._copying.announce(entry, segment.file_id)
+            self._context.announce(entry, segment.file_id)
         return True
 
     async def give_up(self) -> None:
@@ -279,7 +279,7 @@ class SegmentCopy:
         await self._close_file()
         segment, self._segment = self._segment, None
         if segment is not None and self._share.tail is None:
-            self._copying.table.remove(self._copying.table[segment.file_id])
+            self._context.table.remove(self._context.table[segment.file_id])
             path = self._path_of(segment)
             await unlink_if_there(self._files, path)
             await unlink_if_there(self._files, index_path(path))

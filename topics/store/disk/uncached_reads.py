@@ -18,7 +18,7 @@ _O_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 class UncachedReads:
-    """ReadCalls with O_DIRECT, for directories that allow it (`goes_direct`)."""
+    """ReadCalls with O_DIRECT, for directories that allow it (`is_direct`)."""
 
     def __init__(self, files: FileCalls) -> None:
         self._files = files
@@ -66,7 +66,7 @@ class UncachedReads:
         return res
 
 
-def goes_direct(block_bytes: int) -> bool:
+def is_direct(block_bytes: int) -> bool:
     """Return whether blocks of the log's size suit O_DIRECT.
 
     block_bytes: `Ring.direct_block_bytes`.

@@ -24,7 +24,7 @@ from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.side_by_side import all_of, side_by_side
-from topics.store.disk.uncached_reads import UncachedReads, goes_direct
+from topics.store.disk.uncached_reads import UncachedReads, is_direct
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, sync_file, unlink_if_there
 from topics.store.format.catalog import Catalog, RowColumns
 from topics.store.format.codec import Frames
@@ -125,7 +125,7 @@ async def recover(
     await _sync_flags(files, tiers, manifest, flagging)
     await _load_rows(loop, tiers, catalog, table, manifest, doubtful=None if lost_writes else flagging)
 
-    reader = DirectReader(files, direct=goes_direct(files.direct_block_bytes(directory)))
+    reader = DirectReader(files, direct=is_direct(files.direct_block_bytes(directory)))
     surveys: dict[int, Survey] = {}
     for shard in shards_of(files, directory, store.replay):
         start = store.replay.get(shard, _WHOLE)
@@ -210,7 +210,7 @@ async def _load_rows(
     past_cache: dict[int, ReadCalls] = {}
     if doubtful is None or doubtful:
         for tier, root in tiers.roots():
-            past_cache[tier] = UncachedReads(files) if goes_direct(files.direct_block_bytes(root)) else files
+            past_cache[tier] = UncachedReads(files) if is_direct(files.direct_block_bytes(root)) else files
 
     def is_doubtful(path: str) -> bool:
         return doubtful is None or path in doubtful

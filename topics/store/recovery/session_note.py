@@ -114,7 +114,7 @@ class LatchNote:
         self._space = space
         self._newest_snapshot = newest_snapshot
         self._noting: Task[None] | None = None
-        self._noted = self._told = self._stopped = False
+        self._noted = self._reported = self._stopped = False
 
     def begin(self) -> None:
         """Begin to write the note; the log was latched."""
@@ -125,8 +125,8 @@ class LatchNote:
             await note_lost_writes(self._loop, self._path, self._newest_snapshot(), self._space)
             self._noted = True
         except OSError as error:
-            if not self._told:
-                self._told = True
+            if not self._reported:
+                self._reported = True
                 log.error(
                     "noting that the log failed failed too (%s): a kill before it succeeds leaves a gap's end untold",
                     error,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
-from topics.store.disk.uncached_reads import goes_direct
+from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.format.log_format import (
     BLOCK_BYTES,
@@ -65,7 +65,7 @@ class RebuildLog:
         listed: where replay begins by a sound snapshot; None: there is none.
         Raises: OSError, or StorageError for damage that has no place.
         """
-        direct = goes_direct(self._files.direct_block_bytes(self._directory))
+        direct = is_direct(self._files.direct_block_bytes(self._directory))
         reader = DirectReader(self._files, direct=direct)
         for shard in shards_of(self._files, self._directory, listed or {}):
             start = listed.get(shard) if listed is not None else ReplayStart(0, marked=False)
@@ -78,7 +78,7 @@ class RebuildLog:
 
         After `mend`. Raises OSError.
         """
-        direct = goes_direct(self._files.direct_block_bytes(self._directory))
+        direct = is_direct(self._files.direct_block_bytes(self._directory))
         reader = DirectReader(self._files, direct=direct)
         topic_ids: list[NDArray[np.uint64]] = []
         seqs: list[NDArray[np.uint64]] = []

@@ -17,7 +17,7 @@ import numpy as np
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.store.disk.data_directory import Marker, refused_marker
-from topics.store.disk.uncached_reads import goes_direct
+from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
@@ -272,7 +272,7 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
 
 
 async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report: VerifyReport) -> None:
-    direct = goes_direct(loop.files.direct_block_bytes(directory))
+    direct = is_direct(loop.files.direct_block_bytes(directory))
     reader = DirectReader(loop.files, direct=direct)
     starts = part.replay if part is not None else {}
     for shard in shards_of(loop.files, directory, starts):

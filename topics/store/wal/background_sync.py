@@ -88,7 +88,7 @@ class BackgroundSync:
         self.owed.append((durable.written, done))
         self.start()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Call the callbacks whose batches are on stable storage now.
 
         They may stage more; the pass-end hooks commit it, or the next pass does.
@@ -115,7 +115,7 @@ class BackgroundSync:
         self._durable.on_synced(upto)
         self._counters.count_sync(self._loop.clock.monotonic_ns() - submitted_ns)
         if self.owed:
-            self.tell()
+            self.report()
         if self._durable.sealed or self.owed:
             self.start()
         elif self._durable.unsynced:

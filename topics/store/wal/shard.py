@@ -95,7 +95,7 @@ class Shard:
         """Whether `_groups`, which measures times, chose the primitive of the commit in flight."""
         self._moved = Event()
         """Set whenever an operation ended that `drain` may wait for."""
-        self.ahead = Preallocation(
+        self.preallocation = Preallocation(
             loop,
             directory,
             space=space,
@@ -133,7 +133,7 @@ class Shard:
 
     async def open(self) -> None:
         """Prepare the first file, if there is space for one. Raises OSError."""
-        await self.ahead.open()
+        await self.preallocation.open()
 
     def when_durable(self, done: Callable[[], None]) -> None:
         """Call `done` once all that is committed so far is on stable storage.
@@ -386,7 +386,7 @@ class Shard:
             if self._is_measured:
                 self._groups.note(commitment.primitive, commit.write_ns)
             if self._sync.owed:
-                self._sync.tell()
+                self._sync.report()
         waiters = batch.waiters
         self.staging.give_back(batch)
         answering_ns = self._clock.monotonic_ns()
@@ -454,15 +454,15 @@ class Shard:
 
     def _to_next_file(self, batch_bytes: int) -> bool:
         """Move to the prepared file; False if it is not ready, and then it is being prepared."""
-        if not self.ahead.takes(batch_bytes):
+        if not self.preallocation.takes(batch_bytes):
             return False
         if self._end.file is not None:
             self._counters.rotations += 1
-            self.ahead.zeroes = not self._is_bulk(self._end.file)
+            self.preallocation.zeroes = not self._is_bulk(self._end.file)
             if not self._end.leaves_file:
                 self._sizes.on_filled(self._end.file.size)
             self._leave(self._end.file)
-        self._end.begin(self.ahead.take())
+        self._end.begin(self.preallocation.take())
         return True
 
     def _is_bulk(self, file: WalFile) -> bool:
@@ -479,7 +479,7 @@ class Shard:
 
     def on_space(self) -> None:
         """Prepare files again: the disk is no longer full."""
-        self.ahead.prepare()
+        self.preallocation.prepare()
 
     async def when_synced(self, stored: StoredFile) -> None:
         """Return when no sync is owed to a file the log has left, or the log is read-only."""
@@ -509,18 +509,18 @@ class Shard:
         as zeroed.
         """
         await self.drain()
-        self.ahead.stop()
+        self.preallocation.stop()
         self._sync.stop()
-        while self._in_flight is not None or self._sync.running or self.ahead.preparing:
+        while self._in_flight is not None or self._sync.running or self.preallocation.preparing:
             self._moved.clear()
             await self._moved.wait()
-        for file in [*self.ahead.ready, *([self._end.file] if self._end.file is not None else [])]:
+        for file in [*self.preallocation.ready, *([self._end.file] if self._end.file is not None else [])]:
             file.stored.active = False
             for fd in (file.stored.fd, file.stored.direct_fd):
                 if fd >= 0:
                     await self._files.close(fd)
             file.stored.fd = file.stored.direct_fd = -1
-        for file in self.ahead.ready:
+        for file in self.preallocation.ready:
             if not file.stored.zeroed:
                 with contextlib.suppress(OSError):
                     await self._files.unlink(file.stored.path)

@@ -19,7 +19,7 @@ from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
-from topics.store.disk.uncached_reads import goes_direct
+from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import FileCalls
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import (
@@ -121,7 +121,7 @@ class WalDirectory:
         """Whether a batch waits for the next file."""
         self._spares = deque(Spare(path, loop.ring.file_size(path)) for path in spares)
         self._boot_id = boot_hash(loop.ring.boot_id())
-        self.direct_works = goes_direct(loop.ring.direct_block_bytes(path))
+        self.direct_works = is_direct(loop.ring.direct_block_bytes(path))
 
     @property
     def needs_space(self) -> bool:
