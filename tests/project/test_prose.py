@@ -41,6 +41,7 @@ ROOMS = (
     "ws",
 )
 """Folders and files below `topics/` whose docstrings and comments are checked, too."""
+C_FILES = sorted(path for path in (ROOT / "topics").rglob("*.[ch]") if not path.name.startswith("_"))
 COLUMNS = 100
 
 BETTER = {
@@ -215,6 +216,27 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
             for number in range(line.number, line.number + line.text.count("\n") + 1):
                 if len(lines[number - 1]) > COLUMNS:
                     faults.append(f"{name(source)}:{number}: wider than {COLUMNS}")
+    assert not faults, "\n" + "\n".join(faults)
+
+
+def comments_of_c(source: Path) -> Iterator[Line]:
+    """Yield each comment as one line, numbered by its first."""
+    text = source.read_text()
+    for match in re.finditer(r"/\*.*?\*/", text, re.DOTALL):
+        words = re.sub(r"\n\s*\*?\s*", " ", match[0]).strip("/* -")
+        yield Line(text.count("\n", 0, match.start()) + 1, words)
+
+
+@pytest.mark.parametrize("source", C_FILES, ids=name)
+def test_comments_of_c_files_hold_to_the_same_rules(source: Path) -> None:
+    lines, faults = source.read_text().split("\n"), []
+    for number, text in comments_of_c(source):
+        if match := DOCSTRING_BEGINNINGS.match(text):
+            faults.append(f"{name(source)}:{number}: begins with {match[0]!r}: {text[:60]!r}")
+        faults += [f"{name(source)}:{number}: {fault}" for fault in better(re.sub(r"`[^`]*`", "`code`", text))]
+    for number, line in enumerate(lines, 1):
+        if re.match(r"\s*(?:/\*(?! -)| \*)", line) and not line.endswith("\\") and len(line) > COLUMNS:
+            faults.append(f"{name(source)}:{number}: wider than {COLUMNS}")
     assert not faults, "\n" + "\n".join(faults)
 
 

@@ -1,9 +1,13 @@
-/* Prepare, submit, copy out. Declarations and contracts: ring.h. What to submit and how long to wait is decided in
-   uring_ring.py. Decided here, because each needs the queues of the kernel in between two system calls:
-   - whether a wait polls before it sleeps: while polling lately was not in vain (SPINS_IN_VAIN, came_soon);
-   - how many completions a wait is for: as many more as small sends were queued, whose own completions wake nobody, but
-     not for longer than SENDS_WAIT_NS (tp_submit_and_wait);
-   - that completions are moved aside while the kernel takes no more submissions (make_room, stash_completions). */
+/* Prepare, submit, copy out. Declarations and contracts: ring.h.
+ *
+ * uring_ring.py decides what to submit and how long to wait. This file decides what needs the
+ * kernel's queues between two system calls:
+ *   - whether a wait polls before it sleeps: it does while recent polling has paid off
+ *     (SPINS_IN_VAIN, came_soon);
+ *   - how many completions a wait is for: one more than the small sends that were queued, whose own
+ *     completions wake no client, but not for longer than SENDS_WAIT_NS (tp_submit_and_wait);
+ *   - that completions are moved aside while the kernel takes no more submissions (make_room,
+ *     stash_completions). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -36,12 +40,12 @@ struct tp_ring {
     uint8_t wake_bytes[256];
     unsigned in_flight;
     unsigned sends;                   /* small ones, queued since the last wait */
-    struct io_uring_cqe *stash;       /* CQEs taken out of a full CQ so that submitting could go on: reaped first */
+    struct io_uring_cqe *stash;       /* CQEs taken out of a full CQ to make room; reaped first */
     size_t stash_start, stash_end, stash_room;
     struct io_uring_buf_ring *buffers;
     size_t buffers_bytes;
     uint8_t *base;
-    uint8_t *lent;                    /* 1: this receive buffer is the caller's until it is recycled */
+    uint8_t *lent;                    /* 1: the caller has this receive buffer */
     unsigned buffer_count, buffer_size, lent_count;
     int64_t spin_ns;                  /* 0: waits always sleep */
     unsigned spins_left;              /* that may end in vain before waits sleep at once again */
@@ -72,7 +76,7 @@ int tp_open(tp_ring **out, unsigned entries, unsigned completions, unsigned setu
     if (result == 0 && workers) {
         unsigned limits[2] = {workers, workers};    /* bounded (files), unbounded (the rest) */
         result = io_uring_register_iowq_max_workers(&r->uring, limits);
-        if (result == -EINVAL) result = 0;          /* older than 5.15: the kernel's own cap stays */
+        if (result == -EINVAL) result = 0;          /* before 5.15: the kernel's own cap */
     }
     if (result < 0) {
         io_uring_queue_exit(&r->uring);
@@ -186,7 +190,7 @@ static int keep(tp_ring *r, const struct io_uring_cqe *cqe)
     return 0;
 }
 
-/* Moves every CQE out of the queue, so that the kernel may post more and take submissions again. */
+/* Move every CQE out of the queue, so that the kernel may post more and take submissions again. */
 static int stash_completions(tp_ring *r)
 {
     struct io_uring_cqe *cqe;
@@ -202,7 +206,7 @@ static int stash_completions(tp_ring *r)
     return result;
 }
 
-/* Submits until `count` SQEs are free. EBUSY and EAGAIN mean: reap first. */
+/* Submit until `count` SQEs are free. EBUSY and EAGAIN mean: reap first. */
 static int make_room(tp_ring *r, unsigned count)
 {
     for (int attempt = 0; attempt < ROOM_ATTEMPTS; attempt++) {
@@ -218,7 +222,8 @@ static int make_room(tp_ring *r, unsigned count)
     return -EBUSY;
 }
 
-/* The next SQE, ours to fill; NULL and *error set when the ring is refused or the kernel takes nothing more. */
+/* Return the next SQE to fill; NULL, with *error set, when the ring is refused or the kernel takes
+ * no more. */
 static inline struct io_uring_sqe *next_sqe(tp_ring *r, uint64_t user_data, int *error)
 {
     struct io_uring_sqe *sqe;
@@ -241,7 +246,8 @@ static inline struct io_uring_sqe *next_sqe(tp_ring *r, uint64_t user_data, int 
     return sqe;
 }
 
-/* A length is 32 bits in an SQE and the kernel moves less than 2 GiB at a time: a longer one is cut here, not wrapped. */
+/* Cut a length to what the kernel moves at a time, less than 2 GiB: in the 32 bits of an SQE it
+ * would wrap. */
 static inline unsigned bounded(size_t length) { return length > 0x7ffff000 ? 0x7ffff000 : (unsigned)length; }
 
 /* --- one function an operation ------------------------------------------------------------------------------------ */
@@ -325,8 +331,9 @@ int tp_write(tp_ring *r, uint64_t user_data, int fd, const void *buffer, size_t 
     PREPARE(io_uring_prep_write(sqe, fd, buffer, bounded(length), offset); sqe->rw_flags = dsync ? RWF_DSYNC : 0);
 }
 
-/* A chain is cut by a submit between its two SQEs, and the sync then runs after a failed write: so both are
-   reserved first. The link is soft: a hard one would let the sync succeed after a short write. */
+/* Both SQEs are reserved first: a submit between them would cut the chain, and the sync would then
+ * run after a failed write. The link is soft: a hard one would let the sync succeed after a short
+ * write. */
 int tp_commit(tp_ring *r, uint64_t write_data, uint64_t sync_data, int fd, const void *buffer, size_t length,
               uint64_t offset)
 {
@@ -414,8 +421,8 @@ static int64_t now_ns(void)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Asks again and again for at most `ns`, until more than `sends` lie there; whoever else wants this core has it meanwhile,
-   kernel workers too. */
+/* Poll for at most `ns`, until there are more than `sends`
+ * completions. Another thread that wants this core has it meanwhile, a kernel worker too. */
 static int spin(tp_ring *r, unsigned sends, int64_t began, int64_t ns)
 {
     int result;
@@ -428,7 +435,8 @@ static int spin(tp_ring *r, unsigned sends, int64_t began, int64_t ns)
     return result;
 }
 
-/* Whether the wait is over without sleeping: what was submitted has ended at once, or polling was not in vain. */
+/* Return whether the wait has ended without sleeping: a submitted operation has completed at once,
+ * or polling has found one. */
 static int came_soon(tp_ring *r, unsigned sends, int64_t *timeout_ns, int64_t *began, int *result)
 {
     int64_t limit = *timeout_ns > 0 && *timeout_ns < r->spin_ns ? *timeout_ns : r->spin_ns;
@@ -460,15 +468,17 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
     if (timeout_ns == 0 || r->stash_start < r->stash_end || io_uring_cq_ready(&r->uring)) {
         result = io_uring_submit_and_get_events(&r->uring);
     } else if (!r->spin_ns || !came_soon(r, sends, &timeout_ns, &began, &result)) {
-        /* Always with a time: without one, liburing goes back to sleep when a signal cut a wait that had submitted. */
+        /* Always with a time: without one, liburing sleeps again when a signal has cut a wait that
+         * had submitted. */
         struct __kernel_timespec time = {.tv_sec = LONGEST_WAIT_S};
         struct io_uring_cqe *cqe;
         if (timeout_ns > 0) {
             time.tv_sec = timeout_ns / 1000000000;
             time.tv_nsec = timeout_ns % 1000000000;
         }
-        /* Nearly all small sends complete while they are submitted, and would end the wait for what they are answered by. If one
-           does not, something else may be kept waiting for it, so not for long. */
+        /* Nearly all small sends complete while they are submitted, and would end the wait for the
+         * answers to them. One that does not might hold up other completions, so the wait is
+         * short. */
         if (sends && (timeout_ns < 0 || timeout_ns > SENDS_WAIT_NS))
             time = (struct __kernel_timespec){.tv_nsec = SENDS_WAIT_NS};
         if (sends > *r->uring.cq.kring_entries / 2) sends = 0;
@@ -483,7 +493,7 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
 
 static inline int copy_out(tp_ring *r, const struct io_uring_cqe *cqe, uint64_t *user_data, int *res, uint32_t *flags)
 {
-    if (!cqe->user_data) {            /* our own: the wake-up (or the end of it), armed again by the next wait */
+    if (!cqe->user_data) {            /* our own: the wake-up or its end; the next wait arms it */
         r->own_in_flight--;
         r->wake_armed = 0;
         return 0;
@@ -522,7 +532,7 @@ int tp_reap(tp_ring *r, uint64_t *user_data, int *res, uint32_t *flags, unsigned
         }
         io_uring_cq_advance(&r->uring, seen);
         if (!io_uring_cq_has_overflow(&r->uring)) break;
-        int result = io_uring_get_events(&r->uring);      /* moves what the kernel kept aside into the queue */
+        int result = io_uring_get_events(&r->uring);      /* moves the backlog of the kernel into the queue */
         if (result < 0 && result != -EINTR && result != -EBUSY && result != -EAGAIN) return result;
     }
     return (int)n;

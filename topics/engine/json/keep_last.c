@@ -82,7 +82,7 @@ static void mark_dead(struct scan *s, struct member *members, uint32_t last, uin
     }
 }
 
-uint64_t keep_last(struct scan *s, uint8_t *text, uint8_t *behind, void *work, uint64_t keys)
+uint64_t keep_last(struct scan *s, uint8_t *text, uint8_t *after, void *work, uint64_t keys)
 {
     struct member *members = work;
     uint32_t *table = (uint32_t *)(members + keys), last[DEPTH_MAX + 1];
@@ -127,7 +127,7 @@ uint64_t keep_last(struct scan *s, uint8_t *text, uint8_t *behind, void *work, u
             if (count == keys) return 0;
             if (before) members[before - 1].next = off;
             members[count] = (struct member){0, off, off, before, 0};
-            hash_key(p + 1, close, escaped, s->secret, behind, &members[count].hash);
+            hash_key(p + 1, close, escaped, s->secret, after, &members[count].hash);
             last[depth] = (uint32_t)++count;
             own[depth]++;
             p = close + 1;

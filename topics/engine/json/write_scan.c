@@ -104,7 +104,7 @@ static inline void note_violation(struct tp_writer *w, uint32_t violation, uint3
     }
 }
 
-/* Return the decoded bytes of a label; any number over the limit if it is over the limit. */
+/* Return the decoded bytes of a label; any number over the limit if it exceeds the limit. */
 static uint32_t label_bytes(const uint8_t *body, uint32_t off, uint32_t len, int escaped, uint32_t most)
 {
     if (!escaped || len > 6 * (uint64_t)most) return len; /* a byte takes six in an escape */

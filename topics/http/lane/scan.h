@@ -71,11 +71,10 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
  * to the numbers of their topics, by slot. tp_project_reads completes them; valid until the next
  * scan. */
 uint32_t tp_scanned_reads(tp_scanner *s, struct tp_read **reads, uint32_t **topics, uint32_t *topic_count);
-/* Render the answers to the reads taken.
- *
- * elements: the rendered records. topics: by slot, as tp_project_reads set them. times: the text
- * between the lag and `records_scanned`. upto[r] gets the end of the bytes taken of receive r. refs, out_refs and so
- * on: as in tp_render_answers. Returns the bytes written; -1: no room for them. */
+/* Render the answers to the reads taken. elements: the rendered records. topics: by slot, as
+ * tp_project_reads set them. times: the text between the lag and `records_scanned`. upto[r] gets
+ * the end of the bytes taken of receive r. refs, out_refs and so on: as in tp_render_answers.
+ * Returns the bytes written; -1: no room for them. */
 int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *elements,
                         const struct tp_read_topic *topics, const uint64_t *refs, const char *head, uint32_t head_len,
                         const char *times, uint32_t times_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);

@@ -8,7 +8,7 @@
 #include "scan.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, TOPIC_NAME_BYTES_MAX = 255 };
-enum { NOBODY = 0xffffffff, NOT_ANY = 0xfffffffe }; /* no receive, or no topic */
+enum { NONE = 0xffffffff, NOT_ANY = 0xfffffffe }; /* no receive, or no topic */
 #define READ_SUFFIX "/diff"
 
 struct name {
@@ -20,8 +20,8 @@ struct name {
     uint64_t stamp;           /* 64 bits, as a repeated stamp would mix up groups; 0: none yet */
 };
 
-/* Texts of a write's answer: before the topic's name, before the first seq, and so on. Then those of
- * a read's answer: before the name, the records, and so on. */
+/* Texts of a write's answer: before the topic's name, before the first seq, and so on. Then those
+ * of a read's answer: before the name, the records, and so on. */
 enum {
     TEXT_NAME, TEXT_FIRST, TEXT_LAST, TEXT_SEQS, TEXT_SEQS_END, TEXT_HEAD, TEXT_COUNT,
     READ_NAME, READ_RECORDS, READ_NEXT, READ_HEAD, READ_EARLIEST, READ_MORE, READ_CAUGHT_UP, READ_LAG, READ_END,
