@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import build_ffi
+from tests.project.structure.trees import modules, nodes
 from topics.common.topic_names import NAME_MAX
 from topics.engine.index.chunk_table import INDEX_CHUNK
 from topics.engine.read.render_bulk import TOPIC
@@ -124,8 +125,8 @@ def constants_of_c() -> Iterator[tuple[str, int | None]]:
 
 def constants_of_python() -> Iterator[tuple[Path, str, int]]:
     """Where a module gives a name to a number that stands there."""
-    for path in (ROOT / "topics").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in modules():
+        for node in nodes(path):
             if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
                 continue
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:

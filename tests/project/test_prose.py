@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from scripts.same_code import code_of
+from tests.project.structure.trees import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob))
@@ -182,9 +183,9 @@ DOCSTRING_BEGINNINGS = re.compile(
 )
 
 
-def docstrings(tree: ast.AST) -> Iterator[Line]:
+def docstrings(source: Path) -> Iterator[Line]:
     """Yield docstrings of modules, classes and functions, and texts below attributes, by their first line."""
-    for node in ast.walk(tree):
+    for node in nodes(source):
         for statement in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             if (
                 isinstance(statement, ast.Expr)
@@ -206,7 +207,7 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
     path = ROOT / "topics" / room
     for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
         lines = source.read_text().split("\n")
-        found = list(docstrings(ast.parse(source.read_text())))
+        found = list(docstrings(source))
         for line in found:
             if match := DOCSTRING_BEGINNINGS.match(line.text):
                 faults.append(f"{name(source)}:{line.number}: begins with {match[0]!r}: {line.text[:60]!r}")

@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from tests.project.structure.trees import modules, tree
+
 ROOT = Path(__file__).resolve().parents[2]
 OFTEN = {
     "Options": "public: each pipeline is a module with `Options` and `run`",
@@ -32,8 +34,8 @@ RETIRED = {
 def classes() -> dict[str, list[str]]:
     """By name, the files in which a class of that name is defined at the top level."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted((ROOT / "topics").rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
+    for path in modules():
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(str(path.relative_to(ROOT)))
     return found

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tests.project.structure.test_layers import ROOT, imported_modules
+from tests.project.structure.trees import nodes
 
 IN_A_CIRCLE: set[str] = {
     "engine.delivery.cohort",
@@ -49,15 +50,15 @@ IN_A_CIRCLE: set[str] = {
 """Modules that are in a circle in spite of the rule. One that has left its circle fails a test."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Each module under `topics/`, named as in `imported_modules`, with its tree."""
+def modules() -> Iterator[tuple[str, list[ast.AST]]]:
+    """Each module under `topics/`, named as in `imported_modules`, with its nodes."""
     for path in sorted((*ROOT.rglob("*.py"), *ROOT.rglob("*.pyi"))):  # .pyi: the modules in C
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".")
         if name:  # `topics` itself re-exports the library for users; no module imports from it
-            yield name, ast.parse(path.read_text())
+            yield name, nodes(path)
 
 
-def imports(trees: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+def imports(trees: Mapping[str, Iterable[ast.AST]]) -> dict[str, set[str]]:
     """The modules among `trees` that each of them imports, wherever the import stands."""
     return {
         name: {target for one in imported_modules(tree) if (target := _module_of(one, trees)) and target != name}
@@ -108,4 +109,8 @@ def test_an_import_for_types_or_inside_a_function_closes_a_circle() -> None:
         "c.inner": "def late():\n    import topics.a",
         "d": "from topics import a",
     }
-    assert in_a_circle(imports({name: ast.parse(text) for name, text in sources.items()})) == {"a", "b", "c.inner"}
+    assert in_a_circle(imports({name: [*ast.walk(ast.parse(text))] for name, text in sources.items()})) == {
+        "a",
+        "b",
+        "c.inner",
+    }

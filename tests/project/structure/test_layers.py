@@ -2,12 +2,14 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3] / "topics"
+from tests.project.structure.trees import TOPICS, nodes, tree
+
+ROOT = TOPICS
 COMMON = {"errors", "clock", "config", "common"}
 BELOW: dict[str, set[str]] = {
     "common": set(),
@@ -81,9 +83,9 @@ SANS_IO = ("http", "ws")
 FORBIDDEN_MODULES = {"socket", "select", "selectors", "asyncio", "time"}
 
 
-def imported_modules(tree: ast.AST) -> Iterator[str]:
+def imported_modules(statements: Iterable[ast.AST]) -> Iterator[str]:
     """`store.wal.shard` for `topics.store.wal.shard`, for each import statement; and the same with each name of it."""
-    for node in ast.walk(tree):
+    for node in statements:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -92,19 +94,19 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
         yield from (name.removeprefix("topics.") for name in names if name.startswith("topics."))
 
 
-def imported_rooms(tree: ast.AST) -> Iterator[str]:
+def imported_rooms(path: Path) -> Iterator[str]:
     """ "store" for `topics.store.wal.shard`, for every import statement of a module."""
-    yield from (name.partition(".")[0] for name in imported_modules(tree))
+    yield from (name.partition(".")[0] for name in imported_modules(nodes(path)))
 
 
-def imports_at_run_time(tree: ast.AST) -> Iterator[str]:
-    """As `imported_modules`, without what is named for the sake of types alone."""
-    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
+def imports_at_run_time(statement: ast.AST) -> Iterator[str]:
+    """As `imported_modules` of a statement and those in it, without what is named for the sake of types alone."""
+    if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
         return
-    if isinstance(tree, ast.Import | ast.ImportFrom):
-        yield from imported_modules(tree)
-    for child in ast.iter_child_nodes(tree):
-        yield from imports_at_run_time(child)
+    yield from imported_modules((statement,))
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for inner in getattr(statement, name, ()):
+            yield from imports_at_run_time(inner)
 
 
 def included_files(source: Path) -> Iterator[Path]:
@@ -128,7 +130,7 @@ def c_files() -> list[Path]:
 def test_each_package_imports_only_what_lies_below_it(package: str) -> None:
     allowed = BELOW[package] | {package} | COMMON
     for path in (ROOT / package).rglob("*.py"):
-        for room in imported_rooms(ast.parse(path.read_text())):
+        for room in imported_rooms(path):
             assert room in allowed | {"__version__"}, f"{path} imports topics.{room}"
 
 
@@ -137,7 +139,7 @@ def test_each_folder_imports_only_what_lies_below_it_in_its_room(package: str) -
     assert {path.parent.name for path in (ROOT / package).glob("*/__init__.py")} == set(INSIDE[package])
     for folder, below in INSIDE[package].items():
         for path in (ROOT / package / folder).rglob("*.py"):
-            for name in imports_at_run_time(ast.parse(path.read_text())):
+            for name in imports_at_run_time(tree(path)):
                 room, inner, *_ = [*name.split("."), ""]
                 if room == package and inner not in below | {folder}:
                     assert is_allowed(path, f"{package}/{inner}"), f"{path} imports topics.{name}"
@@ -169,7 +171,7 @@ def test_every_exception_is_still_needed() -> None:
     for exempt, room in EXCEPTIONS:
         path = ROOT / exempt
         if path.suffix == ".py":
-            named = {name.replace(".", "/") for name in imports_at_run_time(ast.parse(path.read_text()))}
+            named = {name.replace(".", "/") for name in imports_at_run_time(tree(path))}
         else:
             named = {str(target) for target in included_files(path)}
         assert any(name.startswith(f"{room}/") for name in named), f"{exempt} does not need {room}"
@@ -189,7 +191,7 @@ def test_the_pages_about_the_rooms_have_each_of_them_and_the_same_arrows() -> No
 def test_nothing_turns_data_into_code() -> None:
     """No pickle, no eval, no shell: what comes over the network or from the disk stays data."""
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
                 assert not {"pickle", "marshal", "shelve", "subprocess", "yaml"} & {n.split(".")[0] for n in names}, (
@@ -203,13 +205,13 @@ def test_nothing_turns_data_into_code() -> None:
 def test_the_common_modules_import_no_room(module: str) -> None:
     paths = [ROOT / f"{module}.py"] if module != "common" else list((ROOT / module).glob("*.py"))
     for path in paths:
-        assert set(imported_rooms(ast.parse(path.read_text()))) <= COMMON, path
+        assert set(imported_rooms(path)) <= COMMON, path
 
 
 @pytest.mark.parametrize("package", SANS_IO)
 def test_protocol_rooms_hold_no_socket_no_clock_and_no_async(package: str) -> None:
     for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             assert not isinstance(node, ast.AsyncFunctionDef | ast.Await), f"{path} is async"
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.project.structure.test_one_read import TOPICS, assigned, called, places, read
+from tests.project.structure.trees import TOPICS, assigned, called, places, read, text
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_the_texts_of_an_answer_stand_in_one_place(member: str, place: str) -> N
     """The scanner gets them when it is made. Other files that have such members describe or parse them."""
     shown = re.compile(rf'\\?"{member}\\?":')
     files = (*TOPICS.rglob("*.py"), *TOPICS.rglob("*.c"), *TOPICS.rglob("*.h"))
-    found = {str(path.relative_to(TOPICS)) for path in files if shown.search(path.read_text())}
+    found = {str(path.relative_to(TOPICS)) for path in files if shown.search(text(path))}
     assert found == {f"engine/values/{place}"}
 
 

@@ -3,57 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
 
-TOPICS = Path(__file__).resolve().parents[3] / "topics"
-
-
-@cache
-def nodes(path: Path) -> list[ast.AST]:
-    """Return all nodes of a file: each test goes through all files."""
-    return list(ast.walk(ast.parse(path.read_text())))
-
-
-def places(room: str, is_one: Callable[[ast.AST], bool]) -> set[str]:
-    """The files of a room in which such a node stands."""
-    found = set()
-    for path in (TOPICS / room).rglob("*.py"):
-        if any(is_one(node) for node in nodes(path)):
-            found.add(str(path.relative_to(TOPICS)))
-    return found
-
-
-def called(name: str) -> Callable[[ast.AST], bool]:
-    """A call of a function or method of this name."""
-
-    def is_one(node: ast.AST) -> bool:
-        if not isinstance(node, ast.Call):
-            return False
-        function = node.func
-        return (isinstance(function, ast.Attribute) and function.attr == name) or (
-            isinstance(function, ast.Name) and function.id == name
-        )
-
-    return is_one
-
-
-def assigned(*names: str) -> Callable[[ast.AST], bool]:
-    """An assignment to an attribute of one of these names."""
-
-    def targets(node: ast.AST) -> Iterator[ast.expr]:
-        if isinstance(node, ast.Assign):
-            yield from node.targets
-        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
-            yield node.target
-
-    return lambda node: any(isinstance(target, ast.Attribute) and target.attr in names for target in targets(node))
-
-
-def read(*names: str) -> Callable[[ast.AST], bool]:
-    """A use of an attribute of one of these names."""
-    return lambda node: isinstance(node, ast.Attribute) and node.attr in names
+from tests.project.structure.trees import assigned, called, places, read
 
 
 def test_records_are_planned_and_fetched_in_one_place() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
+from functools import cache
 
 import pytest
 
-TOPICS = Path(__file__).resolve().parents[3] / "topics"
+from tests.project.structure.trees import modules, name_of, nodes
+
 COMMITMENT, CHOICE, SHARD = "store/wal/commitment.py", "store/wal/commit_choice.py", "store/wal/shard.py"
 ONCE = {
     "Commit": (COMMITMENT, "how a batch ended is said where it is judged"),
@@ -24,18 +25,19 @@ ONCE = {
 """Calls and constructions, each with the one file of the log that makes them, and why."""
 
 
+@cache
 def calls(room: str = "store/wal") -> dict[str, list[str]]:
     """By the name called (of a function, method or class), the files of the room that call it."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted((TOPICS / room).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in modules(room):
+        for node in nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             function = node.func
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
             if name == "make_tuple" and isinstance(node.args[0], ast.Name):
                 name = node.args[0].id
-            found[name].append(str(path.relative_to(TOPICS)))
+            found[name].append(name_of(path))
     return found
 
 
