@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.forked import run
 from topics.config import Config
 from topics.server import composition, startup
 
@@ -119,13 +120,9 @@ def test_what_cannot_be_is_said_in_one_line(
     tmp_path: Path, options: list[str], environment: dict[str, str], told: str
 ) -> None:
     """R-LIFE-1."""
-    command = [*COMMAND, "--data-dir", str(tmp_path / "data"), *options]
-    if "TOPICS_PORT" not in environment:
-        command += ["--port", "0"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=20, check=False, env={**os.environ, **environment}
-    )
-    assert done.returncode == 1
+    port = [] if "TOPICS_PORT" in environment else ["--port", "0"]
+    done = run(["serve", "--data-dir", str(tmp_path / "data"), *options, *port], {**os.environ, **environment})
+    assert done.code == 1
     assert told in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -134,7 +131,6 @@ def test_a_port_in_use_is_said_with_its_remedy(tmp_path: Path) -> None:
     """R-LIFE-1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [*COMMAND, "--data-dir", str(tmp_path / "data"), "--port", str(port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert done.returncode == 1
+        done = run(["serve", "--data-dir", str(tmp_path / "data"), "--port", str(port)], os.environ)
+    assert done.code == 1
     assert f"topics: 127.0.0.1:{port}: Address already in use: choose another port with --port" in done.stderr

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.forked import run
 from tests.contract.world.live_world import COMMAND, LiveWorld
 from tests.contract.world.world import tombstone
 
@@ -137,25 +138,25 @@ BAD_STARTS: list[dict[str, str]] = [
 ]
 
 
-def test_a_wrong_setting_is_fatal_before_the_port_is_bound(live_world: LiveWorld, tmp_path: Path) -> None:
-    """R-LIFE-1, R-LIFE-2, 14: a sentence on stderr and a non-zero exit; so is a directory in use by another."""
+@pytest.mark.parametrize("case", BAD_STARTS, ids=lambda case: " ".join(f"{name}={case[name]}" for name in case))
+def test_a_wrong_setting_is_fatal_before_the_port_is_bound(tmp_path: Path, case: dict[str, str]) -> None:
+    """R-LIFE-1, R-LIFE-2, 14: a sentence on stderr and a non-zero exit."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+    done = run(["serve"], {**clean, "TOPICS_PORT": "0", "TOPICS_DATA_DIR": str(tmp_path), **case})
+    assert done.code > 0, done.stderr
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+
+
+def test_a_directory_in_use_is_refused(live_world: LiveWorld) -> None:
+    """R-LIFE-1, R-LIFE-2: in a process of its own."""
     live_world.start()
     clean = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
-    cases = [*BAD_STARTS, {"TOPICS_DATA_DIR": str(live_world.directory / "data")}]
-    processes = []
-    for number, case in enumerate(cases):
-        env = {**clean, "TOPICS_PORT": "0", "TOPICS_DATA_DIR": str(tmp_path / str(number)), **case}
-        processes.append(subprocess.Popen(COMMAND, env=env, stderr=subprocess.PIPE, text=True))
-    for case, process in zip(cases, processes, strict=True):
-        try:
-            _, stderr = process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            pytest.fail(f"it started with {case}")
-        assert process.returncode not in (0, None), case
-        assert stderr.strip(), case
-        assert "Traceback" not in stderr, (case, stderr)
+    env = {**clean, "TOPICS_PORT": "0", "TOPICS_DATA_DIR": str(live_world.directory / "data")}
+    done = subprocess.run(COMMAND, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode > 0
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
 
 
 def test_settings_come_from_the_environment(live_world: LiveWorld) -> None:
