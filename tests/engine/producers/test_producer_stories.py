@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.amount import seeds
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
 from topics.engine.state.producer_part import Part
@@ -106,7 +107,7 @@ class Story:
                     assert self.again(name) is (name[1] in epochs[-3:]), name
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_part_that_was_acknowledged_is_never_appended_again(seed: int) -> None:
     """R-PROD-1, R-PROD-3, R-PROD-7: kills, power cuts, caps, deletes, checkpoints, rebuilds."""
     story = Story(seed)
@@ -117,7 +118,7 @@ def test_a_part_that_was_acknowledged_is_never_appended_again(seed: int) -> None
     story.check()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_without_a_snapshot_parts_whose_records_are_there_are_known(seed: int) -> None:
     """R-PROD-7: a rebuild that goes by segments, packs and the log alone."""
     story = Story(seed)

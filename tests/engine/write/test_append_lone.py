@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from tests.amount import seeds
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.engine.state.append_request import AppendRequest
@@ -130,7 +131,7 @@ def test_an_io_error_latches_the_log_as_ever(durability: str) -> None:
     assert [row["data"] for row in world.read()] == [0, 1]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(7))
 @pytest.mark.parametrize(("durability", "power"), [("disk", False), ("disk", True), ("fsync", True)])
 def test_no_crash_loses_what_a_kill_must_not_or_gives_a_seq_twice(seed: int, durability: str, power: bool) -> None:
     """R-DUR-3, R-DUR-6: among appends of both ways, syncs, checkpoints and new files."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.amount import seeds
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
@@ -79,7 +80,7 @@ def record(value: object, tag: str | None = None) -> RowRecord:
     return RowRecord(data, None if tag is None else tag.encode())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_many_topics_at_once_are_as_one_after_the_other(seed: int) -> None:
     rng = random.Random(seed)
     both = Both()

@@ -9,20 +9,21 @@ from functools import partial
 
 import pytest
 
+from tests.amount import seeds
 from tests.sim.again.run_lives import replay, run
 from tests.sim.seeds import run_chunk
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
-SEEDS = 20
+SEEDS = seeds(16)
 ALWAYS = ("stop", "kill", "power cut", "second kill", "writes and a third kill")
 
 
 def test_what_clients_see_before_a_kill_is_what_they_see_after_it() -> None:
-    chunk = run_chunk(range(SEEDS), partial(run, lives_max=1))
+    chunk = run_chunk(SEEDS, partial(run, lives_max=1))
     assert not chunk.failures, "\n".join(f"{replay(seed)}: {text}" for seed, text in chunk.failures)
     assert not [end for end in ALWAYS if not chunk.counts[f"the same after: {end}"]], "a comparison was made nowhere"
-    assert chunk.counts["promised records seen"] > 10 * SEEDS
-    assert chunk.counts["starts stopped"] > SEEDS // 4
+    assert chunk.counts["promised records seen"] > 10 * len(SEEDS)
+    assert chunk.counts["starts stopped"] > len(SEEDS) // 4
 
 
 def test_a_seed_is_one_run() -> None:

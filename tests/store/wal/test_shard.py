@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.amount import seeds
 from tests.sim.world.faults import FOREVER, Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError, NoLogFileError
@@ -358,7 +359,7 @@ def test_without_space_even_for_the_reserve_a_delete_is_told_so() -> None:
 @pytest.mark.parametrize("cut", ["power", "kill"])
 def test_no_acked_sync_is_lost_at_any_moment(cut: str) -> None:
     """Goal: R-DUR-2, R-DUR-3. Method: random writes of both classes, stopped after a random number of passes."""
-    for seed in range(150):
+    for seed in seeds(75):
         rng = random.Random(seed)
         setting = rng.choice(["auto", "link", "direct", "dsync"])
         world = LogWorld(

@@ -1,24 +1,23 @@
 """Disks of any size, filled and emptied by deletes: they take records again, by themselves. Source: R-DUR-16.
 
-More of them, on a machine that has nothing else to do: TOPICS_TEST_FULL_DISKS=90.
+More of them, on a machine that has nothing else to do: TOPICS_TEST_TIMES=18.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import random
 from collections.abc import Callable
 
 import pytest
 
+from tests.amount import seeds
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 _CHECKPOINT_MS = 1100
 
-SEEDS = int(os.environ.get("TOPICS_TEST_FULL_DISKS", "10"))
 _KIB = 1 << 10
 
 
@@ -61,7 +60,7 @@ def _fill(world: SimWorld, rng: random.Random, topics: list[str]) -> None:
 
 
 @pytest.mark.parametrize("is_routed", [False, True], ids=["", "routed"])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_full_disk_whose_records_are_deleted_takes_others(seed: int, is_routed: bool) -> None:
     rng = random.Random(f"{seed} {is_routed}")
     world = _world(rng, seed)
