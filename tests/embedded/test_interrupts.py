@@ -34,17 +34,27 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[topics.Log]:
         yield log
 
 
-@pytest.fixture(params=[signal.SIGINT, signal.SIGALRM])
-def number(request: pytest.FixtureRequest) -> Iterator[int]:
-    def on_alarm(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGALRM:
-            raise Alarm
-        raise KeyboardInterrupt
+SIGNALS = (signal.SIGINT, signal.SIGALRM)
 
-    before = signal.signal(request.param, on_alarm)
-    yield request.param
-    after = signal.signal(request.param, before)
-    assert after is on_alarm
+
+def on_alarm(number: int, _frame: FrameType | None) -> None:
+    if number == signal.SIGALRM:
+        raise Alarm
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def _handled() -> Iterator[None]:
+    before = [signal.signal(number, on_alarm) for number in SIGNALS]
+    yield
+    after = [signal.signal(number, handler) for number, handler in zip(SIGNALS, before, strict=True)]
+    assert after == [on_alarm, on_alarm]
+
+
+@pytest.fixture(params=SIGNALS)
+def number(request: pytest.FixtureRequest, _handled: None) -> int:
+    chosen: int = request.param
+    return chosen
 
 
 CALLS: dict[str, Callable[[topics.Log, int], Any]] = {
@@ -59,16 +69,15 @@ CALLS: dict[str, Callable[[topics.Log, int], Any]] = {
 }
 
 
+@pytest.mark.usefixtures("_handled")
 @pytest.mark.parametrize("what", CALLS)
-def test_an_interrupt_at_any_place_reaches_the_caller_and_harms_nothing(
-    log: topics.Log, what: str, number: int
-) -> None:
+def test_an_interrupt_at_any_place_reaches_the_caller_and_harms_nothing(log: topics.Log, what: str) -> None:
     call = CALLS[what]
     call(log, -1)
     acked: set[Any] = {-1}
     place, missed = 0, 0
     while missed < 10:  # calls differ: some find a commit of the one before
-        at = At(place, number)
+        at = At(place, SIGNALS[place % 2])
         try:
             with at:
                 call(log, place)

@@ -195,7 +195,7 @@ def test_a_page_is_begun_after_it_was_asked_for_and_shared_beyond_ten_at_once() 
     assert frames() == [4, 4], "an older page, as ten were made at once"
     world.run_ms(100)
     assert frames() == [100, 100], "which is no older than this"
-    for _ in range(200):
+    for _ in range(40):
         frames()
     counters.all_frames = 200
     world.run_ms(2000)

@@ -72,7 +72,7 @@ def test_memory_is_given_back_after_every_topic_was_deleted(live_world: LiveWorl
     """R-REC-1: records, their index and their tags; what a first round leaves behind, the second does not add to."""
     world = live_world
     world.start(hot_tail_bytes=4 << 20, checkpoint_wal_bytes=8 << 20)
-    rows = [{"data": "x" * 100, "tag": f"tag {number}"} for number in range(10_000)]
+    rows = [{"data": "x" * 100, "tag": f"tag {number}"} for number in range(4000)]
 
     connection = world.connect()
 

@@ -86,10 +86,10 @@ def test_what_comes_while_a_step_is_on_its_way_waits_for_the_next_round(monkeypa
     apply = Forward.apply
     monkeypatch.setattr(Forward, "apply", lambda self, commit: (applied.append(self.topic.name), apply(self, commit)))
     world = routed(3)
-    written = write_for(world, 1000)
-    assert written > 500
+    written = write_for(world, 500)
+    assert written > 250
     rounds = applied.count("dest0")
-    assert 10 <= rounds <= 30  # one in 50 ms, some at the start after 10
+    assert 6 <= rounds <= 20  # one in 50 ms, some at the start after 10
     assert applied.count("dest1") == applied.count("dest2") == rounds
     assert [head_of(world, f"dest{number}") for number in range(3)] == [written] * 3
 

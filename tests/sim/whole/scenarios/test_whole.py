@@ -2,27 +2,27 @@
 R-IDEM-8, R-REC-1, R-CAP-1..6, R-TTL-1, R-TTL-3, R-RTR-1, R-RTR-2, R-RTR-4, R-RTR-6, R-RTR-11, R-RTR-16, R-EO-3: whole
 lives of a server from one number each.
 
-See the package. `make sim N=100000` runs more, and so does TOPICS_TEST_SEEDS.
+See the package. `make sim N=100000` runs more, and so does TOPICS_TEST_TIMES.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from functools import partial
 
 import pytest
 
+from tests.amount import seeds
 from tests.sim.seeds import run_chunk
 from tests.sim.whole.run_seed import replay
 from tests.sim.whole.run_seed import run as run_seed
 from tests.sim.whole.seed_plan import SHORT, WHOLE, Length
 from topics.embedded.open_logs import open_logs
 
-SEEDS = int(os.environ.get("TOPICS_TEST_SEEDS", "50"))
-SHORT_SEEDS = 200
 CHUNK = 50
+SEEDS = seeds(CHUNK)
+SHORT_SEEDS = seeds(2 * CHUNK)
 ALWAYS = (
     "snapshots checked",
     "syncs before acks checked",
@@ -44,15 +44,15 @@ ALWAYS = (
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", SEEDS[::CHUNK])
 def test_whole_lives_from_a_seed(first: int) -> None:
     counts = _check(range(first, first + CHUNK), WHOLE)
     assert not [name for name in ALWAYS if not counts[name]], "a check was made nowhere"
 
 
-@pytest.mark.parametrize("first", range(100_000, 100_000 + SHORT_SEEDS, CHUNK))
+@pytest.mark.parametrize("first", SHORT_SEEDS[::CHUNK])
 def test_a_crash_and_what_is_left_from_a_seed(first: int) -> None:
-    _check(range(first, first + CHUNK), SHORT)
+    _check(range(100_000 + first, 100_000 + first + CHUNK), SHORT)
 
 
 def _check(seeds: range, length: Length) -> Counter[str]:
