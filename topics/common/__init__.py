@@ -1,1 +1,1 @@
-"""Helpers for every room: metrics, page-aligned memory, names of topics, fast tuples."""
+"""Helpers for every room: metrics, page-aligned memory, names of topics, fast tuples, states."""

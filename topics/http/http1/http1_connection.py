@@ -1,22 +1,11 @@
 """One HTTP/1 connection without its socket: bytes in, requests to handlers, answers out in order.
 
-Phases and their transitions:
-
-    HEAD     --a whole request-->           ANSWER      the handler has the request
-    HEAD     --a head without its body-->   BODY
-    BODY     --the body is whole-->         ANSWER
-    HEAD     --the lane takes requests-->   ANSWER      one or more, with one `answer` for all
-    ANSWER   --answered-->                  HEAD        or CLOSED if the connection is not kept
-    ANSWER   --open_stream-->               STREAM      until the handler ends it: then as answered
-    ANSWER   --101-->                       CLOSED      for HTTP: another protocol takes over
-    any      --refused with its body unread, close, lost, bad syntax-->   CLOSED
-
-A connection handles its next request after the previous one was answered; pipelined bytes wait.
+Its states and their order are in http1_states.py. A connection handles its next request after the
+previous one was answered; pipelined bytes wait.
 """
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Callable, Sequence
 
@@ -24,6 +13,7 @@ from topics.common.memory import GrowingBytes
 from topics.errors import RequestError
 from topics.http.access.principal import UNAUTHENTICATED, Principal
 from topics.http.http1.chunked import ChunkedBody
+from topics.http.http1.http1_states import INTAKES, PHASES, Intake, Phase
 from topics.http.http1.http1_stream import Http1Stream
 from topics.http.plan.body import Unpacking
 from topics.http.plan.call import Call, run
@@ -45,15 +35,12 @@ from topics.http.wire.upgrade import OpenUpgraded, Upgraded
 _log = logging.getLogger(__name__)
 
 
-class Phase(enum.Enum):
-    HEAD = "head"
-    BODY = "body"
-    ANSWER = "answer"
-    STREAM = "stream"
-    CLOSED = "closed"
-
-
 HEAD, BODY, ANSWER, STREAM, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase.STREAM, Phase.CLOSED
+_READS, _PAUSED, _ENDED = Intake.READS, Intake.PAUSED, Intake.ENDED
+_QUEUED = (Phase.HEAD_QUEUED, Phase.BODY_QUEUED)
+_TAKES_INPUT = (HEAD, BODY, *_QUEUED)
+_HOLDS_INPUT = (HEAD, ANSWER, STREAM, Phase.HEAD_QUEUED)
+_BEFORE_ANSWER = PHASES.before(ANSWER)
 
 PIPELINED_BYTES = 65_536
 """Most input that is held while a request is being answered; beyond, reading pauses."""
@@ -67,11 +54,8 @@ class HttpConnection:
         "_body",
         "_call",
         "_counted",
-        "_ended",
-        "_in_line",
-        "_is_last",
+        "_intake",
         "_looked",
-        "_paused",
         "_pending",
         "_plan",
         "_refusal",
@@ -92,6 +76,7 @@ class HttpConnection:
         self.service = service
         self.transport = transport
         self.phase = HEAD
+        self._intake = _READS
         self.admitted = False
         self.since = service.tick if since is None else since
         """Tick at which the current wait began: for a head, or for more of a body."""
@@ -105,25 +90,13 @@ class HttpConnection:
         """Number of bodies that did not arrive together with their heads."""
         self._refusal: RequestError | None = None
         """The error to answer once the arriving body is skipped."""
-        self._is_last = False
-        """Whether the connection closes after the answer in progress.
-
-        The client wants no further request, or the start of one is unknown.
-        """
         self._call: Call | None = None
         self._stream: Http1Stream | None = None
         self._counted: Principal | None = None
         """The principal that counts the request while its body arrives; a call counts itself."""
         self._successor: Upgraded | None = None
-        self._ended = False
-        """Whether the peer has finished sending: the requests here are answered, then it closes."""
         self._running = False
-        self._paused = False
-        self._in_line = False
-        """Whether the connection waits for its turn (request_turns.py).
-
-        Input is then held until the turn, and reading pauses.
-        """
+        """Whether requests are being handled further up on the stack, so that answers return."""
 
     @property
     def idle(self) -> bool:
@@ -141,7 +114,7 @@ class HttpConnection:
 
     @property
     def arriving(self) -> Sequence[Arriving]:
-        return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY and not self._in_line else ()
+        return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY else ()
 
     def cut_off(self, body: int) -> None:
         """Close, because the start of a next request stays unknown."""
@@ -150,7 +123,7 @@ class HttpConnection:
     @property
     def busy(self) -> bool:
         """Whether a request waits for its turn. The service counts requests in progress."""
-        return self._in_line
+        return self.phase in _QUEUED
 
     @property
     def patient(self) -> bool:
@@ -160,10 +133,8 @@ class HttpConnection:
     def overdue(self, waits: Waits) -> bool:
         """Return whether a head or more of a body is late (R-NET-4). Answers have no time limit."""
         waited = self.service.tick - self.since
-        if self._paused and waited > 1 and self._waits:
+        if self._intake is _PAUSED and waited > 1 and self._waits:
             self._leave()  # without reading, its leaving would go unnoticed (R-NET-11)
-            return False
-        if self._in_line:
             return False
         if self.phase is HEAD:
             return waited > (waits.idle if self.idle else waits.head)
@@ -177,27 +148,27 @@ class HttpConnection:
         """Take bytes from the peer. A view is only read during the call."""
         phase = self.phase
         if phase is HEAD:
-            if self._in_line:
-                self._pending += data  # from many receives, each of which is copied once
-            elif self._pending:
+            if self._pending:
                 looked, self._looked = self._looked, 0
                 self._advance(self._take_pending() + data, looked)
             else:
                 self._advance(bytes(data))
         elif phase is ANSWER or phase is STREAM:
             self._pending += data
-            if len(self._pending) > PIPELINED_BYTES and not self._paused:
-                self._paused = True
+            if len(self._pending) > PIPELINED_BYTES and self._intake is _READS:
                 self.since = self.service.tick
+                self._set_intake(_PAUSED)
                 self.transport.pause_reading()
         elif phase is BODY:
             self.since = self.service.tick
-            if self._in_line or (self.service.turns.over and not self._is_middle(data)):
+            if self.service.turns.over and not self._is_middle(data):
                 self._pending += data
-                self._stand_in_line()
+                self._queue(Phase.BODY_QUEUED)
                 self._settle()
             else:
                 self._advance(self._take_body(bytes(data)))
+        elif phase is not CLOSED:
+            self._pending += data  # from many receives, each of which is copied once
 
     def _is_middle(self, data: bytes | memoryview) -> bool:
         """Return whether more of the body follows these bytes, so that they begin no request."""
@@ -213,17 +184,18 @@ class HttpConnection:
 
         Requests that are here get their answers, but a mere wait ends (R-NET-11).
         """
-        self._ended = True
+        self._set_intake(_ENDED)
         if self._waits:
             self._leave()
-        elif self._in_line or (self.phase is HEAD and self._pending and self.transport.over_high_water):
+        elif self.phase in _QUEUED or (self.phase is HEAD and self._pending and self.transport.over_high_water):
             return
         elif self.phase is not ANSWER:
             self._close()
 
     def lost(self) -> None:
         """Drop all work, because the connection has ended."""
-        self.phase = CLOSED
+        if self.phase is not CLOSED:
+            self._enter(CLOSED)
         self._leave_stream()
         self._uncount()
         call, self._call = self._call, None
@@ -252,7 +224,7 @@ class HttpConnection:
         self._running = True
         while at < size and self.phase is HEAD:
             if turns.left <= turns.stop_at:
-                self._stand_in_line()
+                self._queue(Phase.HEAD_QUEUED)
                 break
             end = data.find(HEAD_END, at if at or looked < 3 else looked - 3) + 4
             if end == 3:
@@ -282,15 +254,16 @@ class HttpConnection:
             if at < size:
                 turns.look()
         self._running = False
-        if at < size and self.phase in (HEAD, ANSWER, STREAM):
-            self._pending = bytearray(data[at:])
-        elif at < size and self._successor is not None:
-            self._successor.receive(data[at:])
-        waits = self._in_line or self.transport.over_high_water
-        if (self._ended or self._paused or waits) and self.phase in (HEAD, BODY):
-            self._settle()
-        elif (self._ended or self._paused) and self._waits:
-            self.wait_began()
+        if at < size:
+            if self.phase in _HOLDS_INPUT:
+                self._pending = bytearray(data[at:])
+            elif self._successor is not None:
+                self._successor.receive(data[at:])
+        if self._intake is not _READS or self.transport.over_high_water or self.phase in _QUEUED:
+            if self.phase in _TAKES_INPUT:
+                self._settle()
+            elif self._intake is not _READS and self._waits:
+                self.wait_began()
 
     def _settle(self) -> None:
         """Close after the peer's end; pause or resume reading, so that unread answers are bounded.
@@ -299,26 +272,26 @@ class HttpConnection:
         resume its reading.
         """
         clogged = self.phase is HEAD and self.transport.over_high_water and bool(self._pending)
-        waits = self._in_line or clogged
-        if self._ended and not waits:
-            self._close()
-        elif waits != self._paused:
-            self._paused = waits
-            if waits:
-                self.transport.pause_reading()
-            else:
-                self.transport.resume_reading()
+        waits = clogged or self.phase in _QUEUED
+        if self._intake is _ENDED:
+            if not waits:
+                self._close()
+        elif waits and self._intake is _READS:
+            self._set_intake(_PAUSED)
+            self.transport.pause_reading()
+        elif not waits and self._intake is _PAUSED:
+            self._set_intake(_READS)
+            self.transport.resume_reading()
 
-    def _stand_in_line(self) -> None:
-        """Wait for a turn: the requests of this pass have used up its time."""
-        if not self._in_line:
-            self._in_line = True
-            self.service.turns.wait(self._on_turn)
+    def _queue(self, phase: Phase) -> None:
+        """Wait for a turn, in one of `_QUEUED`: the requests of this pass have used up its time."""
+        self._enter(phase)
+        self.service.turns.wait(self._on_turn)
 
     def _on_turn(self) -> None:
-        self._in_line = False
-        if self.phase is not HEAD and self.phase is not BODY:
+        if self.phase not in _QUEUED:
             return
+        self._enter(HEAD if self.phase is Phase.HEAD_QUEUED else BODY)
         turns = self.service.turns
         turns.begin()
         self.since = self.service.tick
@@ -327,7 +300,7 @@ class HttpConnection:
         except Exception:
             _log.exception("a connection failed by a bug of ours; it is closed")
             self._close()
-        if not self._in_line:  # otherwise all work is charged already
+        if self.phase not in _QUEUED:  # otherwise all work is charged already
             turns.look()
 
     @property
@@ -338,10 +311,10 @@ class HttpConnection:
 
     def wait_began(self) -> None:
         """Read on while a wait or stream, which has just begun, lasts: its client may leave."""
-        if self._ended:
+        if self._intake is _ENDED:
             self._leave()
-        elif self._paused and len(self._pending) <= PIPELINED_BYTES:
-            self._paused = False
+        elif self._intake is _PAUSED and len(self._pending) <= PIPELINED_BYTES:
+            self._set_intake(_READS)
             self.transport.resume_reading()
 
     def _leave(self) -> None:
@@ -396,12 +369,11 @@ class HttpConnection:
             if refusal is not None:
                 self._refuse(plan, refusal, body_unread=True)
             else:
-                self._is_last = True
-                self._serve(plan, b"")
+                self._serve(plan.as_last(), b"")
             return b""
         if plan.expects_continue:
             self.transport.write(CONTINUE)
-        self.phase = BODY
+        self._enter(BODY)
         self._bodies += 1
         self.since = service.tick
         self._plan = plan
@@ -466,11 +438,9 @@ class HttpConnection:
         """
         service = self.service
         started_ns = service.now_ns()
-        self.phase = ANSWER
-        self._plan = plan
         if plan.principal is not UNAUTHENTICATED:
             self.admitted = True
-        if self._ended and plan.route is not None and plan.route.stream:
+        if self._intake is _ENDED and plan.route is not None and plan.route.stream:
             # The client does not listen, and jobs may be leased as soon as the stream is open.
             self._close()
             return
@@ -483,6 +453,10 @@ class HttpConnection:
             except RequestError as error:
                 self._refuse(plan, error)
                 return
+        if self.phase not in _BEFORE_ANSWER:
+            raise PHASES.error(self.phase, ANSWER)
+        self.phase = ANSWER
+        self._plan = plan
         call = Call(service, self, plan, usable, started_ns)
         call.is_only = only
         self._call = call
@@ -491,14 +465,20 @@ class HttpConnection:
     # --- answers -----------------------------------------------------------------------------------------------------
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """Answer the request in progress; then handle the next one, if it is here already."""
-        assert self.phase is ANSWER, "an answer without a request"
+        if self.phase is not ANSWER:
+            raise PHASES.error(self.phase, HEAD)
         service = self.service
         plan = self._plan
         assert plan is not None
         self._call = None
         if self._keeps(plan):
-            plain = status <= 201 and content_type is JSON and not headers
-            if plain and not plan.is_head and plan.request.framing.version_minor == 1:
+            if (
+                status <= 201
+                and content_type is JSON
+                and not headers
+                and not plan.is_head
+                and plan.request.framing.version_minor == 1
+            ):
                 self.transport.write(service.writer.json(status, body))
             else:
                 connection = b"" if plan.request.framing.version_minor else b"keep-alive"
@@ -510,8 +490,10 @@ class HttpConnection:
 
     def respond_in_parts(self, parts: Sequence[bytes]) -> None:
         """Answer with 200 and JSON, as `respond` does."""
+        if self.phase is not ANSWER:
+            raise PHASES.error(self.phase, HEAD)
         plan = self._plan
-        assert plan is not None, "an answer without a request"
+        assert plan is not None
         if not self._keeps(plan) or plan.is_head or plan.request.framing.version_minor != 1:
             self.respond(200, b"".join(parts), JSON, b"")
             return
@@ -521,6 +503,10 @@ class HttpConnection:
         for part in parts[1:]:
             self.transport.write(part)
         self._next()
+
+    def taken(self) -> None:
+        """Note that the lane has taken one or more requests, and owes an `answer` for all."""
+        self._enter(ANSWER)
 
     def answer(self, answers: bytes, *, last: bool = False) -> None:
         """Write whole responses to the requests that the lane took (lane.py); then handle the next.
@@ -552,12 +538,11 @@ class HttpConnection:
         self.transport.write(
             self.service.writer.stream_head(status, content_type, headers, chunks=chunks, close=not kept)
         )
-        self.phase = STREAM
+        self._enter(STREAM)
         self._call = self._plan = None  # a stream may stay for days, and does not need its head
-        self._is_last = not kept
         config = self.service.config
         self.transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
-        self._stream = Http1Stream(self, chunks=chunks, on_drained=on_drained, on_disconnect=on_disconnect)
+        self._stream = Http1Stream(self, chunks=chunks, kept=kept, on_drained=on_drained, on_disconnect=on_disconnect)
         return self._stream
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
@@ -565,9 +550,10 @@ class HttpConnection:
         assert self.phase is ANSWER, "an answer without a request"
         transport = self.transport
         transport.write(head)
-        self.phase = CLOSED
+        self._enter(CLOSED)
         self._call = self._plan = self._refusal = None
-        if self._paused:
+        if self._intake is _PAUSED:
+            self._set_intake(_READS)
             transport.resume_reading()
         config = self.service.config
         transport.set_water_marks(config.stream_high_water_bytes, config.stream_low_water_bytes)
@@ -575,16 +561,18 @@ class HttpConnection:
         data = self._take_pending()
         if data:
             upgraded.receive(data)
-        if self._ended:
+        if self._intake is _ENDED:
             upgraded.end_of_stream()
 
     def on_stream_ended(self, *, kept: bool) -> None:
         """Continue after the handler has ended its stream.
 
-        kept: the client can see the end, so another answer may follow.
+        kept: another answer may follow, for which the client can see the end of this one.
         """
+        if self.phase is not STREAM:
+            raise PHASES.error(self.phase, HEAD)
         self._stream = None
-        if not kept or self.service.closing or self._is_last:
+        if not kept or self.service.closing:
             self._close()
             return
         config = self.service.config
@@ -598,14 +586,17 @@ class HttpConnection:
 
     def _keeps(self, plan: Plan) -> bool:
         """Return whether the connection stays open after this answer."""
-        return plan.keep_alive and not self.service.closing and not self._is_last
+        return plan.keep_alive and not self.service.closing
 
     def _next(self) -> None:
-        """Continue with the next request, which may be here already."""
+        """Continue with the next request, which may be here already.
+
+        The callers have checked the phase.
+        """
         self.phase = HEAD
         self._plan = None
         self.since = self.service.tick
-        if not self._running and (self._pending or self._ended or self._paused):
+        if not self._running and (self._pending or self._intake is not _READS):
             self._go_on()
 
     def _go_on(self) -> None:
@@ -620,7 +611,7 @@ class HttpConnection:
     def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
         """Answer with an error, without a call of the handler."""
         self.service.refused_total += 1
-        self.phase = ANSWER
+        self._enter(ANSWER)
         self._plan = plan
         headers = extra_headers(error) + plan.answer_headers
         if not body_unread:
@@ -648,8 +639,15 @@ class HttpConnection:
         counted, self._counted = self._counted, None
         self.service.in_flight.vacate(counted)
 
+    def _enter(self, phase: Phase) -> None:
+        self.phase = PHASES.check(self.phase, phase)
+
+    def _set_intake(self, intake: Intake) -> None:
+        self._intake = INTAKES.check(self._intake, intake)
+
     def _close(self) -> None:
-        self.phase = CLOSED
+        if self.phase is not CLOSED:
+            self._enter(CLOSED)
         self._uncount()
         self._plan = self._body = self._refusal = None
         self._pending = bytearray()

@@ -23,19 +23,21 @@ class Http1Stream:
     The connection reports events of the client: `on_drained`, `leave`.
     """
 
-    __slots__ = ("_chunked", "_connection", "_on_disconnect", "_transport", "on_drained")
+    __slots__ = ("_chunked", "_connection", "_kept", "_on_disconnect", "_transport", "on_drained")
 
     def __init__(
         self,
         connection: StreamOwner,
         *,
         chunks: bool,
+        kept: bool,
         on_drained: Callable[[], None],
         on_disconnect: Callable[[], None],
     ) -> None:
         self._connection: StreamOwner | None = connection
         self._transport = connection.transport
         self._chunked = chunks
+        self._kept = kept
         self.on_drained = on_drained
         self._on_disconnect = on_disconnect
 
@@ -56,7 +58,7 @@ class Http1Stream:
         if connection is not None:
             if self._chunked:
                 self._transport.write(LAST_CHUNK)
-            connection.on_stream_ended(kept=self._chunked)
+            connection.on_stream_ended(kept=self._kept)
 
     def leave(self) -> None:
         """End the stream, because the client has left."""

@@ -38,6 +38,7 @@ from topics.http.access.rate_limit import Allowance
 from topics.http.http2.h2_frames import GOAWAY, FrameCutter
 from topics.http.http2.h2_open import open_h2
 from topics.http.http2.h2_sender import Sender
+from topics.http.http2.h2_states import ENDS, READINGS, EndState, Reading
 from topics.http.http2.h2_stream import Http2Stream
 from topics.http.plan.body import Unpacking
 from topics.http.plan.call import Call, run
@@ -52,6 +53,10 @@ from topics.http.wire.transport import Arriving, Transport, Waits
 _log = logging.getLogger(__name__)
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+_OPEN, _LEAVING, _ENDED, _AT_END, _GONE, _CLOSED = EndState
+_READS, _PAUSED, _QUEUED = Reading
+_NO_MORE_REQUESTS = (_ENDED, _GONE)
 
 _HEADER_TABLE_BYTES = 4096
 """Table of the compressor of our answers, even if the peer offers a larger one."""
@@ -72,20 +77,15 @@ class Http2Connection:
     """The state of one connection, made at the preface, which is its first input."""
 
     __slots__ = (
-        "_at_end",
-        "_closed",
         "_controls",
         "_cutter",
         "_drained",
         "_dropped_bytes",
-        "_ended",
-        "_gone",
+        "_end_state",
         "_h2",
         "_held_bodies",
-        "_in_line",
-        "_leaving",
-        "_paused",
         "_pinged",
+        "_reading",
         "_resets",
         "_running",
         "_sender",
@@ -103,6 +103,8 @@ class Http2Connection:
         self.transport = transport
         config = service.config
         now_ns = service.now_ns()
+        self._end_state = _OPEN
+        self._reading = _READS
         self.admitted = False
         self._h2 = open_h2(config)
         limit = list_limit(config.max_head_bytes, config.max_head_fields)
@@ -124,23 +126,10 @@ class Http2Connection:
         """Tick of the PING that the peer has not acknowledged; None without one."""
         self._drained: list[Http2Stream] = []
         """Streams with room again, which are notified once no other work is in progress."""
-        self._ended = False
-        """Whether the peer begins no more requests: the connection closes after those here."""
-        self._gone = False
-        """Whether the peer sends nothing more at all."""
-        self._leaving = False
-        self._closed = False
         self._running = False
-        self._paused = False
-        self._in_line = False
-        """Whether the connection waits for its turn (request_turns.py).
-
-        Input is then held until the turn, and reading pauses.
-        """
+        """Whether events or waiting requests are being handled further up on the stack."""
         self._unread = bytearray()
-        """Input not yet handled: whole frames, and a part of one."""
-        self._at_end = False
-        """Whether the peer sends nothing after `_unread`."""
+        """Input that waits for its turn: whole frames, and a part of one."""
 
     @property
     def held_bytes(self) -> int:
@@ -165,7 +154,9 @@ class Http2Connection:
     @property
     def busy(self) -> bool:
         """Whether the end of an answer waits for the peer's windows, or a request for its turn."""
-        return self._in_line or bool(self._waiting) or any(stream.ending for stream in self._streams.values())
+        return (
+            self._reading is _QUEUED or bool(self._waiting) or any(stream.ending for stream in self._streams.values())
+        )
 
     @property
     def patient(self) -> bool:
@@ -176,7 +167,7 @@ class Http2Connection:
     # --- input -------------------------------------------------------------------------------------------------------
     def receive(self, data: bytes | memoryview) -> None:
         """Take bytes from the peer. A view is only read during the call."""
-        if self._closed:
+        if self._end_state is _CLOSED:
             return
         self._since = self.service.tick
         if self._unread or self.service.turns.over:
@@ -234,13 +225,16 @@ class Http2Connection:
 
     def _stand_in_line(self) -> None:
         """Wait for a turn: the requests of this pass have used up its time."""
-        if not self._in_line and not self._closed:
-            self._in_line = True
-            self.service.turns.wait(self._on_turn)
+        if self._reading is _QUEUED or self._end_state is _CLOSED:
+            return
+        if self._reading is _READS:
+            self.transport.pause_reading()
+        self._set_reading(_QUEUED)
+        self.service.turns.wait(self._on_turn)
 
     def _on_turn(self) -> None:
-        self._in_line = False
-        if self._closed:
+        self._set_reading(_PAUSED)  # until `_settle` decides
+        if self._end_state is _CLOSED:
             return
         turns = self.service.turns
         turns.begin()
@@ -251,13 +245,13 @@ class Http2Connection:
                 self._take(data)
             if self._unread:
                 self._stand_in_line()
-            elif self._at_end and not self._closed:
+            elif self._end_state is _AT_END:
                 self.end_of_stream()
             self._report_drained()
         except Exception:
             _log.exception("a connection failed by a bug of ours; it is closed")
             self._close()
-        if not self._in_line:  # otherwise all work is charged already
+        if self._reading is not _QUEUED:  # otherwise all work is charged already
             turns.look()
 
     def end_of_stream(self) -> None:
@@ -265,10 +259,12 @@ class Http2Connection:
 
         Requests that are here get their answers, but a mere wait ends (R-NET-11).
         """
-        if self._unread:
-            self._at_end = True
+        if self._end_state is _CLOSED:
             return
-        self._ended = self._gone = True
+        if self._unread:
+            self._enter(_AT_END)
+            return
+        self._enter(_GONE)
         for stream in list(self._streams.values()):
             if stream.waits or stream.finished or stream.body is not None:
                 self._forget(stream)
@@ -277,7 +273,8 @@ class Http2Connection:
 
     def lost(self) -> None:
         """Drop all work, because the connection has ended."""
-        self._closed = True
+        if self._end_state is not _CLOSED:
+            self._enter(_CLOSED)
         self._unread = bytearray()
         self._cutter.held_bytes = 0
         self._waiting.clear()
@@ -297,7 +294,7 @@ class Http2Connection:
         Requests that stall are reset.
         """
         tick = self.service.tick
-        if self._closed or self._in_line:
+        if self._end_state is _CLOSED or self._reading is _QUEUED:
             return False
         for stream in list(self._streams.values()):
             waited = tick - stream.since
@@ -307,7 +304,7 @@ class Http2Connection:
                     self._reset(stream, ErrorCodes.NO_ERROR)
             elif waited > (waits.head if stream.body is not None else waits.stall if stalls else waited):
                 self._reset(stream, ErrorCodes.CANCEL)
-        if self._paused:
+        if self._reading is _PAUSED:
             self._since = tick  # its input is not read, so it does not count as silent
             self._pinged = None if self._pinged is None else tick
         elif self._pinged is not None:
@@ -321,11 +318,17 @@ class Http2Connection:
         return False
 
     def going_away(self) -> None:
-        """Send a GOAWAY. The frame is written here, because the package would stop all sending."""
-        if self._closed:
+        """Send a GOAWAY. The frame is written here, because the package would stop all sending.
+
+        The first one names no last request while the peer may still make requests, which it has
+        perhaps sent already (RFC 9113 6.8).
+        """
+        if self._end_state is _CLOSED:
             return
-        last = self._h2.highest_inbound_stream_id if self._leaving else _STREAM_ID_MAX
-        self._leaving = True
+        last = self._h2.highest_inbound_stream_id
+        if self._end_state is _OPEN:
+            self._enter(_LEAVING)
+            last = _STREAM_ID_MAX
         self._sender.flush()
         self.transport.write(_GOAWAY_FRAME.pack(0, 8, 7, 0, 0, last, ErrorCodes.NO_ERROR))
 
@@ -420,7 +423,8 @@ class Http2Connection:
 
     def _on_goaway(self, event: ConnectionTerminated) -> None:
         """Note that the peer makes no more requests. Those that it has made are answered."""
-        self._ended = True
+        if self._end_state is _OPEN or self._end_state is _LEAVING:
+            self._enter(_ENDED)
         if event.error_code != ErrorCodes.NO_ERROR:
             for stream in list(self._streams.values()):
                 self._forget(stream)
@@ -441,7 +445,10 @@ class Http2Connection:
         if self._sender.frames:
             self._controls.earn(self._sender.frames * _UPDATES_A_FRAME)
             self._sender.frames = 0
-        if not (self._controls.spend(controls, now_ns) and self._resets.spend(resets, now_ns)) and not self._closed:
+        if (
+            not (self._controls.spend(controls, now_ns) and self._resets.spend(resets, now_ns))
+            and self._end_state is not _CLOSED
+        ):
             self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
             self._close()
 
@@ -472,7 +479,7 @@ class Http2Connection:
             if refusal is not None:
                 self._refuse(stream, refusal)
                 return
-        if self._gone and plan.route is not None and plan.route.stream:
+        if self._end_state is _GONE and plan.route is not None and plan.route.stream:
             # The client does not listen, and jobs may be leased as soon as the stream is open.
             self._forget(stream)
             return
@@ -485,7 +492,7 @@ class Http2Connection:
                 return
         call = stream.call = Call(service, stream, plan, usable, started_ns)
         run(call)
-        if self._gone and stream.waits:
+        if self._end_state is _GONE and stream.waits:
             self._forget(stream)
 
     def wait_began(self, stream: Http2Stream) -> None:
@@ -493,7 +500,7 @@ class Http2Connection:
 
         The wait begins in a later pass than that in which its request was run.
         """
-        if self._gone:
+        if self._end_state is _GONE:
             self._forget(stream)
             self._settle()
 
@@ -602,7 +609,7 @@ class Http2Connection:
     # --- ends --------------------------------------------------------------------------------------------------------
     def _settle(self) -> None:
         """Send what the windows allow, run waiting requests, and pause or resume reading."""
-        if self._running or self._closed:
+        if self._running or self._end_state is _CLOSED:
             return
         self._running = True
         self._sender.pump()
@@ -619,15 +626,17 @@ class Http2Connection:
                 self._sender.pump()
                 turns.look()
         self._running = False
-        if self._ended and not self._streams:
+        reading = self._reading
+        if not self._streams and self._end_state in _NO_MORE_REQUESTS:
             self._h2.close_connection()
             self._close()
-        elif (self._in_line or self.transport.over_high_water) != self._paused:
-            self._paused = not self._paused
-            if self._paused:
+        elif reading is _READS:
+            if self.transport.over_high_water:
+                self._set_reading(_PAUSED)
                 self.transport.pause_reading()
-            else:
-                self.transport.resume_reading()
+        elif reading is _PAUSED and not self.transport.over_high_water:
+            self._set_reading(_READS)
+            self.transport.resume_reading()
 
     def _reset(self, stream: Http2Stream, code: ErrorCodes) -> None:
         with contextlib.suppress(H2Error):  # it may have ended already
@@ -647,6 +656,12 @@ class Http2Connection:
         on_disconnect, stream.on_disconnect = stream.on_disconnect, None
         if on_disconnect is not None:
             on_disconnect()
+
+    def _enter(self, state: EndState) -> None:
+        self._end_state = ENDS.check(self._end_state, state)
+
+    def _set_reading(self, reading: Reading) -> None:
+        self._reading = READINGS.check(self._reading, reading)
 
     def _close(self) -> None:
         self._sender.flush()

@@ -25,7 +25,7 @@ from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColum
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
-from topics.http.http1.http1_connection import HttpConnection, Phase
+from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
@@ -63,7 +63,6 @@ _AROUND_READ_BYTES = 640
 _TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS
 _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
-_ANSWER = Phase.ANSWER
 
 
 class Peer(Protocol):
@@ -309,7 +308,7 @@ class Lane:
             return  # closed in the meantime
         self._links.leave(conn)
         if not answered:
-            conn.state.phase = _ANSWER
+            conn.state.taken()
         left.append((conn, view))
 
     def leave(self, conn: Any) -> None:

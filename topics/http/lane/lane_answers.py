@@ -17,7 +17,6 @@ from topics.engine.write.write_columns import GroupRow
 from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
-from topics.http.http1.http1_connection import Phase
 from topics.http.lane._scan import ffi, lib
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
@@ -25,7 +24,6 @@ from topics.http.wire.error_answers import envelope, extra_headers, status_of
 REQUEST = struct.Struct("=8I")
 """receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
 _WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
-_ANSWER = Phase.ANSWER
 _FIXED_BYTES = 450
 """Bound of an answer's bytes without head, name and seqs."""
 _NAME_BYTES = 257
@@ -348,7 +346,7 @@ class Answers:
     def leave(self, conn: Any) -> None:
         """Return a connection of the table to the general path, because of an unusual event."""
         if self._links.leave(conn):
-            conn.state.phase = _ANSWER
+            conn.state.taken()
 
     def _one(self, ref: int, data: bytes, *, last: bool = False) -> None:
         """Answer a connection that is not a column any more, or will not be."""

@@ -169,6 +169,12 @@ class Plan:
     def query(self) -> Query:
         return self._aim.query
 
+    def as_last(self) -> Plan:
+        """Return the plan of the same request, after which the connection is not used again."""
+        last = copy(self)
+        last.keep_alive = False
+        return last
+
     @property
     def is_let_in(self) -> bool:
         """Whether the head passes all checks: Host, Origin, key, rights, path and method."""
