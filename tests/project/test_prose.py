@@ -220,6 +220,23 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
     assert not faults, "\n" + "\n".join(faults)
 
 
+MESSAGES = ("embedded", "engine", "store")
+"""Rooms whose texts for people are checked, too: messages of errors, asserts and the log."""
+
+
+@pytest.mark.parametrize("room", MESSAGES)
+def test_messages_of_a_room_use_the_words_of_the_field(room: str) -> None:
+    faults = []
+    for source in sorted((ROOT / "topics" / room).rglob("*.py")):
+        tree = ast.parse(source.read_text())
+        prose_at = {line.number for line in docstrings(tree)}
+        constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.lineno not in prose_at]
+        for node in constants:
+            if isinstance(node.value, str) and " " in node.value:
+                faults += [f"{name(source)}:{node.lineno}: {fault}" for fault in better(node.value)]
+    assert not faults, "\n" + "\n".join(faults)
+
+
 def comments_of_c(source: Path) -> Iterator[Line]:
     """Yield each comment as one line, numbered by its first."""
     text = source.read_text()

@@ -8,5 +8,5 @@ from topics.engine.values.results import CheckpointResult
 def snapshot_of(result: CheckpointResult) -> int:
     """Return the number of the snapshot. Raises TimeoutError if the checkpoint has not ended."""
     if not result.done:
-        raise TimeoutError("the checkpoint is not over; it goes on: wait with a longer timeout")
+        raise TimeoutError("the checkpoint has not ended; it continues: wait with a longer timeout")
     return result.snapshot

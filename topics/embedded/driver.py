@@ -402,7 +402,7 @@ class Driver:
             if self._refusal is None:
                 self._drive(self._is_idle)
         except BaseException:
-            _log.exception("the log failed while nobody called it")
+            _log.exception("the log failed while no call was made")
         finally:
             self._give_wheel()
         return True

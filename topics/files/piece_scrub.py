@@ -242,7 +242,7 @@ class _Scrub:
                     text = f"{path}: the footer of another segment"
                     report.findings.append(Finding(path, at, piece.topic, -1, text))
                 elif fixed[:4] != SEGMENT_FOOTER_MAGIC:
-                    text = f"{path}: bits of the footer's mark have flipped; what it says can still be told"
+                    text = f"{path}: bits of the footer's mark have flipped; what it says can still be read"
                     report.findings.append(Finding(path, at, piece.topic, -1, text, derived=True))
                 return
         # A segment that a rebuild has repaired has only zeros in the place of its footer.
@@ -355,7 +355,7 @@ class _Stretch:
             self._found(at, seq, f"the record at byte {at} is of another topic, id {int(frames.topic_ids[row])}")
         for row in np.flatnonzero((frames.deleted != DELETED_LIVE) & (frames.deleted != DELETED)).tolist():
             at, seq = int(frames.offsets[row]) + int(frames.lengths[row]) - 1, int(frames.seqs[row])
-            text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can be told"
+            text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can be read"
             self._found(at, seq, text, derived=True)
 
     def _found(self, offset: int, seq: int, what: str, *, derived: bool = False) -> None:

@@ -239,7 +239,7 @@ def test_a_second_step_does_not_begin_while_one_is_in_progress() -> None:
     h.store.reader.slow = True
     publish(h)
     h.start_diff(name="dest")
-    with pytest.raises(AssertionError, match="router router goes from READING to RETAINING"):
+    with pytest.raises(AssertionError, match="router router changes from READING to RETAINING"):
         h.engine._core.forwarding._steps.begin(router_of(h))
 
 

@@ -183,7 +183,7 @@ def array_length(text: bytes, most: int | None = None) -> int:
     limit = _NO_LIMIT if most is None else most
     error = ffi.new("struct tp_error *")
     count: int = lib.tp_members(text, len(text), JsonKind.ARRAY, ffi.NULL, 0, limit, error)
-    assert count >= 0, "an array that is none"
+    assert count >= 0, "tp_members has refused an array"
     return count
 
 
@@ -302,7 +302,7 @@ _CAUSES = {
     lib.E_UTF8: "it is not valid UTF-8",
     lib.E_CONTROL: "a control character inside a string must be escaped, as in \\n or \\u0000",
     lib.E_ESCAPE: 'unknown escape: after a backslash comes one of " \\ / b f n r t or u with four hex digits',
-    lib.E_SURROGATE: "half of a surrogate pair stands alone: escape both halves, or send the character as UTF-8",
+    lib.E_SURROGATE: "half of a surrogate pair has no other half: escape both halves, or send the character as UTF-8",
     lib.E_NUMBER: "this is no JSON number",
     lib.E_RANGE: "a number is too large for a double: send it as a string",
     lib.E_DEPTH: f"more than {lib.DEPTH_MAX} arrays and objects are nested",

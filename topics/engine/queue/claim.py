@@ -302,7 +302,7 @@ class Delivery:
         leases.look(now_ms)
         if self._error is not None or one.cancelled:
             self._take_back(self._error)
-            one.fail(self._error or StorageError("nobody waits"))
+            one.fail(self._error or StorageError("no client waits"))
             return
         count = len(one.jobs)
         if self._read is not None and self._read.saw_deaths and not all(job.live for job in one.jobs):

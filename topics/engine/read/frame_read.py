@@ -143,7 +143,7 @@ def verified(topic: Topic, frames: OwnFrames) -> Iterator[tuple[int, bytes, Fram
         except CorruptError as error:
             raise CorruptError(str(error), {"topic": topic.name, "seq": seq}) from None
         if frame.topic_id != topic.id or frame.seq != seq:
-            raise CorruptError(f"{where}: another record lies in its place", {"topic": topic.name, "seq": seq})
+            raise CorruptError(f"{where}: another record is in its place", {"topic": topic.name, "seq": seq})
         yield seq, raw, frame
 
 

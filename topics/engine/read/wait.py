@@ -164,7 +164,7 @@ class Place:
         topic.waiters[self] = None
 
     def look_again(self) -> None:
-        assert self._topic is not None, "told of a change of a topic that is not there"
+        assert self._topic is not None, "a change of a topic that does not exist"
         if self._topic.head != self._seq:
             self._wait.answer_soon()
 

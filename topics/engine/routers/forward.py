@@ -111,7 +111,7 @@ class Forward(Append):
         these rows.
         """
         originals = self.step.originals
-        assert originals is not None, "somebody found out that the originals may be shared"
+        assert originals is not None, "the originals were found to be shareable"
         count = len(originals.seqs)
         size = int(originals.sizes.sum(dtype=np.uint64))
         tags = tags_of(self.router.source.index, originals.seqs) if keep & FLAG_TAG else None

@@ -83,7 +83,7 @@ def topic_not_empty(name: str, count: int) -> RequestError:
 
 def over_whole_cap(topic: DescribedTopic, field: str) -> RequestError:
     limit = getattr(topic.config, field)
-    message = f"this write alone exceeds {field} {limit} of topic {shown(topic.name)}: split it or raise the cap"
+    message = f"this write by itself exceeds {field} {limit} of topic {shown(topic.name)}: split it or raise the cap"
     return RequestError("record_too_large", message)
 
 
@@ -147,7 +147,7 @@ def producer_diverged(topic: str, part: NamedPart) -> RequestError:
 def producer_stale(topic: NamedTopic, part: NamedPart, newest: int) -> RequestError:
     message = (
         f"{_part(topic.name, part)} is of an epoch that topic has forgotten, so it may have been written before: the "
-        f"newest epoch is {newest}, go on above it"
+        f"newest epoch is {newest}, continue above it"
     )
     return RequestError("producer_stale", message, _part_detail(topic.name, part, newest=newest))
 
@@ -198,7 +198,7 @@ def router_keeps_enough(router: NamedRouter) -> RequestError:
 def router_repoint(router: NamedRouter, allowed: Allowed) -> RequestError:
     source, dest = router.source.name, router.dest.name
     ends = [shown(name) if allowed(name) else "another topic" for name in (source, dest)]
-    message = f"router {shown(router.name)} goes from {ends[0]} to {ends[1]}: delete it to change that"
+    message = f"router {shown(router.name)} leads from {ends[0]} to {ends[1]}: delete it to change that"
     detail = {"router": router.name, "reason": "router_repoint_forbidden"}
     if allowed(source):
         detail["existing_source"] = source

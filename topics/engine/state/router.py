@@ -205,7 +205,7 @@ class RouterOf(Generic[End]):
 
     def enter(self, work: RouterWork) -> None:
         """Begin other work, which may follow the present one."""
-        assert work in NEXT_WORK[self.work], f"router {self.name} goes from {self.work.name} to {work.name}"
+        assert work in NEXT_WORK[self.work], f"router {self.name} changes from {self.work.name} to {work.name}"
         self.work = work
 
     def keep(self, frames: Iterable[tuple[int, bytes]]) -> None:

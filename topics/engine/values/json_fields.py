@@ -264,7 +264,7 @@ class Fields:
         for index, item in enumerate(strict_json.array_items(span.text)):
             if item.kind != JsonKind.STRING:
                 raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
-        raise AssertionError("an array of strings that is none")
+        raise AssertionError("strings_of has refused an array of strings")
 
     def few_members(self, name: str, must_be: str, most: int) -> Fields:
         """Return a required object whose keys are data.

@@ -29,7 +29,9 @@ Prefixes = tuple[str, ...]
 """Prefixes of names; a name matches if it begins with one of them. () matches every name."""
 
 _ROUTER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:>-]{{0,{NAME_MAX - 1}}}")
-_RULE = f"start with a letter or digit, go on with letters, digits and . _ : -{{more}}, at most {NAME_MAX} characters"
+_RULE = (
+    f"start with a letter or digit, continue with letters, digits and . _ : -{{more}}, at most {NAME_MAX} characters"
+)
 
 
 def is_router_name(name: str) -> bool:

@@ -363,7 +363,7 @@ class Checkpointer:
         """Log for the operator that deletes by themselves do not free these files."""
         if count and count != self._left_reported:
             log.warning(
-                "no space to empty %d log files: the oldest needs %d KiB more free space, or what lives in it deleted",
+                "no space to empty %d log files: the oldest needs %d KiB more free space, or its live records deleted",
                 count,
                 -(-self._low_space.lacking_bytes // 1024),
             )

@@ -105,7 +105,7 @@ class RequestedCheckpoints:
                 await self._checkpointer.run(on_shown=self._on_shown)
                 if not self._present or log.disk_full:
                     break
-            self._answer(DiskFullError("no space left for copies of all records: some are in the log alone"))
+            self._answer(DiskFullError("no space left for copies of all records: some are only in the log"))
         except (OSError, StorageError) as error:
             _log.error("a checkpoint that was asked for failed: %s", error)
             self._answer(self._reason(error))

@@ -168,9 +168,9 @@ class DiskSpace:
         if self.full != full:
             self.full = full
             if full:
-                log.warning("the disk of %s is full: appends are refused, deletes go on", self._directory)
+                log.warning("the disk of %s is full: appends are refused, deletes are accepted", self._directory)
             else:
-                log.warning("the disk of %s has space again: appends go on", self._directory)
+                log.warning("the disk of %s has space again: appends are accepted", self._directory)
                 self._wanted_bytes = 0
             for fn in self.on_change:
                 fn()

@@ -51,7 +51,7 @@ class OpenFiles:
 
     def open(self, file: StoredFile, done: Callable[[int], None]) -> None:
         """Call `done` with 0 once file.fd is open, or with -errno. The caller holds the file."""
-        assert file.readers > 0, "who opens a file reads it"
+        assert file.readers > 0, "the caller that opens a file reads it"
         waiting = self._waiting.setdefault(file.file_id, [])
         waiting.append(done)
         if len(waiting) == 1:

@@ -115,6 +115,6 @@ class FileTable:
         The caller closes and deletes it.
         """
         assert file.live_rows == 0, "rows of the index still point to this file"
-        assert file.readers == 0, "somebody still reads this file"
+        assert file.readers == 0, "a reader still uses this file"
         del self._files[file.file_id]
         self._log.pop(file.file_id, None)

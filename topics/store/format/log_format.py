@@ -460,7 +460,7 @@ def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
         kind, length = _TLV.unpack_from(ext, at)
         at += _TLV.size
         if at + length > len(ext):
-            raise CorruptError("an extension entry goes past its frame")
+            raise CorruptError("an extension entry extends past its frame")
         yield kind, ext[at : at + length]
         at += length
 

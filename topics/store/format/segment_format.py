@@ -329,7 +329,7 @@ class IndexColumns(NamedTuple):
         Raises CorruptError: too short, or bits of the flags have flipped.
         """
         if rows * ROW_BYTES + 2 * tag_count > len(data):
-            raise CorruptError("the columns of an index go past its end", {})
+            raise CorruptError("the columns of an index extend past its end", {})
         columns: list[Any] = []
         at = 0
         for dtype in ("<u8", "<u4", "<u4", "<u4", "<u4", "<u4", "u1"):
@@ -340,7 +340,7 @@ class IndexColumns(NamedTuple):
         at += 2 * tag_count
         end = at + int(tag_ends[-1])
         if end > len(data):
-            raise CorruptError("the tag table of an index goes past its end", {})
+            raise CorruptError("the tag table of an index extends past its end", {})
         tags = TagTable(tag_ends, bytes(data[at:end]))
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
         if parity and b"\1" in flags.tobytes().translate(_ODD_BYTES):

@@ -100,7 +100,7 @@ class PrebuiltFrames:
             0,
             placed,
         )
-        assert written > 0 or not rows.count, "the room was counted before, and a row lies in its buffer"
+        assert written > 0 or not rows.count, "the room was counted before, and a row is in its buffer"
         self._added(written, rows.count)
 
     def extend(self, extension: bytes) -> None:
@@ -131,7 +131,7 @@ class PrebuiltFrames:
             ffi.from_buffer(placed),
             self.count,
         )
-        assert numbered == self.count, "frames lie back to back"
+        assert numbered == self.count, "frames follow each other"
         return Framed(start, bytes(placed))
 
     def add_controls(self, frames: memoryview, count: int) -> None:

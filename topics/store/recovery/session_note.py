@@ -128,7 +128,8 @@ class LatchNote:
             if not self._reported:
                 self._reported = True
                 log.error(
-                    "noting that the log failed failed too (%s): a kill before it succeeds leaves a gap's end untold",
+                    "the note that the log failed could not be written (%s): "
+                    "a kill before that may leave a gap's end unreported",
                     error,
                 )
             if not self._stopped:

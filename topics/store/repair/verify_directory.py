@@ -191,14 +191,14 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
         before = int(scan.frames["seq"][-1]) if len(scan.frames) else header.first_seq - 1
         at = begin + scan.position
         report.findings.append(
-            Damage(path, f"damaged at byte {at}, behind seq {before}", at, header.topic_id, before + 1)
+            Damage(path, f"damaged at byte {at}, after seq {before}", at, header.topic_id, before + 1)
         )
     elif footer is None and segment is not None and segment.sealed and data[end:].strip(b"\0"):
         # A segment that a rebuild has mended has no footer, only zeros in its place.
         report.findings.append(Damage(path, "its footer is damaged", len(data) - FOOTER_BYTES, header.topic_id))
     elif footer is not None:
         if data[-FOOTER_BYTES:][:4] != SEGMENT_FOOTER_MAGIC:
-            text = "bits of the footer's mark have flipped; what the footer says can still be told"
+            text = "bits of the footer's mark have flipped; what the footer says can still be read"
             report.findings.append(Damage(path, text, len(data) - FOOTER_BYTES, header.topic_id, is_index=True))
         await _verify_index(files, path, header, scan, report)
 
@@ -208,7 +208,7 @@ def _verify_flags(path: str, topic_id: int, frames: codec.Frames, report: Verify
     for row in frames[(frames["deleted"] != DELETED_LIVE) & (frames["deleted"] != DELETED)]:
         at = int(row["offset"]) + int(row["length"]) - 1
         seq = int(row["seq"])
-        text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can still be told"
+        text = f"bits of the flag that says whether seq {seq} is deleted have flipped; what it said can still be read"
         report.findings.append(Damage(path, text, at, topic_id, seq, is_index=True))
 
 
@@ -288,10 +288,10 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
         if replay.last_batch_no > replay.synced_upto:
             report.notes.append(
                 f"{path}: batches {replay.synced_upto + 1} to {replay.last_batch_no} are sound; as is usual for the "
-                "last ones, nothing behind them says that they were synced"
+                "last ones, nothing after them shows that they were synced"
             )
         if replay.lost:
-            report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what lies behind it")
+            report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what follows it")
 
 
 async def replay_shard(

@@ -79,7 +79,8 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
     if theirs is None and ours is not None and ours.both:
         raise StorageError(
             f"cold directory {tiers.cold} is not the one that {tiers.hot} was started with before: is it mounted, is "
-            f"it the right one? Nothing lies there yet: to begin with another one, remove {tiers.hot}/{COLD_MARK_NAME}"
+            "it the right one? Nothing is stored there yet: "
+            f"to begin with another one, remove {tiers.hot}/{COLD_MARK_NAME}"
         )
     if ours is None:
         ours = _Mark(loop.ring.random_bytes(16).hex())

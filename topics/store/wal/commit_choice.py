@@ -91,7 +91,7 @@ class ShardView(Protocol):
 class Until(Enum):
     """The event that a batch waits for."""
 
-    TIME = "a delay is over"
+    TIME = "a delay has ended"
     SYNC = "no other sync runs or is owed"
     FILE = "a file has room"
     TIMER = "a sync in the background is planned"
@@ -191,7 +191,7 @@ def explain_commit(setting: str, block_bytes: int) -> list[str]:
         return [f"{setting}: asked for; link where unsynced bytes precede"]
     return [
         "auto:",
-        "  nobody waits for a sync       a bare write, synced in the background",
+        "  no writer waits for a sync    a bare write, synced in the background",
         "  a lone commit                 dsync: one O_DIRECT write with RWF_DSYNC",
         "  a group                       dsync or link, whichever proves faster",
         "  unsynced bytes precede it     link: a buffered write linked to an fdatasync",

@@ -401,7 +401,7 @@ class Shard:
         """Return the file for a background sync, besides files that were left."""
         if self._in_flight is not None and self._commitment.primitive.syncs:
             return COMMIT_SYNCS
-        assert self._end.file is not None, "unsynced bytes lie in a file"
+        assert self._end.file is not None, "unsynced bytes are in a file"
         return self._end.file.stored.fd
 
     # --- failing -----------------------------------------------------------------------------------------------------

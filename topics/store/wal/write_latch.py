@@ -58,4 +58,4 @@ class WriteLatch:
         return LogReadOnlyError(f"the log is read-only since {self.read_only}; reopen the data directory")
 
     def disk_full_error(self) -> StorageError:
-        return DiskFullError("no space left for appends; deletes go on, appends resume when there is space")
+        return DiskFullError("no space left for appends: deletes are accepted, and appends once there is space")
