@@ -184,3 +184,19 @@ def test_a_router_without_room_goes_on_for_who_reads_its_destination(monkeypatch
     for _ in range(3):
         head_of(world, "dest5")
     assert work.stepped.count("router5") >= 3
+
+
+def test_a_topic_s_routers_are_released_after_its_deletion_is_answered_and_no_request_finds_them() -> None:
+    world = routed(300)
+    world.put("other")
+    deleted, fed = Answer(), Answer()
+    world.engine.delete_topic("source", if_empty=False, done=deleted)
+    world.until(lambda: deleted.given)
+    assert len(deleted.get().routers_removed) == 300
+    assert len(world.engine._core.usage.reclaim) == 1
+    world.engine.put_router("router0", RouterConfig("other", "dest0"), lambda _name: True, fed)
+    world.until(lambda: fed.given)
+    assert fed.get().created
+    world.checkpoint()
+    world.restart()
+    assert list(world.engine._core.routers.by_name) == ["router0"]

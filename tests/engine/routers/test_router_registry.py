@@ -47,3 +47,24 @@ def test_routers_that_go_with_their_topic_go_together() -> None:
     assert made[0].life is RouterLife.GONE
     routers.remove(staying)
     assert (len(routers), source.routers) == (0, ())
+
+
+def test_routers_of_a_deleted_topic_are_released_in_steps_and_seen_by_nothing() -> None:
+    source: Any = Place("s", 1)
+    dests: list[Any] = [Place(f"d{at}", 2 + at) for at in range(200)]
+    routers = Routers()
+    for at, dest in enumerate(dests):
+        routers.add(Router(f"r{at}", at, source, dest, RouterConfig("s", dest.name)))
+    steps = routers.remove_in_steps(routers.of_topic(source))
+    assert (len(routers), source.routers, list(routers.after("", "")), routers.gone) == (0, (), [], {})
+    listed = [sum(1 for dest in dests if dest.feeders) for _ in steps]
+    assert listed[:-1] == sorted(listed[:-1], reverse=True)
+    assert len(listed) > 3
+    assert (sum(1 for dest in dests if dest.feeders), routers.by_id) == (0, {})
+    assert len(routers.gone) == 200
+    for name in ("r1", "r2"):  # their names, and the topics, are free
+        routers.add(Router(name, 1000 + len(routers), source, dests[0], RouterConfig("s", "d0")))
+    steps = routers.remove_in_steps(routers.of_topic(dests[0]))
+    assert len(routers.ties([])) == 200, "a snapshot states all pairs, whatever steps are left"
+    assert list(steps) == []
+    assert dests[0].feeders == ()

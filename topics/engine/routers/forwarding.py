@@ -265,14 +265,17 @@ class Forwarding:
             router.enter(RouterWork.IDLE)
         self._release(router, everybody=True)
 
-    def forget(self, router: Router) -> None:
-        """Forget a router that is gone."""
-        for routers in (self._news, self._behind, self._held):
-            routers.pop(router, None)
-        # A step ends by itself.
-        if router.work not in STEPPING and router.work is not RouterWork.IDLE:
-            router.enter(RouterWork.IDLE)
-        self._release(router, everybody=True)
+    def forget(self, *gone: Router) -> None:
+        """Forget routers that are gone, of which there may be 10,000."""
+        for routers in filter(None, (self._news, self._behind, self._held)):
+            for router in gone:
+                routers.pop(router, None)
+        for router in gone:
+            # A step ends by itself.
+            if router.work is not RouterWork.IDLE and router.work not in STEPPING:
+                router.enter(RouterWork.IDLE)
+            if router.waiting:
+                self._release(router, everybody=True)
 
 
 def is_awaited(topic: Topic) -> bool:

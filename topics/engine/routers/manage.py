@@ -78,6 +78,7 @@ class RouterManager:
             existing.parked.append(lambda: self.put(name, config, allowed, done))
             return
         source, dest = topics
+        core.routers.settle()
         if dest is None and not config.create_dest:
             raise refusals.topic_not_found(config.dest)
         for other in dest.feeders if dest is not None else ():

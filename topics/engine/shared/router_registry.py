@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from topics.engine.state.router import RouterLife
 from topics.engine.state.topic import Router, Topic
 
 _JUST_GONE, _TOLD_ONCE = -2, -1
 """Values in `Routers.gone`: no snapshot has stated the pair yet, or one has."""
+_FEW = 16
+"""Number of routers whose names are removed from the list of all one by one."""
+_STEP = 64
+"""Routers that one step of a removal releases, in some 100 us."""
 
 
 class Routers:
@@ -19,6 +24,8 @@ class Routers:
         self.by_name: dict[str, Router] = {}
         self.by_id: dict[int, Router] = {}
         self._names: list[str] = []
+        self._leaving: list[Router] = []
+        """Routers that are gone, and that their destinations and `by_id` still list."""
         self.gone: dict[tuple[int, int], int] = {}
         """Source and destination (topic ids) of deleted routers whose forwards the log may still
         hold. The value is the highest number of a log file that may, once that is known; see
@@ -37,21 +44,51 @@ class Routers:
         router.dest.feeders = (*router.dest.feeders, router)
 
     def remove(self, *routers: Router) -> None:
+        self.remove_in_steps(routers)
+        self.settle()
+
+    def remove_in_steps(self, routers: Sequence[Router]) -> Iterator[None]:
+        """Remove routers, perhaps the 10,000 of a topic. Their names are free when this returns.
+
+        Returns the steps that release them. `settle` takes the steps that are left, for a caller
+        that looks at `feeders` or `gone`.
+        """
+        by_name, life = self.by_name, RouterLife.GONE
         for router in routers:
-            router.life = RouterLife.GONE
-            self.note_gone((router.source.id, router.dest.id))
-            del self.by_name[router.name]
-            del self.by_id[router.id]
-            del self._names[bisect_left(self._names, router.name)]
-        # One pass over a topic's routers, of which there may be thousands.
+            router.life = life
+            del by_name[router.name]
+        if len(routers) > _FEW:
+            self._names = [name for name in self._names if name in by_name]
+        else:
+            for router in routers:
+                del self._names[bisect_left(self._names, router.name)]
         for source in {router.source for router in routers}:
-            source.routers = tuple(router for router in source.routers if router.life is not RouterLife.GONE)
-        for dest in {router.dest for router in routers}:
-            dest.feeders = tuple(router for router in dest.feeders if router.life is not RouterLife.GONE)
+            source.routers = tuple([router for router in source.routers if router.life is not life])
+        self._leaving += routers
+        return self._leave()
+
+    def settle(self) -> None:
+        """Take all steps of removals that are left."""
+        for _ in self._leave():
+            pass
+
+    def _leave(self) -> Iterator[None]:
+        leaving = self._leaving
+        while leaving:
+            some = leaving[-_STEP:]
+            del leaving[-_STEP:]
+            for router in some:
+                dest = router.dest
+                self.note_gone((router.source.id, dest.id))
+                del self.by_id[router.id]
+                if router in dest.feeders:
+                    dest.feeders = tuple([each for each in dest.feeders if each.life is not RouterLife.GONE])
+            del some, router, dest
+            yield
 
     def of_topic(self, topic: Topic) -> list[Router]:
         """Return the routers with the topic as source or destination, by name."""
-        return sorted({*topic.routers, *topic.feeders}, key=lambda router: router.name)
+        return sorted({*topic.routers, *topic.feeders}, key=attrgetter("name"))
 
     def note_gone(self, pair: tuple[int, int]) -> None:
         """Note that a router between these topics is gone."""
@@ -64,6 +101,7 @@ class Routers:
         when the router is deleted. By the second snapshot after that, the step is in one of the
         files that exist then, because each snapshot syncs the log before it is written.
         """
+        self.settle()
         oldest, newest = min(log_files, default=0), max(log_files, default=0)
         gone, self.gone = self.gone, {}
         for pair, upto in gone.items():

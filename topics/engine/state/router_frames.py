@@ -118,4 +118,5 @@ def image_of_router(router: Router) -> RouterImage:
 
 def images_of(routers: list[Router]) -> list[RouterImage]:
     """Return the images of the durable ones."""
-    return [image_of_router(router) for router in routers if router.life is not RouterLife.CREATING]
+    there = (RouterLife.LIVE, RouterLife.DELETING)
+    return [image_of_router(router) for router in routers if router.life in there]

@@ -20,6 +20,7 @@ from topics.engine.state.control_frames import (
     removal,
 )
 from topics.engine.state.losses import FloorMarks
+from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import STAGING, Life, Topic
 from topics.engine.values import incarnation
@@ -93,10 +94,12 @@ class Reconfiguration(Operation):
 class Removal(Operation):
     """The end of a topic. Nothing is queued after it: changes wait for the outcome."""
 
-    __slots__ = ("done",)
+    __slots__ = ("done", "routers")
 
     def __init__(self, core: Core, topic: Topic, done: Done[DeleteTopicResult]) -> None:
         super().__init__(core, topic)
+        self.routers = core.routers.of_topic(topic)
+        """The topic's routers, by name. It gets no more of them, but some may be gone before it."""
         self.done = done
 
     def apply(self, commit: Commit) -> None:
@@ -105,14 +108,17 @@ class Removal(Operation):
         self.core.registry.remove(topic)
         self.core.stager.forget(topic.id)
         self.core.in_log.discard(topic.id)
-        routers = self.core.routers.of_topic(topic)
-        self.core.routers.remove(*routers)
-        for router in routers:
-            self.core.forwarding.forget(router)
+        gone = RouterLife.GONE
+        routers = [router for router in self.routers if router.life is not gone]
+        self.routers = []
+        released = self.core.routers.remove_in_steps(routers)
+        self.core.forwarding.forget(*routers)
         self.done(DeleteTopicResult(True, [router.name for router in routers]))
         for waiter in list(topic.waiters):
             waiter.on_topic_gone()
         self._resume()
+        del routers
+        self.core.usage.reclaim.run(released)
 
     def fail(self, error: TopicsError) -> None:
         if self.topic.is_made:
