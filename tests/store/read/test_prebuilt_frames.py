@@ -175,3 +175,24 @@ def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_w
             Frame.unpack(data[start - placed.start : start - placed.start + length], "a frame").data
             for start, length in zip(placed.columns()["start"].tolist(), placed.lengths.tolist(), strict=True)
         ] == [record.data for record in records]
+
+
+@pytest.mark.parametrize("passes", [1, 2, 3, 5])
+def test_a_large_batch_that_is_prepared_in_part_is_prepared_whole_when_use_becomes_exclusive(
+    monkeypatch: pytest.MonkeyPatch, passes: int
+) -> None:
+    monkeypatch.setattr(commit, "_PREPARED_BYTES", 1000)
+    world = LogWorld()
+    world.write()
+    world.settle()
+    rows = pack_rows([RowRecord(b'"%b"' % (b"x" * 900))] * 10)
+    frames = PrebuiltFrames(room_for(rows, None))
+    frames.add_rows(rows, None)
+    ended: list[Commit] = []
+    world.log.begin_batch(1)
+    world.log.stage_prebuilt(1, frames, 2, 9, fsync=False, synced=True, done=ended.append)
+    world.passes(passes)
+    world.log.commit_in_place()
+    world.loop.run_until(lambda: bool(ended))
+    assert ended[0].error is None
+    assert recover(world.crash("power")).seqs[1] == list(range(1, 12))

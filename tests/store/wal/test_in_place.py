@@ -358,3 +358,23 @@ def test_without_being_asked_commits_are_left_to_the_ring() -> None:
     assert not write.acked
     world.settle()
     assert write.acked
+
+
+@pytest.mark.parametrize("lone", [True, False])
+def test_an_exception_amid_a_write_in_place_fails_the_batch_and_latches_the_log(lone: bool) -> None:
+    """Which of its bytes the disk has is unknown; the batch would be in flight for ever otherwise."""
+    world = OneSender()
+
+    def broken(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        raise MemoryError("in the middle")
+
+    world.ring.write_now = broken  # type: ignore[method-assign]
+    if lone:
+        assert world.log.write_lone(1, 2, 5, pack_rows([RowRecord(b"1")]), None, fsync=True) is None
+    else:
+        write = world.write()
+        world.settle(write)
+        assert isinstance(write.error, LogReadOnlyError)
+    assert world.log.backlog_bytes == 0
+    with pytest.raises(LogReadOnlyError, match="in the middle"):
+        world.write()

@@ -12,6 +12,8 @@ them their place, background_sync.py syncs beside commits, wal_files.py has the 
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -39,6 +41,8 @@ from topics.store.wal.primitive_tuner import PrimitiveTuner
 from topics.store.wal.staging import Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
 from topics.store.wal.write_latch import WriteLatch
+
+_log = logging.getLogger(__name__)
 
 _FRAME_ROOM = 128
 """Bytes of a frame beside its record's JSON, unless tag or node are unusually long."""
@@ -275,10 +279,12 @@ class Shard:
                 break
             if not self._on_held(choice, batch):
                 return
-        mirror = None if self.exclusive else batch.mirror
-        if mirror is not None and not self._commitment.prepare_piece(batch, mirror):
-            self._loop.call_later(0, _nothing)  # for the next piece
-            return
+        # In exclusive use it is prepared at once, or the rest of it.
+        mirror = None if self.exclusive and batch.prepared is None else batch.mirror
+        while mirror is not None and not self._commitment.prepare_piece(batch, mirror):
+            if not self.exclusive:
+                self._loop.call_later(0, _nothing)  # for the next piece
+                return
         batch, self._is_measured = self.staging.take(), choice.is_measured
         if choice.in_place:
             self._conclude(batch, self._write_in_place(batch, choice.primitive))
@@ -333,7 +339,13 @@ class Shard:
         """Commit by one write that the thread waits for."""
         commitment = self._commitment
         fd, blocks, offset = commitment.prepare(batch, primitive)
-        write_res = self._files.write_now(fd, blocks, offset, dsync=primitive.is_dsync)
+        try:
+            write_res = self._files.write_now(fd, blocks, offset, dsync=primitive.is_dsync)
+        except Exception as error:
+            _log.exception("a write of the log failed by a bug of ours")
+            # Which of its bytes the disk has is unknown.
+            self._latch(f"a write in place ended by {error!r}")
+            write_res = -errno.EIO
         outcome = commitment.finish(write_res)
         if not self.exclusive:
             self._counters.in_place += 1
