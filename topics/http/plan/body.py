@@ -28,8 +28,8 @@ _MEMBERS_MAX = 1000
 A stream has one member, a concatenation a few.
 """
 
-Steps = Generator[None, None, bytes | memoryview]
-"""The unpacking of a body: each step yields, and the last returns the body."""
+Steps = Generator[int, None, bytes | memoryview]
+"""The unpacking of a body: each step yields the bytes so far, and the last returns the body."""
 
 
 class Unpacking(NamedTuple):
@@ -39,6 +39,8 @@ class Unpacking(NamedTuple):
     """The remaining steps."""
     size: int
     """Bytes of the compressed body."""
+    unpacked_bytes: int
+    """Bytes that the first step has unpacked."""
 
 
 def unpack(data: bytes | bytearray | memoryview, max_bytes: int, step_bytes: int) -> Steps:
@@ -75,17 +77,18 @@ def unpack(data: bytes | bytearray | memoryview, max_bytes: int, step_bytes: int
             step += max(len(part), _INPUT_WEIGHT * taken)
             if step >= step_bytes:
                 step = 0
-                yield
+                yield len(out)
     return out.take()
 
 
-def begun(steps: Steps) -> bytes | None:
-    """Run the first step. Return the body if that completes it, else None.
+def begun(steps: Steps, size: int) -> bytes | Unpacking:
+    """Run the first step. Return the body if that completes it, else the rest of the unpacking.
+
+    size: bytes of the compressed body.
 
     Raises: RequestError as `unpack` does.
     """
     try:
-        next(steps)
+        return Unpacking(steps, size, next(steps))
     except StopIteration as end:
         return bytes(end.value)
-    return None

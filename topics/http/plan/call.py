@@ -100,7 +100,7 @@ class Call:
         if not isinstance(body, Unpacking):
             self.body = body
         else:
-            self.unpacking, self.body, self.held_bytes = body, b"", body.size
+            self.unpacking, self.body, self.held_bytes = body, b"", body.size + body.unpacked_bytes
         self.started_ns = started_ns
         self.is_only = False
         """Whether the connection's last received bytes held this request and no other."""
@@ -268,7 +268,16 @@ def unpacked(call: Call, unpacking: Unpacking) -> Work:
 
     Raises: RequestError, the body is corrupt, too large or not JSON.
     """
-    call.body = yield from unpacking.steps
+    steps = unpacking.steps
+    while True:
+        try:
+            unpacked_bytes = next(steps)
+        except StopIteration as end:
+            call.body = end.value
+            break
+        if not call.answered:  # otherwise the client has left, and counts for nothing
+            call.held_bytes = unpacking.size + unpacked_bytes
+        yield
     call.unpacking, call.held_bytes = None, len(call.body)
     check_type(call.plan, is_empty=not call.body)
 

@@ -68,10 +68,9 @@ def usable_body(
     Raises: RequestError, the body is corrupt, too large or not JSON.
     """
     if plan.gzip:
-        steps = unpack(body, plan.max_body_bytes, step_bytes)
-        unpacked = begun(steps)
-        if unpacked is None:
-            return Unpacking(steps, len(body))
+        unpacked = begun(unpack(body, plan.max_body_bytes, step_bytes), len(body))
+        if isinstance(unpacked, Unpacking):
+            return unpacked
         body = unpacked
     check_type(plan, is_empty=not body)
     return body
