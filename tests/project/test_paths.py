@@ -22,7 +22,9 @@ OTHERS = {
 
 
 def sources() -> list[Path]:
-    found = [path for tree in TREES for path in (ROOT / tree).rglob("*") if path.suffix in (".py", ".c", ".h", ".sh")]
+    found = [
+        path for tree in TREES for path in (ROOT / tree).rglob("*") if path.suffix in (".py", ".pyi", ".c", ".h", ".sh")
+    ]
     return [path for path in found if not (path.suffix == ".c" and path.name.startswith("_"))]  # made by cffi
 
 

@@ -228,9 +228,8 @@ MESSAGES = ("embedded", "engine", "store")
 def test_messages_of_a_room_use_the_words_of_the_field(room: str) -> None:
     faults = []
     for source in sorted((ROOT / "topics" / room).rglob("*.py")):
-        tree = ast.parse(source.read_text())
-        prose_at = {line.number for line in docstrings(tree)}
-        constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.lineno not in prose_at]
+        prose_at = {line.number for line in docstrings(source)}
+        constants = [node for node in nodes(source) if isinstance(node, ast.Constant) and node.lineno not in prose_at]
         for node in constants:
             if isinstance(node.value, str) and " " in node.value:
                 faults += [f"{name(source)}:{node.lineno}: {fault}" for fault in better(node.value)]
