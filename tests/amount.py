@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 TIMES = max(1, int(os.environ.get("TOPICS_TEST_TIMES", "1")))
 
 
@@ -19,3 +21,8 @@ def seeds(count: int) -> range:
 def stride(every: int) -> int:
     """Return the distance between two places that are tried: `every`, or a TIMES-th of it."""
     return max(1, every // TIMES)
+
+
+def examples(count: int) -> settings:
+    """Return the setting of a test that hypothesis runs with `count` examples, or TIMES as many."""
+    return settings(max_examples=count * TIMES, deadline=None)

@@ -6,9 +6,10 @@ reader is compared with h11's, which may only be the more forgiving one.
 """
 
 import h11
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.http.byte_stream import Echo, Peer, make_service
 from topics.http.http1.chunked import ChunkedBody
 from topics.http.wire.error_answers import BadRequestError
@@ -99,14 +100,14 @@ def outcome(parser: str, data: bytes, pieces: list[int]) -> tuple[list[tuple[int
     return seen, str(peer.http.phase), peer.wire.closed
 
 
-@settings(max_examples=400, deadline=None)
+@examples(200)
 @given(streams(), st.lists(st.integers(0, 300), max_size=4))
 def test_both_parsers_give_the_same_requests_or_the_same_refusal(data: bytes, pieces: list[int]) -> None:
     pieces = [piece for piece in pieces if piece < len(data)]
     assert outcome("httptools", data, pieces) == outcome("h11", data, pieces)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(streams(), st.lists(st.integers(0, 300), max_size=4))
 def test_a_stream_that_is_understood_is_understood_however_it_is_split(data: bytes, pieces: list[int]) -> None:
     def merged(pieces: list[int]) -> list[tuple[int, object]]:
@@ -143,7 +144,7 @@ def by_h11(data: bytes) -> tuple[bytes, bytes] | None:
         return None
 
 
-@settings(max_examples=500, deadline=None)
+@examples(250)
 @given(CHUNKS, st.integers(0, 20))
 def test_what_our_chunked_reader_takes_h11_takes_the_same_way(data: bytes, split: int) -> None:
     body = ChunkedBody()

@@ -1,7 +1,7 @@
 """R-NET-3, R-NET-8, R-NET-9: what a request head may be, over both parsers."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.http.byte_stream import Peer
@@ -192,7 +192,6 @@ def test_an_upgrade_this_path_does_not_have_is_ignored(peer: Peer) -> None:
     assert response.status == 200
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60), st.lists(st.integers(0, 200), max_size=8))
 def test_a_head_that_trickles_is_judged_as_one_that_comes_at_once(noise: bytes, cuts: list[int]) -> None:
     data = b"GET /a HTTP/1.1\r\nHost: b\r\nX: " + noise.translate(_CRLF_HEAVY) + b"\r\nY: z\r\n"

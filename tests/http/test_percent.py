@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_plus, unquote_to_bytes
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.http.wire.percent import form_decoded, percent_decoded
@@ -19,7 +19,6 @@ PIECES = ("a", "+", "%", "%6", "%61", "%2B", "%fF", "%e2%82%ac", "%g1", "%1g", "
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20), st.integers(0, 1000))
-@settings(deadline=None)
 def test_a_text_of_any_length_is_decoded_as_by_urllib(pieces: list[str], times: int) -> None:
     text = "".join(pieces)
     for each in (text, text * times):

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from topics.files import Loss
 from topics.pipelines import compare as module
 from topics.pipelines.compare import compare, covering, why_gone
@@ -48,7 +49,7 @@ def runs(mine: set[int], other: set[int]) -> list[tuple[int, int, int]]:
     return [(run[0], run[-1], len(run)) for run in found]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(SIDES, SIDES, st.integers(1, 9), st.integers(1, 9))
 def test_what_is_equal_different_or_on_one_side_alone_is_found(left: Side, right: Side, cut: int, other: int) -> None:
     found = compare(batches(left, cut), batches(right, other))

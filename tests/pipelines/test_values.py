@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from topics.errors import UsageError
 from topics.pipelines.values import ddl, pointer, rules
 from topics.pipelines.values.checksum import RowSum
@@ -70,7 +71,7 @@ RIGHT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(st.lists(st.one_of(RIGHT, RIGHT, VALUES), max_size=6))
 def test_a_batch_read_in_one_go_equals_rows_read_one_by_one(documents: list[Any]) -> None:
     texts = [json.dumps(document) for document in documents]
@@ -258,7 +259,6 @@ def plainly(batch: pa.RecordBatch) -> str:
     return xxhash.xxh3_64_hexdigest(b"".join(xxhash.xxh3_64_digest(stream) for stream in streams))
 
 
-@settings(deadline=None)
 @given(TAGS, st.integers(1, 7))
 def test_the_checksum_of_rows_does_not_depend_on_how_they_are_cut(tags: list[str | None], cut: int) -> None:
     batch = rows(tags)

@@ -10,9 +10,10 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.contract.requests.test_transport import MALFORMED
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
@@ -162,7 +163,7 @@ def pair() -> Pair:
     return Pair()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(st.integers(0, 1 << 48))
 def test_lane_on_and_lane_off_answer_the_same_bytes_alike(pair: Pair, seed: int) -> None:
     pair.run(random.Random(seed))

@@ -14,6 +14,7 @@ from email.message import Message
 import pyarrow as pa
 import pytest
 
+from tests.amount import seeds
 from tests.contract.world.answer import Answer
 from tests.contract.world.sim_world import SimWorld
 from topics.spark.client import Client
@@ -153,7 +154,7 @@ class Queries:
             self.world.start()
 
 
-@pytest.fixture(params=range(6))
+@pytest.fixture(params=seeds(3))
 def queries(request: pytest.FixtureRequest) -> Iterator[Queries]:
     made = Queries(request.param)
     yield made

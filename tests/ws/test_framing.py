@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, TextMessage
 from wsproto.events import Ping as WsPing
 
+from tests.amount import examples
 from tests.ws import frame_client
 from tests.ws.frame_client import Incoming, close_code, frame
 from tests.ws.passes import no_turns
@@ -170,7 +171,7 @@ frames = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(st.lists(frames | st.binary(max_size=40), max_size=8), st.integers(1, 50))
 def test_any_bytes_give_messages_or_one_close(parts: list[bytes], pieces: int) -> None:
     data = b"".join(parts)
@@ -187,7 +188,7 @@ masks = st.binary(min_size=4, max_size=4)
 texts = st.builds(frame, st.just(frame_client.TEXT), st.text(max_size=200).map(str.encode), mask=masks)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(st.lists(texts | frames, max_size=8), st.integers(0, 30))
 def test_what_is_taken_here_is_what_wsproto_has(parts: list[bytes], pieces: int) -> None:
     data = b"".join(parts)

@@ -7,9 +7,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.ws import frame_client
 from tests.ws.frame_client import Incoming, frame, text
 from tests.ws.passes import Passes
@@ -309,7 +310,7 @@ commands = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(st.lists(commands, max_size=12), st.integers(1, 200), st.randoms(use_true_random=False))
 def test_any_bytes_and_any_order_of_answers_give_replies_or_a_close(
     parts: list[bytes], pieces: int, rng: random.Random

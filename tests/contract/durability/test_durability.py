@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.amount import seeds
 from tests.contract.conftest import MakeWorld, is_live
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import World, seqs, tombstone
@@ -61,7 +62,7 @@ def test_topics_and_their_configurations_are_synced_before_the_answer(world: Wor
 
 
 # --- by class -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_no_acknowledged_record_of_class_fsync_is_ever_lost(request: pytest.FixtureRequest, seed: int) -> None:
     """R-DUR-2, R-DUR-9: writers, deletes and crashes by a seed; each write is there whole or not at all."""
     if is_live(request.config):

@@ -109,7 +109,7 @@ def test_whichever_operation_fails_nothing_acknowledged_is_lost(
     if is_live(request.config):
         pytest.skip("a simulated disk")
     count = live_through().get(kind, 0)
-    for nth in range(1, count + 1, stride(max(1, count // 12))):
+    for nth in range(1, count + 1, stride(max(1, count // 8))):
         try:
             live_through(kind, error, nth)
         except Exception as problem:
@@ -155,7 +155,7 @@ def test_a_start_that_fails_leaves_all_there_was_for_the_next(request: pytest.Fi
     if is_live(request.config):
         pytest.skip("a simulated disk")
     count = recover_with().get(kind, 0)
-    for nth in range(1, count + 1, stride(max(1, count // 10))):
+    for nth in range(1, count + 1, stride(max(1, count // 6))):
         try:
             recover_with(kind, errno.EIO, nth)
         except Exception as problem:

@@ -7,9 +7,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.engine.fake_store import FakeLoop
 from topics.engine.index import chunk as chunk_module
 from topics.engine.index import index as index_module
@@ -61,7 +62,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(steps, st.booleans())
 def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]], in_turns: bool) -> None:
     """in_turns: tags are counted down and memory is given back a few rows a pass, as in a server."""

@@ -7,9 +7,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from topics.engine.index.chunk import Dead
 from topics.engine.index.index import Index
 from topics.engine.index.matching import Matching
@@ -22,7 +23,7 @@ from topics.store.format.file_table import FileKind, FileTable
 ROWS = 100_000
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(st.integers(0, (1 << 32) - 2), st.sampled_from([1, 100, 60_000, 10**6, 1 << 31]), st.integers(0, 1000))
 def test_a_filter_says_perhaps_of_every_tag_that_is_there(lowest: int, width: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

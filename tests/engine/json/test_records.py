@@ -6,9 +6,10 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.engine.json import json_model
 from topics.engine.json import strict_json
 from topics.engine.json.strict_json import JsonError, JsonKind
@@ -286,7 +287,7 @@ def sorted_members(value: object) -> object:
     return value
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(st.integers(0, 2**32))
 def test_random_json_and_its_damaged_forms_agree_with_the_model(seed: int) -> None:
     rng = random.Random(seed)
@@ -296,7 +297,7 @@ def test_random_json_and_its_damaged_forms_agree_with_the_model(seed: int) -> No
         agrees_with_the_model(json_model.damaged(text, rng))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(st.binary(max_size=40))
 def test_any_bytes_agree_with_the_model(text: bytes) -> None:
     agrees_with_the_model(text)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.engine.json import json_model
 from topics.config import Config
 from topics.engine.values.topic_config import TopicConfig
@@ -329,7 +330,7 @@ def without_repeats(value: object) -> object:
     return value
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(st.integers(0, 2**32))
 def test_random_bodies_and_their_damaged_forms_agree_with_the_model(seed: int) -> None:
     rng = random.Random(seed)
@@ -366,7 +367,7 @@ def found(scan: Callable[[], WriteBody]) -> object:
     return fields, records_of(body), body.rows.size
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32), st.integers(1, 60))
 def test_a_body_scanned_in_turns_is_found_the_same_wherever_the_scan_rests(seed: int, step_bytes: int) -> None:
     rng = random.Random(seed)

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.engine.harness import Harness, records
 from tests.engine.real_world import RealWorld
 from topics.config import Config
@@ -69,7 +70,7 @@ names = st.tuples(st.integers(0, 9) | st.just(2**63 - 1), st.integers(0, 3) | st
 
 
 @given(st.lists(names, min_size=1, max_size=40), st.integers(0, 40))
-@settings(max_examples=300)
+@examples(150)
 def test_parts_are_known_as_a_model_has_it_also_from_a_snapshot(told: list[tuple[int, int]], cut: int) -> None:
     """R-PROD-3: restored in the middle, and told again of what came before."""
     count = totals()

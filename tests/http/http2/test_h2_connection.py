@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from tests.engine.fake_store import FakeLoop
 from tests.http.byte_stream import Echo, Peer, Response, make_service
 from tests.http.http2.h2_peer import H2Client, H2Peer, Seen, frame
@@ -750,7 +751,7 @@ FRAMES = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(parts=st.lists(st.one_of(FRAMES, st.binary(max_size=30)), max_size=12), cut=st.integers(1, 50))
 def test_any_bytes_are_events_or_the_end_of_the_connection(parts: list[bytes], cut: int) -> None:
     echo = Echo()
@@ -769,7 +770,7 @@ def test_any_bytes_are_events_or_the_end_of_the_connection(parts: list[bytes], c
     assert h2.server.held_bytes == 0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_a_sound_exchange_damaged_anywhere_is_an_answer_or_a_goaway(data: st.DataObject) -> None:
     client = H2Client()

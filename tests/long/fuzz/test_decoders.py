@@ -6,10 +6,10 @@ import contextlib
 import functools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.amount import TIMES
+from tests.amount import examples
 from tests.long.fuzz.__main__ import kept
 from tests.long.fuzz.decoders import Decoder, decoders
 
@@ -71,7 +71,7 @@ def test_a_decoder_has_examples_and_a_small_corpus(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30 * TIMES, deadline=None)
+@examples(30)
 @given(st.data())
 def test_damage_gives_a_value_or_a_documented_error(name: str, data: st.DataObject) -> None:
     decoder = by_name()[name]

@@ -9,9 +9,10 @@ from array import array
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from topics.engine.values.node_set import node_set
 from topics.errors import CorruptError
 from topics.store.format import codec
@@ -354,7 +355,7 @@ def model(
     return out, len(written)
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(
     st.lists(json_records, max_size=6),
     st.lists(st.sampled_from([b"a", b"b", b"", b"zz", b'\x01"\\\n\x7f', b"\x01"]), max_size=4).map(tuple),
@@ -489,7 +490,6 @@ def test_rows_of_no_records_frame_to_nothing() -> None:
 
 
 # --- frames copied as they are ---------------------------------------------------------------------------------------
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(frames, st.integers(0, 12)), max_size=8),
     st.integers(0, 20),
@@ -544,7 +544,6 @@ def test_frames_copied_as_they_are_are_what_a_model_makes(
 
 
 # --- copies by position ----------------------------------------------------------------------------------------------
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(frames, st.booleans(), st.integers(0, 255)), min_size=1, max_size=6),
     st.integers(0, 20),

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from topics.errors import CorruptError, FormatError
 from topics.store.format.catalog import NO_TAG, RowColumns
 from topics.store.format.row_columns import index_of, select
@@ -129,7 +130,7 @@ KINDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(st.sampled_from(range(len(KINDS))), st.data())
 def test_any_bytes_give_a_value_or_a_documented_error(kind: int, data: st.DataObject) -> None:
     good, unpack = KINDS[kind]

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import examples
 from topics.store.format.log_format import Frame
 from topics.store.read.text_columns import TEXTS, TextColumns
 
@@ -98,7 +99,7 @@ def test_a_flipped_byte_stops_at_its_row_unless_it_is_the_flag_of_the_deleted(ro
         assert texts_of(columns, name) == [getattr(frame, name) for frame in rows[:done]]
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(
     st.binary(max_size=300),
     st.lists(st.tuples(*[st.integers(0, 400)] * 2, st.integers(0, 3)), max_size=6),

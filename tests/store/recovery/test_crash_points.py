@@ -152,7 +152,7 @@ STRIDE = 23
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
 @pytest.mark.parametrize("offset", range(0, STRIDE, 6))
 def test_nothing_acknowledged_is_lost_at_any_crash_point(offset: int, power_cut: bool, config: Config) -> None:
-    for effect in range(1 + offset, end_of(offset, config) + 1, stride(STRIDE * 6)):
+    for effect in range(1 + offset, end_of(offset, config) + 1, stride(STRIDE * 9)):
         crash_at(effect, power_cut=power_cut, seed=offset, config=config)
 
 
@@ -180,7 +180,7 @@ def test_one_failing_file_operation_loses_nothing_acknowledged(error: int, confi
     counting = Faults()
     run_with(counting, config)
     for kind in ("write", "sync", "open", "rename"):
-        for nth in range(1 if error == errno.EIO else 8, counting.seen[kind] + 1, stride(14)):
+        for nth in range(1 if error == errno.EIO else 10, counting.seen[kind] + 1, stride(19)):
             faults = Faults()
             faults.fail(kind, error, nth=nth)
             try:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.amount import stride
 from tests.sim.world.faults import FOREVER, Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import StorageError
@@ -60,8 +61,7 @@ def test_each_failing_call_is_answered(error: int, times: int) -> None:
     LogWorld.end_all()
     for kind in KINDS:
         count = seen[kind]
-        step = max(1, count // 12)
-        for nth in range(1, count + 1, step):
+        for nth in range(1, count + 1, stride(max(1, count // 6))):
             world = run(Faults(), [(kind, error, nth, times)], nth)
             check(world, f"{kind} {nth} of {count}: errno {error}, {times} times")
             LogWorld.worlds.clear()

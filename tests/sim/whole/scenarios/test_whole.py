@@ -22,7 +22,7 @@ from topics.embedded.open_logs import open_logs
 
 CHUNK = 50
 SEEDS = seeds(CHUNK)
-SHORT_SEEDS = seeds(2 * CHUNK)
+SHORT_SEEDS = seeds(CHUNK)
 ALWAYS = (
     "snapshots checked",
     "syncs before acks checked",
