@@ -24,7 +24,8 @@ from topics.engine.routers.destination_space import DestinationSpace
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, ForwardStep, stage_forward
 from topics.engine.shared.core import Core
-from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, RouterLife, RouterWork
+from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, RouterLife
+from topics.engine.state.router_work import RouterWork
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.predicate import Predicate

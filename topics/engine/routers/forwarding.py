@@ -23,7 +23,8 @@ from topics.engine.routers.catch_up import CatchUp
 from topics.engine.routers.forward_steps import ForwardSteps
 from topics.engine.routers.kept import keep_frames
 from topics.engine.shared.core import Core
-from topics.engine.state.router import HOPS_MAX, STEPPING, RouterLife, RouterWork
+from topics.engine.state.router import HOPS_MAX, RouterLife
+from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.step_queue import another_pass

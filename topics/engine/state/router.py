@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from topics.engine.state.router_work import WORK, RouterWork
 from topics.engine.values.predicate import Predicate
 
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once"
@@ -63,46 +64,6 @@ class RouterLife(Enum):
     """Its deletion is in flight: it forwards nothing more."""
     GONE = 4
 
-
-class RouterWork(IntEnum):
-    """The occupation of a router, whose driver (routers/forwarding.py) runs one step at a time."""
-
-    IDLE = 1
-    """It has nothing to forward, as far as its driver knows, or an obstacle that only a request
-    removes.
-    """
-    LAGGING = 2
-    """It has records to forward: its next step begins when the timer fires or a reader waits."""
-    HELD = 3
-    """Its last step found no room in the destination, or the log accepted nothing. It is tried
-    again.
-    """
-    RETAINING = 4
-    """A step waits for the expiry of records, in the source and then in the destination."""
-    SEARCHING = 5
-    """A step searches the destination for copies that it holds already (`exactly_once`)."""
-    READING = 6
-    """A step reads the records that it writes out."""
-    QUEUED = 7
-    """A step waits for operations of the destination that are in flight, to be planned again."""
-    COMMITTING = 8
-    """A step is staged on the destination and waits for its commit."""
-
-
-IDLE, LAGGING, HELD, RETAINING, SEARCHING, READING, QUEUED, COMMITTING = RouterWork
-STEPPING = frozenset({RETAINING, SEARCHING, READING, QUEUED, COMMITTING})
-"""The work of a step in progress."""
-NEXT_WORK = {
-    IDLE: frozenset({LAGGING, RETAINING}),
-    LAGGING: frozenset({IDLE, HELD, RETAINING}),
-    HELD: frozenset({IDLE, RETAINING}),
-    RETAINING: frozenset({LAGGING, SEARCHING, READING, QUEUED, COMMITTING}),
-    SEARCHING: frozenset({LAGGING, READING, QUEUED, COMMITTING}),
-    READING: frozenset({LAGGING, QUEUED, COMMITTING}),
-    QUEUED: frozenset({LAGGING}),
-    COMMITTING: frozenset({LAGGING}),
-}
-"""The work that may follow each work. Every step ends in LAGGING."""
 
 UNKNOWN = -1
 
@@ -205,8 +166,7 @@ class RouterOf(Generic[End]):
 
     def enter(self, work: RouterWork) -> None:
         """Begin other work, which may follow the present one."""
-        assert work in NEXT_WORK[self.work], f"router {self.name} changes from {self.work.name} to {work.name}"
-        self.work = work
+        self.work = WORK.check(self.work, work)
 
     def keep(self, frames: Iterable[tuple[int, bytes]]) -> None:
         """Hold frames of jobs that are about to be acknowledged, by source seq."""
