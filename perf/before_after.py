@@ -1,4 +1,4 @@
-"""What a change did to the table of goals: `perf.peers` of two source trees, by turns on one machine.
+"""Compare the table of goals before and after a change: `perf.peers` of two trees, in turns.
 
     python -m perf.before_after BEFORE [--turns 7] [--seconds 2] [--only writes,latency,reads,topics,embedded,sustained]
 
@@ -52,7 +52,7 @@ def run(tree: Path, seconds: float, only: str) -> dict[str, float]:
     for line in done.stdout.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 7:
-            # The rate at which the latencies were measured is of that turn alone.
+            # The rate at which the latencies were measured is only of that turn.
             question = re.sub(r"at [\d,]+ single", "at half the peak of single", cells[0]).replace(
                 ", half the peak", ""
             )

@@ -1,4 +1,4 @@
-"""What do a million records cost, read from files into Arrow batches, and what takes pyarrow for them from Parquet?
+"""Measure a million records read from files into Arrow batches, beside pyarrow's read of Parquet.
 
     python -m perf.files [--records 1000000] [--rounds 7] [--only scrub] [--smoke]
 

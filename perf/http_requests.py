@@ -1,4 +1,4 @@
-"""What does HTTP cost a single-record write, without a socket and without an engine?
+"""Measure what HTTP costs a single-record write, without a socket and without an engine.
 
     python -m perf.http_requests [--requests 50000] [--rounds 5] [--smoke]
 

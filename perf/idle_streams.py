@@ -1,4 +1,4 @@
-"""What do idle watch streams cost? Ten thousand of them with heartbeats: memory and share of a core.
+"""Measure idle watch streams: memory and share of a core of ten thousand with heartbeats.
 
     python -m perf.idle_streams [--streams 10000] [--heartbeat-ms 15000] [--seconds 45] [--smoke]
 

@@ -1,8 +1,8 @@
-"""What does it cost to check the JSON of a write and to find its records?
+"""Measure the check of a write's JSON and the search for its records.
 
     python -m perf.json_scan [--rounds 5] [--seconds 0.5] [--smoke]
 
-Every case goes through what the server calls (`WriteScanner.scan`, for other bodies `read_object`), so the figures hold
+Every case calls what the server calls (`WriteScanner.scan`, for other bodies `read_object`), so the figures hold
 the Python around the C. Beside it, for scale: `msgspec.json.decode` and `json.loads` of the same bytes, which check
 less (duplicate keys, 1e400, nesting) and build objects the server never needs.
 """

@@ -36,7 +36,7 @@ SOON = 10_000
 """Futures not awaited one by one: so many are let stand at a time."""
 
 Step = Callable[[], int]
-"""Does some work; returns how many records that were."""
+"""Do some work; return its number of records."""
 
 
 @dataclass

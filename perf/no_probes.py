@@ -6,7 +6,7 @@ from topics.errors import RequestError
 
 
 class NoProbes:
-    """A server nobody asks how it is."""
+    """A server that no probe asks for its health."""
 
     def uptime_ms(self) -> int:
         return 0

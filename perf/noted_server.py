@@ -1,4 +1,4 @@
-"""`topics serve`, which notes what its loop did, for perf/spikes.py to lay beside the latencies of writes.
+"""`topics serve` that notes what its loop did, for perf/spikes.py to compare with latencies.
 
     python -m perf.noted_server FILE serve ...
 
@@ -6,7 +6,7 @@ FILE gets an .npz of arrays when the server ends; all times are CLOCK_MONOTONIC 
 
     passes   shape (n, 6): the wait's begin and end, and at each of them CPU time of the thread, and time that the
              thread has been ready to run without a core
-    spans    begin, end, label, and CPU time: calls within passes that took 0.2 ms or more; some lie within others
+    spans    begin, end, label, and CPU time: calls within passes that took 0.2 ms or more; some are within others
     commits  begin, end, label: from the submission to the results
     syncs    the same of syncs in the background
     holds    the same of batches that waited although no commit was in flight
@@ -100,7 +100,7 @@ def place_of(coro: Any) -> str:
 
 
 def note_calls() -> None:
-    """What runs within passes."""
+    """The work within passes."""
 
     @patched(Task, "_step")
     def step(original: Callable[..., None], task: Any) -> None:
@@ -147,7 +147,7 @@ def note_calls() -> None:
 
 
 def note_commits() -> None:
-    """What a write waits for outside of passes."""
+    """The work outside of passes that a write waits for."""
     reason = [""]
     held: dict[Any, tuple[int, str]] = {}
 

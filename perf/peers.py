@@ -47,7 +47,7 @@ class Table:
     def row(
         self, question: str, ours: Figure, peer: str, theirs: Figure | None, goal: str, *, less: bool = False
     ) -> None:
-        """Ours against one peer, by turns; `less` is better for latencies. theirs None: a figure of our own alone."""
+        """Ours against one peer, in turns; `less` is better for latencies. theirs None: only our figure."""
         del CLIENT_SHARES[:]
         mine: list[float] = []
         other: list[float] = []
@@ -231,7 +231,7 @@ def embedded_singles(durability: str, count: int, scratch: Path) -> float:
 
 
 def embedded_futures(count: int, scratch: Path) -> float:
-    """One append a call, results asked for by the 10,000: nobody waits for one alone."""
+    """One append a call, results asked for by the 10,000: no caller waits for a single one."""
     with fresh_log(scratch, "disk") as log:
         started = time.perf_counter()
         for start in range(0, count, 10_000):

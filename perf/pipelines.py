@@ -1,4 +1,4 @@
-"""What do pipelines cost on one core, beside the reader and pyarrow's writer in the same run?
+"""Measure pipelines on one core, beside the reader and pyarrow's writer in the same run.
 
     python -m perf.pipelines [--rows 1000000] [--rounds 3] [--directory DIR] [--spark] [--smoke]
 

@@ -1,4 +1,4 @@
-"""What does a producer cost: a write that names one beside a plain one, and the memory of what is known of it?
+"""Measure a write that names a producer beside a plain one, and the memory of a known producer.
 
     python -m perf.producers [--rounds 5] [--writes 3000] [--smoke]
 
@@ -53,7 +53,7 @@ def compare(log: topics.Log, durability: str, records: int, rounds: int, writes:
 
 
 def bytes_a_producer(epochs: int, parts: int) -> float:
-    """What Python allocates for each, its id among it."""
+    """Return the bytes that Python allocates for each, with its id."""
     known = Producers(ProducerTotals(Config(data_dir="", max_producers=0, max_producer_parts=0)))
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]

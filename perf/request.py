@@ -1,4 +1,4 @@
-"""What does one write cost in this process, the network left out?
+"""Measure one write in this process, without the network.
 
     python -m perf.request [--passes 2000] [--connections 26] [--records 1]
         [--durability disk] [--profile FILE] [--smoke]

@@ -1,4 +1,4 @@
-"""What does one operation on the ring cost Python?
+"""Measure what one operation on the ring costs Python.
 
     python -m perf.ring_ops [--seconds 1] [--smoke]
 

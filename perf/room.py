@@ -1,10 +1,10 @@
-"""How large a room can talk? Participants on WebSockets, each sending a packet every 20 ms and hearing the others.
+"""Measure how large a room may be: participants on WebSockets who send a packet every 20 ms.
 
     python -m perf.room [--participants 25,50,100] [--interval-ms 20] [--seconds 5] [--smoke]
 
 Open loop: packets leave by the clock, whatever the server does. The load generator (C, one thread) shares the cores
-with the server; both are shown, so that it can be seen who is slow. "alike": nobody leaves its own packets out, so that
-all subscriptions are the same and share each rendering; "filtered": everybody leaves its own node out.
+with the server; both are shown, so that the slow one can be seen. "alike": no participant leaves its own packets
+out, so that all subscriptions are equal and share each rendering; "filtered": each leaves its own node out.
 """
 
 from __future__ import annotations

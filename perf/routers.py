@@ -1,4 +1,4 @@
-"""What does a source pay for ten destinations? Its ack's p50 with and without routers, in turns in one server's life.
+"""Measure what ten destinations cost their source: its ack's p50 with and without routers, in turns.
 
     python -m perf.routers [--destinations 10] [--seconds 3] [--rounds 5] [--smoke]
 
@@ -78,7 +78,7 @@ def compare(durability: str, connections: int, options: argparse.Namespace) -> N
     before, after = (statistics.median(run["p50_ns"] for run in runs) / 1000 for runs in (alone, routed))
     rates = statistics.median(run["rate"] for run in routed) / statistics.median(run["rate"] for run in alone)
     cpu = [sum(run["server_cpu"] for run in runs) / sum(run["requests"] for run in runs) for runs in (alone, routed)]
-    # A short run may cost less CPU than the clock of processes can tell.
+    # A short run may cost less CPU than the clock of processes can show.
     ratio = f"{cpu[1] / cpu[0]:.2f}" if cpu[0] else "-"
     print(
         f"| `{durability}` | {connections} | {before:.0f} | {after:.0f} | {after / before:.2f} | {rates:.2f} "

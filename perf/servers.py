@@ -63,7 +63,7 @@ class Server:
             return json.load(answer)
 
     def metrics(self) -> dict[str, float]:
-        """Those without labels, by name."""
+        """The metrics without labels, by name."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v0/metrics", timeout=60) as answer:
             lines = [line.split() for line in answer.read().decode().splitlines() if not line.startswith("#")]
         return {line[0]: float(line[1]) for line in lines if "{" not in line[0]}
@@ -90,7 +90,7 @@ def start_topics(
     ready_seconds: float = 60,
     module: tuple[str, ...] = ("topics",),
 ) -> Server:
-    """module: what `python -m` runs, a program that goes on as `topics` does."""
+    """module: what `python -m` runs, a program that continues as `topics` does."""
     port = free_port()
     command = [sys.executable, "-m", *module, "serve", "--data-dir", str(directory), "--port", str(port), *options]
     with (directory.parent / f"{directory.name}.log").open("ab") as log:
@@ -150,7 +150,7 @@ def redis_server(directory: Path, appendfsync: str) -> Iterator[Server]:
 
 
 CLIENT_SHARES: list[float] = []
-"""Of a core, what the client of each `http_load` so far has used."""
+"""The share of a core that the client of each `http_load` so far has used."""
 
 
 def http_load(

@@ -1,4 +1,4 @@
-"""What does reading and writing topics with Spark cost, beside sources and sinks that do nothing?
+"""Measure reads and writes of topics with Spark, beside sources and sinks that do nothing.
 
     python -m perf.spark [--only read,latency,idle,steady] [--rows 1000000] [--rounds 5] [--seconds 30] [--smoke]
 

@@ -55,7 +55,7 @@ def batch_of(records: int) -> bytes:
 
 
 class Causes(NamedTuple):
-    """What may have held up writes: [begins, ends) in ns, shape (n,), and a text for each."""
+    """The events that may have held up writes: [begins, ends) in ns, shape (n,), and a text for each."""
 
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -185,7 +185,7 @@ def noted_server(directory: Path, notes: Path) -> Iterator[Server]:
 
 
 def fill(server: Server, rows: int) -> None:
-    """So many records, and then a checkpoint, so that none is left over from them."""
+    """Write so many records, and then take a checkpoint, so that no later one is due for them."""
     server.request("PUT", "/v0/topics/bench", {"durability": "disk"})
     request = batch_of(1000)
     while rows > 0:

@@ -1,4 +1,4 @@
-"""What does a topic cost a start and a clean stop? A directory of N topics of 1 to 3 records each, opened in a process.
+"""Measure what a topic costs a start and a clean stop: N topics of 1 to 3 records each.
 
     python -m perf.starts [--topics 100000] [--rounds 3] [--directory DIR] [--smoke]
 

@@ -24,7 +24,7 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 KEY = "fuzz"
 _START_S = 30.0
 STREAMS = r"/(watch/\{[^}]*\}|work|ws)$"
-"""What never ends by itself, or is no HTTP."""
+"""Operations that never end by themselves, or are no HTTP."""
 
 
 def start(directory: Path, keys: str) -> tuple[subprocess.Popen[bytes], str]:

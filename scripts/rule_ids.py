@@ -1,9 +1,9 @@
-"""Which rules of the wire contract have no test: `python scripts/rule_ids.py`; exit code 1 when there are any.
+"""List the rules of the wire contract without a test: `python scripts/rule_ids.py`; exit code 1 if any.
 
 docs/contract.md has the rules. Its headings begin with the numbers of sections, `7.5`; the items of a section's
 numbered list are its checks, `7.5/8`; bold ids at the beginning of an item are rules, `R-CAP-1`, and test vectors,
-`TV-1`. A test claims rules by starting its docstring with their ids: `R-CAP-1, TV-1: what goes is told to readers.` The
-ids alone, `R-CAP-1.`, are enough where its name says the rest.
+`TV-1`. A test claims rules by starting its docstring with their ids: `R-CAP-1, TV-1: a loss is reported.` The
+ids by themselves, `R-CAP-1.`, are enough where its name says the rest.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _CHECK_OF = re.compile(rf"(?:[Cc]heck|[Ss]tep)s? (\d+)(?:(?: to |, | and )(\d+))
 
 
 def read_rules(text: str) -> dict[str, str]:
-    """Every id of the page, in its order, to the id it lies in: `7.5/8` in `7.5` in `7` in "".
+    """Every id of the page, in its order, to the id that contains it: `7.5/8` in `7.5` in `7` in "".
 
-    Raises ValueError for an id that comes twice or is none, and for a list that does not count from 1.
+    Raises ValueError for an id that comes twice or is malformed, and for a list that does not count from 1.
     """
     found: dict[str, str] = {}
     section, checks = "", 0
@@ -72,7 +72,7 @@ def claims(source: str) -> dict[str, list[str]]:
 
 
 def rules_tested() -> dict[str, list[str]]:
-    """The same over all test modules."""
+    """Return the claims of all test modules."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for rule, names in claims(path.read_text(encoding="utf-8")).items():

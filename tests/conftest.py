@@ -16,7 +16,7 @@ settings.load_profile("topics")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was collected lives to the end: no need to go through it at each turn of the collector."""
+    """Keep collected tests out of each turn of the collector: they live to the end."""
     del session
     gc.collect()
     gc.freeze()

@@ -74,7 +74,7 @@ FLIPS: list[tuple[str, int | bytes, str]] = [
     ("topics.json", 2, "remove it"),
     ("wal/shard-00/wal-*", WAL_FIRST_BATCH_OFFSET + 70, f"offset {WAL_FIRST_BATCH_OFFSET}"),
 ]
-"""Newest used file of a pattern; a byte of it, or what the first byte to flip looks like; what is then told."""
+"""Newest used file of a pattern; a byte of it, or what the first byte to flip looks like; the report that follows."""
 
 
 @pytest.mark.parametrize(("pattern", "place", "told"), FLIPS, ids=[pattern.partition("/")[0] for pattern, *_ in FLIPS])
@@ -105,7 +105,7 @@ def test_json_has_every_finding_with_path_offset_topic_and_seq(data: Path) -> No
 
 
 def told(data: Path) -> dict[str, Any]:
-    """What a reader and an administrator see of a directory."""
+    """Return what a reader and an administrator see of a directory."""
     with topics.open(str(data), **SETTINGS) as log:
         return {
             state.name: (state, [(record.seq, record.data, record.tag) for record in log.read(state.name, from_seq=0)])
@@ -133,7 +133,7 @@ def test_segments_alone_bring_back_records_config_head_and_floor_and_no_deleted_
 
 
 def test_a_directory_built_from_its_files_has_other_incarnations_which_stay(data: Path) -> None:
-    """R-INC-2: files do not tell which seqs were given out."""
+    """R-INC-2: files do not show which seqs were given out."""
     before = incarnations(data)
     shutil.rmtree(data / "snapshots")
     assert fsck(data, "--rebuild").exit_code == 0

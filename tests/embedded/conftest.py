@@ -18,7 +18,7 @@ def handlers() -> dict[signal.Signals, Any]:
 
 @pytest.fixture(autouse=True)
 def _all_handlers_are_as_before() -> Iterator[None]:
-    """Fails the test that leaves another handler behind, and puts back the one from before for those that follow."""
+    """Fail the test that leaves another handler, and restore the one from before."""
     before = handlers()
     yield
     changed = {number.name: (before[number], found) for number, found in handlers().items() if found != before[number]}

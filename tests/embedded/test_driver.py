@@ -1,4 +1,4 @@
-"""Threads taking turns at one loop: everybody is answered, whoever drives."""
+"""Threads taking turns at one loop: every caller is answered, whichever thread drives."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ ENGINES = ["portable", "uring"]
 
 
 def nothing() -> None:
-    """Nobody waits for anything."""
+    """No caller waits for an answer."""
 
 
 class Disk:

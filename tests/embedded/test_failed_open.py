@@ -1,4 +1,4 @@
-"""A directory that cannot be opened: whoever tried may go on, and try again."""
+"""A directory that cannot be opened: the caller may continue, and try again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from topics.store.format.log_format import (
 
 @pytest.mark.parametrize("io", ["auto", "portable"])
 def test_a_directory_that_is_damaged_leaves_no_descriptor_open(tmp_path: Path, io: str) -> None:
-    """Nor the file system busy, on which somebody may want to see to it."""
+    """Nor is the file system busy, so that an administrator can mend it."""
     copy = tmp_path / "copy"
     with topics.open(str(tmp_path / "data"), io=io) as log:
         log.put_topic("t", durability="fsync")

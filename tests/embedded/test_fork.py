@@ -14,7 +14,7 @@ import topics
 
 
 def in_child(work: Callable[[], object]) -> str:
-    """What `work` returned or raised in a forked child."""
+    """Return what `work` returned or raised in a forked child."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:

@@ -25,7 +25,7 @@ _getframe = interrupts._getframe
 
 
 class Raised(Exception):
-    """What a handler raises."""
+    """The error that a handler raises."""
 
 
 class Recorder:
@@ -85,7 +85,7 @@ def is_kept(number: int, recorder: Recorder) -> bool:
 
 
 def assert_holds(held: HeldSignals, recorder: Recorder, number: int) -> None:
-    """A signal within a hold is handled behind it, and not before."""
+    """A signal within a hold is handled after it, and not before."""
     kept: list[bool] = []
     recorder.calls.clear()
     with contextlib.suppress(Raised):
@@ -127,7 +127,7 @@ def test_wherever_a_handler_raises_all_are_back_and_the_next_hold_holds(
 
 
 class Behind:
-    """Raises signals behind chosen calls of one hold, counted from 0, into C."""
+    """Raise signals after chosen calls of one hold, counted from 0, into C."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, numbers: dict[int, int]) -> None:
         self.left = numbers
@@ -196,7 +196,7 @@ def test_a_handler_that_calls_a_log_while_places_are_taken_or_put_back_is_held_t
 
 
 def test_a_hold_whose_release_was_kept_from_it_ends_with_its_function(held: HeldSignals, recorder: Recorder) -> None:
-    """As an exception that another thread throws in between the two does."""
+    """An exception that another thread throws between the two has the same effect."""
 
     def thrown_out(within: Callable[[], object] = nothing) -> None:
         held.hold(nothing)

@@ -1,4 +1,4 @@
-"""Ctrl-C, or a timeout's alarm, at any place of any call: it reaches the caller, and the log goes on."""
+"""Ctrl-C, or a timeout's alarm, at any place of any call: it reaches the caller, and the log continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from topics.uring.probe import probe
 
 
 class Alarm(Exception):
-    """What the handler of an alarm raises."""
+    """The error that the handler of an alarm raises."""
 
 
 @pytest.fixture(params=["uring", "portable"])
@@ -174,11 +174,11 @@ def test_who_is_interrupted_beside_other_threads_leaves_nobody_asleep(log: topic
 def test_a_second_interrupt_at_any_place_keeps_nobody_else_from_driving(
     log: topics.Log, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one reached a caller that slept, and had just been told to drive: it has to tell another one."""
+    """The first one reached a caller that slept, and had just been asked to drive: it has to ask another one."""
     driver, at = log.driver, At(-1, number)
 
     def sleep(_call: PendingCall[Any]) -> None:
-        driver._release_wheel()  # by the thread that drove, and told this one
+        driver._release_wheel()  # by the thread that drove, and asked this one
         at.__enter__()
         signal.raise_signal(number)
 

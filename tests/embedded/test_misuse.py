@@ -1,4 +1,4 @@
-"""What one caller does wrong is that caller's error: the log goes on for everybody else."""
+"""A caller's mistake is that caller's error: the log continues for all others."""
 
 from __future__ import annotations
 

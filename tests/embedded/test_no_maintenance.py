@@ -20,7 +20,7 @@ def is_durable(ring: SimRing, text: bytes) -> bool:
 
 
 def drive(log: Log, ring: SimRing, for_ms: int) -> None:
-    """As a caller does who has nothing else to do."""
+    """Drive as an idle caller does."""
     until_ns = ring.clock.monotonic_ns() + for_ms * 1_000_000
     while ring.clock.monotonic_ns() < until_ns:
         wait_ns = log.driver.drive_due()

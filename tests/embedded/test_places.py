@@ -1,4 +1,4 @@
-"""Directories, disks and ends of processes that nobody wished for."""
+"""Directories, disks and ends of processes, all unusual."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def values(log: topics.Log, topic: str = "t") -> list[Any]:
 
 
 def run(code: str, where: Path) -> str:
-    """What a Python of its own prints."""
+    """Return what another Python process prints."""
     done = subprocess.run([sys.executable, "-c", code], cwd=where, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 

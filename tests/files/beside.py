@@ -30,7 +30,7 @@ class PowerLostError(Exception):
 
 @dataclass
 class Known:
-    """What clients know of one topic."""
+    """The knowledge that clients have of one topic."""
 
     written: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     """Data to tag and meta, of all that was ever sent."""
@@ -58,7 +58,7 @@ class Beside:
         self.gone: dict[str, set[str]] = {name: set() for name in NAMES}
         """Deleted when the last checkpoint began that went well."""
         self.plans: list[tuple[Directory, dict[str, set[int]], dict[str, set[str]]]] = []
-        """What readers planned: a directory, what was acknowledged then, and what was deleted before its checkpoint."""
+        """The plans of readers: a directory, what was acknowledged then, and what was deleted before its checkpoint."""
         self.count = 0
         self.rows = 0
         self.replanned = 0
@@ -139,7 +139,7 @@ class Beside:
             self.waiting.append((answer, (known, set(known.seqs.values()))))
 
     def collect(self) -> None:
-        """What was answered meanwhile."""
+        """Note the answers that came meanwhile."""
         self.world._asked.clear()
         for answer, about in list(self.waiting):
             if not answer.given:
@@ -185,7 +185,7 @@ class Beside:
             self.check(name, seen, head, known[name], gone[name])
 
     def scrub(self, directory: Directory, scan: Scanner) -> None:
-        """What a server is about to change, move or drop is not damaged."""
+        """Files that a server is about to change, move or drop are not damaged."""
         for topic in directory.topics.values():
             for report in scan_pieces(directory.location, topic.pieces, calls=directory.calls, scan=scan):
                 assert report is None or not report.findings, report
@@ -214,7 +214,7 @@ class Beside:
 
 
 def run(seed: int, readers: int) -> Beside:
-    """So many readers, of which up to three have planned and not read yet; more of them beside tiny topics."""
+    """Run so many readers, of which up to three have planned and not read yet; more of them beside tiny topics."""
     beside = Beside(seed)
     for _ in range(readers * (4 if beside.busy is TINY else 1)):
         try:

@@ -1,4 +1,4 @@
-"""What the files give after a checkpoint is what `diff` gives then: records and losses, whatever happened before."""
+"""Files read after a checkpoint give what `diff` gives then: records and losses, whatever happened before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compare(world: FilesWorld, names: list[str], *, routers: bool = False) -> in
         now = world.ring.clock.now_ms() - ttl_ms
         if ttl_ms and any(horizon <= record[1] < now for record in by_files.records):
             continue  # it expired between the snapshot and the diff
-        # What was lost above the last record that was copied is told with the next one that is.
+        # What was lost above the last record that was copied is reported with the next one that is.
         told = [(first, min(last, topic.head), why) for first, last, why in by_diff.losses if first <= topic.head]
         copied = [record for record in by_diff.records if record[0] <= topic.head]
         assert by_files == Seen(copied, told), name

@@ -96,7 +96,7 @@ def test_it_needs_no_ring_no_loop_and_no_engine(directory: tuple[Path, dict[str,
 
 
 def test_a_zip_of_the_package_is_enough(directory: tuple[Path, dict[str, list[list[object]]]], tmp_path: Path) -> None:
-    """What `spark-submit --py-files` ships: no C module, and none of the libraries that a server needs."""
+    """Read with what `spark-submit --py-files` ships: no C module, and none of the libraries that a server needs."""
     root, rows = directory
     package = tmp_path / "topics.zip"
     with zipfile.ZipFile(package, "w") as archive:

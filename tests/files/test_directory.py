@@ -1,4 +1,4 @@
-"""What a data directory says of itself: topics, losses, times, and each refusal with its remedy."""
+"""The facts that a data directory states of itself: topics, losses, times, and each refusal with its remedy."""
 
 from __future__ import annotations
 

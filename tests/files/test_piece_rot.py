@@ -14,7 +14,7 @@ from topics.files import COLUMNS, Directory, Piece, read_pieces
 from topics.files.texts import NATIVE, PURE
 
 ZEROS = 32
-"""So many in a row are padding."""
+"""Zeros in a row that count as padding."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def raw(batch: Any) -> list[Any]:
 
 
 def rotting(node: SimFile, every: int) -> Iterator[int]:
-    """Flips a bit of one byte after the other, but for padding; each is as it was when the next one comes."""
+    """Flip a bit of one byte after the other, except padding; each is as it was when the next one comes."""
     data = bytes(node.live)
     for at in range(len(data)):
         if at % every or data[max(0, at - ZEROS) : at + ZEROS].count(0) > 2 * ZEROS - 4:

@@ -94,7 +94,7 @@ def test_every_byte_that_rots_is_found_where_it_is(world: FilesWorld, kind: str,
     sound = bytes(node.live)
     for at in rotting(node, every):
         if at >= end or is_padding(sound, at):
-            continue  # behind what the snapshot counts, or nothing
+            continue  # after what the snapshot counts, or nothing
         found = scrub(world, pieces, scan=scan_native)
         assert bad(found), at
         assert found == scrub(world, pieces, scan=scan_pure), at
@@ -125,7 +125,7 @@ def test_each_bad_frame_is_named_and_those_between_are_counted(kind: str, scan: 
     assert found is not None
     rotten = [0, 3, 4, 8]
     if kind in ("unsealed", "sealed without index"):
-        rotten.remove(4)  # nothing tells that there is a frame between the one that is bad and the next sound one
+        rotten.remove(4)  # nothing shows that there is a frame between the one that is bad and the next sound one
     assert bad([found]) == [(frames[row][0], "big", frames[row][2], False) for row in rotten]
     assert found.frames == len(frames) - 4
     assert found.findings[0].message == (

@@ -70,7 +70,7 @@ def test_a_pack_that_was_merged_is_planned_again_and_no_record_comes_twice() -> 
 
 
 def test_a_pack_that_is_only_begun_under_a_number_that_came_again_is_not_the_pieces() -> None:
-    """A power cut leaves such files behind; the newest snapshot knows where the records are."""
+    """A power cut leaves such files; the newest snapshot knows where the records are."""
     world = FilesWorld(3, pack_run_bytes=5000)
     world.append(1, 2, name="small")
     world.checkpoint()
@@ -164,7 +164,7 @@ def test_an_older_copy_put_in_the_directorys_place_is_told() -> None:
 
 
 def test_after_a_stop_too_files_answer_for_what_they_hold_and_for_nothing_above_it() -> None:
-    """What a restart of class `ephemeral` forgets was in no file: a reader does not go past it unasked."""
+    """Records of class `ephemeral` that a restart forgets were in no file: a reader does not pass it unasked."""
     world = filled()
     world.put("big", durability="ephemeral")
     world.append(1, 2, 3, name="big")

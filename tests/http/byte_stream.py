@@ -38,7 +38,7 @@ class Response(NamedTuple):
 
 
 class Wire:
-    """What a connection writes to; `over_high_water` is the test's to set."""
+    """The transport of a connection; `over_high_water` is the test's to set."""
 
     def __init__(self) -> None:
         self.sent = b""
@@ -113,7 +113,7 @@ class FakeProbes:
 
 
 class Echo:
-    """Handlers that tell what they got, or park the call until the test answers it."""
+    """Handlers that report what they got, or park the call until the test answers it."""
 
     def __init__(self) -> None:
         self.parked: list[Call] = []

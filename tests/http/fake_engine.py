@@ -1,4 +1,4 @@
-"""An engine that answers what the test says, at once or when told; it remembers what it was asked."""
+"""An engine that answers what the test says, at once or later; it remembers what it was asked."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ EMPTY_BLOCKS = gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 200_000 + b"\3\0" +
 
 
 def test_a_gzip_body_that_holds_next_to_nothing_is_unpacked_in_steps_too() -> None:
-    """Blocks of deflate may be empty: time goes by without any output."""
+    """Blocks of deflate may be empty: time passes without any output."""
     steps = sum(1 for _ in unpack(EMPTY_BLOCKS, 1 << 20, 1 << 20))
     assert steps == len(EMPTY_BLOCKS) // 65_536
 

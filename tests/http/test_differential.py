@@ -84,7 +84,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 
 def outcome(parser: str, data: bytes, pieces: list[int]) -> tuple[list[tuple[int, object]], str, bool]:
-    """What a client sees: statuses with bodies (of errors, the code alone: wording is the parser's)."""
+    """Return what a client sees: statuses with bodies (of errors, only the code: wording is the parser's)."""
     peer = Peer(make_service(Echo().routes(), http_parser=parser, max_head_bytes=400, max_head_fields=8))
     start = 0
     for end in [*sorted(set(pieces)), len(data)]:

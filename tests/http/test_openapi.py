@@ -70,7 +70,7 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
 
 
 def body_of(shown: dict[str, Any], path: str) -> dict[str, Any]:
-    """Of a POST."""
+    """Return the schema of a POST."""
     found: dict[str, Any] = shown["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
     return found
 

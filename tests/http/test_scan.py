@@ -26,7 +26,7 @@ groups = st.lists(
     min_size=1,
     max_size=5,
 )
-"""Of each topic: name, first seq, and of each request its records, flags, and whether it came with the one before."""
+"""Topics: name, first seq, and of each request its records, flags, and whether it came with the one before."""
 
 
 TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS

@@ -1,4 +1,4 @@
-"""Answers that go on: their bytes, the client's leaving, back-pressure, their end."""
+"""Answers that stay open: their bytes, the client's leaving, back-pressure, their end."""
 
 from tests.http.byte_stream import Echo, Peer, make_service
 from topics.http.http1.http1_connection import PIPELINED_BYTES

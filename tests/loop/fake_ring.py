@@ -99,7 +99,7 @@ class FakeRing:
             self.queue("send", user_data, fd, bytes(data))
 
     def send_now(self, fd: int, data: bytes) -> int:
-        """By default no socket takes anything, so that all goes the usual way."""
+        """By default no socket takes anything, so that every send takes the usual way."""
         res = self.takes_now.pop(0) if self.takes_now else -errno.EAGAIN
         self.sent_now.append((fd, data))
         return res

@@ -1,4 +1,4 @@
-"""A stream handler that writes down what it is told; tests look at `events` and may hook into `on_receive`."""
+"""A stream handler that records its calls; tests look at `events` and may hook into `on_receive`."""
 
 from __future__ import annotations
 

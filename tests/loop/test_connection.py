@@ -191,7 +191,7 @@ def test_a_resume_before_the_cancel_took_effect_loses_nothing(on: Setup) -> None
 
 
 def test_what_arrives_in_the_pass_in_which_a_completion_resumes_is_not_lost(on: Setup) -> None:
-    """The dispatch has put it with what is to be held when the completion behind it resumes."""
+    """The dispatch has put it with what is to be held when the completion after it resumes."""
     on.conn.pause_reading()
     on.loop.files.fdatasync_nowait(7, lambda res: on.conn.resume_reading())
     on.run()
@@ -410,7 +410,7 @@ def test_a_connection_has_the_loop_to_itself_once_it_was_the_only_sender_for_som
     for _ in range(ONE_SENDER_PASSES):
         on.ring.receive(on.recv, b"x")
         on.run()
-        on.run()  # a pass that hears nobody changes nothing
+        on.run()  # a pass without a receive changes nothing
         assert not on.loop.has_one_sender()
     on.ring.receive(on.recv, b"x")
     on.run()

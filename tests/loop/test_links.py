@@ -45,7 +45,7 @@ class ColumnEcho(Recorder):
             self.answer()
 
     def answer(self) -> None:
-        """What waits, in one call."""
+        """Return what waits, in one call."""
         waiting, self.waiting = self.waiting, []
         if not waiting:
             return
@@ -160,7 +160,7 @@ def test_an_owned_connection_ends_like_any_other(world: World, end: Callable[[Co
     until(world.loop, lambda: bool(world.server.waiting))
     end(world.server.conn)
     until(world.loop, lambda: (world.server.has("lost") and world.client.has("lost")) or world.client.has("end"))
-    world.server.answer()  # to nobody
+    world.server.answer()  # to no link
     other = world.connect()
     world.server.events.clear()
     world.server.at_once = True
@@ -271,7 +271,7 @@ def test_spans_of_what_was_received_are_answers(span_world: World) -> None:
     said = dict.fromkeys(conns, b"")
     for turn in range(30):
         for number, conn in enumerate(conns):
-            for part in range(1 + (turn + number) % 3):  # the second comes behind its answer, or before
+            for part in range(1 + (turn + number) % 3):  # the second comes after its answer, or before
                 text = bytes([65 + turn + part]) * (1 + number * 40)
                 said[conn] += text
                 conn.write(text)

@@ -1,4 +1,4 @@
-"""Memory of megabytes: it grows without being copied, and goes back to the system some of it a pass."""
+"""Memory of megabytes: it grows without being copied, and is returned to the system in steps, some a pass."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def newest(rows: list[dict[str, Any]], *, untagged: bool, nulls: bool) -> list[d
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `fill`, and customer-1 and customer-6 are gone since."""
+    """`fill`, then delete customer-1 and customer-6."""
     path = fill(tmp_path_factory.mktemp("filled") / "data")
     with opened(path, 1_795_700_000_000) as log:
         log.append("orders", [topics.NewRecord(None, tag=f"customer-{n}") for n in (1, 6, 1)])

@@ -19,7 +19,7 @@ LOST = (
 
 
 class Context:
-    """A Spark context whose job goes on until it is cancelled, and which a signal reaches."""
+    """A Spark context whose job continues until it is cancelled, and which a signal reaches."""
 
     defaultParallelism = 2
 

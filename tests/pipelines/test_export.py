@@ -1,4 +1,4 @@
-"""`export`: what is new goes into files by topic and day; a target says by itself how far it is."""
+"""`export`: new records are written to files by topic and day; a target states its own progress."""
 
 from __future__ import annotations
 

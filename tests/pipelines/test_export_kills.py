@@ -1,4 +1,4 @@
-"""An export killed at every file operation: its commits are right, and the next run goes on from them."""
+"""An export killed at every file operation: its commits are right, and the next run continues from them."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_only_the_first_findings_are_listed_and_all_are_counted(data: Path, monk
 
 
 class Meddling(LocalEngine):
-    """Does something between planning and the first unit; keeps the units of each plan."""
+    """Do something between planning and the first unit; keeps the units of each plan."""
 
     def __init__(self, meddle: Any) -> None:
         self.meddle = meddle
@@ -234,7 +234,7 @@ def test_what_happened_since_the_backup_is_explained(data: Path, backup: Path) -
 
 
 def test_a_record_that_differs_and_one_that_the_backup_lacks_are_wrong(data: Path, tmp_path: Path) -> None:
-    """The same incarnation with another history: two copies that both went on."""
+    """One incarnation with two histories: two copies that both continued."""
     backup = Path(shutil.copytree(data, tmp_path / "backup"))
     with opened(data, START_MS + 4 * DAY_MS) as log:
         log.append("orders", [order(n) for n in range(201, 206)])

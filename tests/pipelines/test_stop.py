@@ -15,7 +15,7 @@ from topics.pipelines.errors import StoppedError
 
 
 class Raised(Exception):
-    """What the handler of an alarm raises."""
+    """The error that the handler of an alarm raises."""
 
 
 def on_alarm(_number: int, _frame: FrameType | None) -> None:
@@ -74,7 +74,7 @@ def test_wherever_another_handler_raises_the_process_has_its_own_back(name: str)
 
 
 def test_a_signal_that_c_code_handles_is_left_to_it() -> None:
-    """`getsignal` tells of such a handler as None, which `signal` does not take."""
+    """`getsignal` reports such a handler as None, which `signal` does not take."""
     getsignal = signal.getsignal
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else getsignal(number))

@@ -246,7 +246,7 @@ TAGS = st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=
 
 
 def plainly(batch: pa.RecordBatch) -> str:
-    """As the documentation says, a value at a time."""
+    """The documented definition, a value at a time."""
     streams = []
     for name in ("seq", "ts"):
         numbers = batch.column(name).cast(pa.int64()).to_pylist()

@@ -1,4 +1,4 @@
-"""What is missing for a build is one sentence with its remedy, from build_ffi and from scripts/setup.sh."""
+"""A missing part of a build is reported in one sentence with its remedy, from build_ffi and from scripts/setup.sh."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_setup_refuses_a_python_that_is_missing_broken_or_old(tmp_path: Path) ->
 
 
 def spark_setup(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """scripts/spark_packages.sh with what lies in tmp_path, and dirname and sed, on the path."""
+    """scripts/spark_packages.sh with the files of tmp_path, and dirname and sed, on the path."""
     for name in ("dirname", "sed", "head"):
         found = shutil.which(name)
         assert found is not None

@@ -1,4 +1,4 @@
-"""C as its readers expect it: each file compiles alone, without a warning, and a build knows all its files."""
+"""C as its readers expect it: each file compiles by itself, without a warning, and a build knows all its files."""
 
 from __future__ import annotations
 

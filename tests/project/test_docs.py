@@ -1,4 +1,4 @@
-"""Documents that must not fall behind the code."""
+"""Documents that must agree with the code."""
 
 import re
 from dataclasses import fields
@@ -25,7 +25,7 @@ def test_the_documented_default_of_a_setting_is_its_default() -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """As the anchors that are made of them."""
+    """Return headings as the anchors that are made of them."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -55,7 +55,7 @@ def test_every_file_that_the_code_or_a_page_names_is_there() -> None:
 
 
 def test_every_heading_that_the_code_names_is_there() -> None:
-    """As `docs/internals/loop.md, "A pass"`."""
+    """References such as `docs/internals/loop.md, "A pass"`."""
     for folder in ("topics", "tests", "perf", "examples"):
         for source in (ROOT / folder).rglob("*.py"):
             for page, title in re.findall(r"(docs/[\w/]+\.md), \"([^\"]+)\"", source.read_text()):

@@ -1,4 +1,4 @@
-"""What clients are told of exceptions, and what the log keeps."""
+"""Exceptions as clients see them, and as the log shows them."""
 
 from __future__ import annotations
 

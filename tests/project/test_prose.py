@@ -10,7 +10,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,7 +66,7 @@ BETTER = {
     r"brings? about": "creates, causes",
     r"let in": "admitted, accepted",
 }
-"""What is written by habit, as a regular expression, and what to write instead."""
+"""Words written by habit, as regular expressions, and what to write instead."""
 WORDS = re.compile("|".join(rf"(?P<w{at}>\b(?:{words})\b)" for at, words in enumerate(BETTER)), re.IGNORECASE)
 BEGINNINGS = re.compile(r"(?:So (?:is|are|do|does|did|has|have|was|were)|Such|Those|Whoever|Who)\b")
 """How no sentence begins: its subject is a word that a stranger has to look for."""
@@ -122,7 +122,7 @@ def checked(page: Path) -> list[Line]:
 
 
 def better(text: str) -> list[str]:
-    """ "'behind': write after" for each word in a text that has a better one."""
+    """Return `'behind': write after` for each word in a text that has a better one."""
     found = []
     for match in WORDS.finditer(text):
         assert match.lastgroup is not None
@@ -183,9 +183,9 @@ DOCSTRING_BEGINNINGS = re.compile(
 )
 
 
-def docstrings(source: Path) -> Iterator[Line]:
+def docstrings(tree: Iterable[ast.AST]) -> Iterator[Line]:
     """Yield docstrings of modules, classes and functions, and texts below attributes, by their first line."""
-    for node in nodes(source):
+    for node in tree:
         for statement in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             if (
                 isinstance(statement, ast.Expr)
@@ -207,7 +207,7 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
     path = ROOT / "topics" / room
     for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
         lines = source.read_text().split("\n")
-        found = list(docstrings(source))
+        found = list(docstrings(nodes(source)))
         for line in found:
             if match := DOCSTRING_BEGINNINGS.match(line.text):
                 faults.append(f"{name(source)}:{line.number}: begins with {match[0]!r}: {line.text[:60]!r}")
@@ -220,6 +220,29 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
     assert not faults, "\n" + "\n".join(faults)
 
 
+BESIDE = (
+    "perf",
+    "scripts",
+    *(f"tests/{room}" for room in ("cli", "embedded", "files", "http", "loop", "pipelines", "project", "server")),
+    *(f"tests/{room}" for room in ("spark", "store", "uring", "ws")),
+)
+"""Folders beside `topics/` whose docstrings and comments are checked. Rule ids may come first."""
+
+
+@pytest.mark.parametrize("folder", BESIDE)
+def test_docstrings_and_comments_beside_the_rooms_hold_to_the_same_rules(folder: str) -> None:
+    faults = []
+    for source in sorted((ROOT / folder).rglob("*.py")):
+        found = list(docstrings(ast.walk(ast.parse(source.read_text()))))
+        for line in found:
+            if match := DOCSTRING_BEGINNINGS.match(line.text):
+                faults.append(f"{name(source)}:{line.number}: begins with {match[0]!r}: {line.text[:60]!r}")
+        for line in (*found, *comments(source)):
+            text = re.sub(r"`[^`]*`", "`code`", line.text)
+            faults += [f"{name(source)}:{line.number}: {fault}" for fault in better(text)]
+    assert not faults, "\n" + "\n".join(faults)
+
+
 MESSAGES = ("embedded", "engine", "store")
 """Rooms whose texts for people are checked, too: messages of errors, asserts and the log."""
 
@@ -228,7 +251,7 @@ MESSAGES = ("embedded", "engine", "store")
 def test_messages_of_a_room_use_the_words_of_the_field(room: str) -> None:
     faults = []
     for source in sorted((ROOT / "topics" / room).rglob("*.py")):
-        prose_at = {line.number for line in docstrings(source)}
+        prose_at = {line.number for line in docstrings(nodes(source))}
         constants = [node for node in nodes(source) if isinstance(node, ast.Constant) and node.lineno not in prose_at]
         for node in constants:
             if isinstance(node.value, str) and " " in node.value:

@@ -1,4 +1,4 @@
-"""What is kept in the repository is what people wrote: no data of a run that was added with everything else."""
+"""The repository holds what people wrote: no data of a run that was added with everything else."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ CUT, NEXT = b"\xfe", b"\xfd"
 _INPUTS_A_PAIR = 2000
 _INPUTS_A_LOOK = 250
 _OF_CHANCE = re.compile(rb"metric|health|ready|live|watch|/ws|openapi|docs|/work", re.IGNORECASE)
-"""What answers with counters, random ids or the time."""
+"""The requests whose answers have counters, random ids or the time."""
 _PATH = re.compile(rb"/v0[^ ]*")
 
 
@@ -45,7 +45,7 @@ class LaneBytes:
             return
         if self._pair is None:
             self._pair = Pair()
-        # Whose request comes first when two connections ask for the same in one pass is nobody's promise.
+        # No promise says which request comes first when two connections ask for the same in one pass.
         apart = all(map(_asks_for_its_own, streams, range(CONNECTIONS)))
         for together in [streams] if apart else [[stream] for stream in streams]:
             self._pair.send(together)

@@ -278,7 +278,7 @@ _CUT = re.compile(
 
 
 def without_chance(answers: bytes) -> bytes:
-    """What a server said, compressed or not, but for times, the lengths they make, and incarnations."""
+    """Return a server's answers, decompressed, without times, the lengths they make, and incarnations."""
     plain = b""
     while (head := _COMPRESSED.search(answers)) is not None:
         stream = zlib.decompressobj(31)

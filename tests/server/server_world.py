@@ -1,4 +1,4 @@
-"""A server with everything around it simulated: ring, network, time, and an engine that says what it is told."""
+"""A server with everything around it simulated: ring, network, time, and an engine that answers as the test says."""
 
 from __future__ import annotations
 

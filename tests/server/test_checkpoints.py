@@ -21,7 +21,7 @@ TAGS = ("x:1", "x:2", "y")
 
 
 class Model:
-    """What a topic must hold: seq -> (data, tag); None: the topic does not exist."""
+    """The expected content of a topic: seq -> (data, tag); None: the topic does not exist."""
 
     def __init__(self) -> None:
         self.topics: dict[str, dict[int, tuple[Any, str | None]]] = {}

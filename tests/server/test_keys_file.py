@@ -35,7 +35,7 @@ def test_a_file_has_an_entry_a_line(keys: Path) -> None:
 
 
 def test_what_is_wrong_with_the_file_stops_the_start(keys: Path) -> None:
-    """R-LIFE-1: missing, no text, open to everybody."""
+    """R-LIFE-1: missing, no text, readable by all users."""
     with pytest.raises(UsageError, match="cannot be read"):
         read_keys_file(f"{keys}.missing")
     write(keys, "one", 0o644)
@@ -90,7 +90,7 @@ def test_a_file_with_a_mistake_changes_nothing(keys: Path, text: str) -> None:
 
 
 def test_a_server_without_keys_stays_without() -> None:
-    """4.2: it may be open to the world because it was told to."""
+    """4.2: it may be open to the world because a setting says so."""
     world = World().start()
     world.server.reload_keys()
     assert world.connect().get("/v0/metrics").status == 200

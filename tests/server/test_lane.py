@@ -34,7 +34,7 @@ CONNECTIONS = 3
 
 
 class Pair:
-    """Two servers told the same; the first has the lane."""
+    """Two servers that get the same bytes; the first has the lane."""
 
     def __init__(self, seed: int = 0, **settings: object) -> None:
         self.shuffle = bool(seed)
@@ -151,7 +151,7 @@ def _frames(world: SimWorld) -> dict[tuple[int, int], bytes]:
 
 
 def _all(conn: Connection) -> bytes:
-    """What has come once nothing more does: a network that cuts answers in pieces takes its time."""
+    """Return all that comes until nothing more does: a network that cuts answers in pieces takes its time."""
     data = b""
     while more := conn.receive():
         data += more

@@ -180,7 +180,7 @@ def test_a_page_is_begun_after_it_was_asked_for_and_shared_beyond_ten_at_once() 
     scrapes, counters = world.server.scrapes, world.backend.log.counters
 
     def frames() -> list[int]:
-        """What two who ask in one pass are told."""
+        """Return the answers to two scrapes in one pass."""
         pages: list[bytes | Exception] = []
         for _ in range(2):
             scrapes.text((), pages.append)

@@ -1,4 +1,4 @@
-"""What is refused before the port is bound, and what is left for others to read (R-LIFE-1, R-LIFE-2)."""
+"""Refusals before the port is bound, and what other users may read (R-LIFE-1, R-LIFE-2)."""
 
 import os
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_nobody_else_may_write_the_port_file_whatever_the_umask(tmp_path: Path, umask: int) -> None:
-    """R-LIFE-2: nor is a link followed that somebody put in its way."""
+    """R-LIFE-2: nor is a link followed that another user put in its way."""
     path, elsewhere = tmp_path / "port", tmp_path / "elsewhere"
     elsewhere.write_text("not ours")
     (tmp_path / f"port.{os.getpid()}.tmp").symlink_to(elsewhere)

@@ -1,7 +1,7 @@
-"""A server of topics in memory, as far as the Spark connector asks one: the contract's answers, without a disk.
+"""A server of topics in memory, without a disk: the part of the contract that the connector uses.
 
 `answer` is a function of a request. `connect` stands in for http.client, so most tests open no socket;
-`served` puts the same object behind a port, for Spark's workers.
+`served` serves the same object at a port, for Spark's workers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Topic:
     head: int = 0
     records: list[Record] = field(default_factory=list)
     lost_to: int = 0
-    """The floor: what lies at or below it was lost by `reason`."""
+    """The floor: records at or below it were lost by `reason`."""
     reason: str = "cap"
     gaps: list[tuple[int, int, str]] = field(default_factory=list)
     parts: dict[tuple[str, int, int], tuple[int, int, list[str]]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class FakeServer:
         self.clock_ms = 1_000_000
         self.snapshot = 0
         self.failures: list[Refused | Exception] = []
-        """What the next requests get instead of an answer."""
+        """The replacements of the next answers."""
         self.token: str | None = None
         self.lives = 0
         self.before: Any = None

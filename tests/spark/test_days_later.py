@@ -31,7 +31,7 @@ Name = tuple[str, int, int]
 
 
 class Wire:
-    """What the client takes for an HTTP connection."""
+    """A stand-in for an HTTP connection."""
 
     def __init__(self, world: SimWorld) -> None:
         self._connection = world.connect()
@@ -49,7 +49,7 @@ class Wire:
 
 
 class Response:
-    """What the client takes for an answer."""
+    """A stand-in for an answer."""
 
     will_close = False
 

@@ -1,4 +1,4 @@
-"""The stream's offsets: no gap and no duplicate over restarts, losses told, an idle query that asks little."""
+"""The stream's offsets: no gap and no duplicate over restarts, losses reported, an idle query that asks little."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_a_topic_made_again_is_reported_as_recreated_and_read_from_its_first_rec
     query = Query(fake, startingOffsets="earliest", onDataLoss=mode)
     query.batch()
     del fake.topics["a"]
-    fake.put("a", *["new"] * 10)  # as many records: the head alone would show nothing
+    fake.put("a", *["new"] * 10)  # as many records: only the head would show nothing
     if mode == "fail":
         with pytest.raises(DataLossError, match=r"TOPICS_DATA_LOSS topic=a seq 11\.\.11 reason=recreated"):
             query.batch()

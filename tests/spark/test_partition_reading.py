@@ -1,4 +1,4 @@
-"""Reading by url: batches that Spark takes as they are, and losses told, skipped or failed."""
+"""Reading by url: batches that Spark takes as they are, and losses reported, skipped or failed."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_loss_between_plan_and_read_is_told_by_the_read() -> None:
             assert len([row for row in found if row.get("loss")]) == (mode == "rows")
 
 
-# -- topics made again ------------------------------------------------------------------------------------
+# -- topics created again ------------------------------------------------------------------------------------
 
 
 def test_a_topic_made_again_between_plan_and_read_gives_no_row_of_the_new_life() -> None:

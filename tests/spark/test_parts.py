@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 def write(
     fake: FakeServer, rows: Rows, *, attempt: str = "1", epoch: int = 0, stream: bool = False, **given: Any
 ) -> SentTotals:
-    """As one task does it, in batches of 4 rows."""
+    """Write as one task does, in batches of 4 rows."""
     given = {"url": "http://h", "topic": "out", **given}
     options = parse_sink({name: str(value) for name, value in given.items() if value is not None})
     client = Client(options.connection, connect=fake.connect, sleep=lambda _: None)

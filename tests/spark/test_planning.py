@@ -126,7 +126,7 @@ def test_losses_without_records_still_make_a_partition() -> None:
 
 
 class Piece:
-    """As much of topics.files.Piece as planning uses."""
+    """The part of topics.files.Piece that planning uses."""
 
     def __init__(self, from_seq: int, to_seq: int, size: int) -> None:
         self.from_seq, self.to_seq, self.bytes = from_seq, to_seq, size

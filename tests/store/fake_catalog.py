@@ -41,7 +41,7 @@ class Topic:
 
 
 class FakeCatalog:
-    """`files` is set by the test once the store is open; until then rows are counted in `counts` alone."""
+    """`files` is set by the test once the store is open; until then rows are only counted in `counts`."""
 
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
@@ -281,7 +281,7 @@ class FakeCatalog:
         return out
 
     def state(self) -> dict[int, object]:
-        """What must be the same after a restart: everything but where the records lie."""
+        """Return what must be equal after a restart: everything except the places of records."""
         return {
             topic.topic_id: (
                 topic.name,

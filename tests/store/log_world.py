@@ -149,14 +149,14 @@ class LogWorld:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a scan of a shard's files finds."""
+    """The findings of a scan of a shard's files."""
 
     seqs: dict[int, list[int]]
     """Topic id -> seqs in log order."""
     batches: int
     next_file_no: int
     torn_middle: bool
-    """A sound batch lies behind a bad one that was known to be synced."""
+    """A sound batch follows a bad one that was known to be synced."""
 
 
 def recover(disk: SimDisk, shard: int = 0) -> Recovered:

@@ -119,7 +119,7 @@ class StoreWorld:
         return list(range(first, first + count))
 
     def read(self, topic_id: int, seq: int) -> Frame:
-        """The frame behind a row of the index, verified."""
+        """The frame of a row of the index, verified."""
         row = self.catalog.topics[topic_id].rows[seq]
         got: list[Any] = []
         self.store.reader.fetch(
@@ -179,6 +179,6 @@ class StoreWorld:
 
 
 def text_of(topic_id: int, seq: int, size: int) -> bytes:
-    """The data of a record: JSON that tells where it belongs, `size` bytes long if that is enough."""
+    """The data of a record: JSON that states where it belongs, `size` bytes long if that is enough."""
     head = b'"%d/%d/' % (topic_id, seq)
     return head + b"x" * max(0, size - len(head) - 1) + b'"'

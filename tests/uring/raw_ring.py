@@ -1,6 +1,6 @@
 """io_uring by hand, in Python: three system calls and shared memory, nothing of `topics.uring` and nothing of liburing.
 
-For asking the kernel what it does with things our ring never lets anybody do: hard links, chains cut in two, skipped
+For asking the kernel what it does with things that our ring never allows: hard links, chains cut in two, skipped
 completions, sends racing on a socket. x86-64 and arm64 numbers (they are the same).
 """
 
@@ -96,7 +96,7 @@ class RawRing:
         return self.enter(count, 0)
 
     def ready(self) -> Iterator[Cqe]:
-        """Takes what lies in the completion queue now."""
+        """Take what is in the completion queue now."""
         while (head := self.word(self.cq_head)) != self.word(self.cq_tail):
             row = self.cqes + CQE_BYTES * (head & self.word(self.cq_mask))
             cqe = Cqe(*struct.unpack("<QiI", self.memory[row : row + CQE_BYTES]))

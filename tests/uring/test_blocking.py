@@ -1,4 +1,4 @@
-"""What a file system says of itself, asked in the blocking way."""
+"""Facts of a file system, asked for by blocking calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topics.uring.blocking import BlockingCalls
 def test_a_full_disk_does_not_hide_that_it_can_be_read_past_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start goes by it: what a failed sync lost is not to be believed because there is no space."""
+    """A start relies on it: what a failed sync lost is not to be believed because there is no space."""
     found = BlockingCalls().direct_block_bytes(str(tmp_path))
     if not found:
         pytest.skip("no O_DIRECT here")

@@ -1,4 +1,4 @@
-"""docs/internals/io_uring.md names the test behind each rule; the names must not rot."""
+"""docs/internals/io_uring.md names the test of each rule; the names must not rot."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the kernel really does, where the design leans on it. docs/internals/io_uring.md names the rule from each.
+"""Facts of the kernel that the design relies on. docs/internals/io_uring.md names the rule from each.
 
 A kernel that stops doing one of these is no failure of ours, but the rule that follows from it should be looked at.
 """
@@ -70,7 +70,7 @@ class TestChains:
     def test_a_skipped_completion_hides_the_sync_of_a_short_write(
         self, ring: RawRing, fd: int, data: bytearray
     ) -> None:
-        """The only completion is a positive count: whoever waits for the sync hangs, whoever takes it acks a loss."""
+        """The only completion is a positive count: a wait for the sync hangs; taken for the sync, it acks a loss."""
         with limited(resource.RLIMIT_FSIZE, 8 * KIB):
             chain(ring, fd, data, 16 * KIB, flags=LINK | raw_ring.SKIP_SUCCESS)
             assert results(ring.complete(2, patience_s=0.1)) == {WRITE: 8 * KIB}
@@ -90,7 +90,7 @@ class TestChains:
     def test_a_failed_chain_does_not_stop_the_next_one_on_the_same_file(
         self, ring: RawRing, fd: int, data: bytearray
     ) -> None:
-        """So an acknowledged batch could have a hole in front of it: one chain in flight for each file."""
+        """An acknowledged batch could have a hole in front of it: one chain in flight for each file."""
         ring.prepare(1, raw_ring.WRITE, fd, address=8, length=KIB, sqe_flags=LINK)
         ring.prepare(2, raw_ring.FSYNC, fd, op_flags=raw_ring.FSYNC_DATASYNC)
         ring.prepare(3, raw_ring.WRITE, fd, address=address_of(data), length=KIB, offset=KIB, sqe_flags=LINK)
@@ -131,7 +131,7 @@ class TestDescriptors:
         far.close()
 
     def test_without_descriptors_an_accept_fails_though_nobody_connects(self, ring: RawRing) -> None:
-        """So queueing it again at once would spin: back off first."""
+        """Queueing it again at once would spin: back off first."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             lowest = os.dup(0)
             os.close(lowest)

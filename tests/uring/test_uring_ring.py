@@ -1,4 +1,4 @@
-"""What UringRing adds to the Ring Protocol: threads, forks, signals, pinned memory, tiny queues, misuse refused."""
+"""The parts of UringRing beyond the Ring Protocol: threads, forks, signals, pinned memory, tiny queues, misuse."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_wait_polls_only_while_waits_prove_to_be_short(tmp_path: Path) -> None
     with closing(UringRing(64, 256, 8, 256, spin_us=1_000_000)) as ring:
         spins = lambda: lib.tp_spins(ring.setup.ring)  # noqa: E731
         for number in range(1, 100):
-            ring.queue_fsync(number, fd, data_only=True)  # by a worker: never done when the submit returns, or seldom
+            ring.queue_fsync(number, fd, data_only=True)  # by a worker: never done when the submit returns, or rarely
             assert collect(ring, 1) == [(number, 0, 0)]
             if spins() > 1:
                 break
@@ -141,7 +141,7 @@ class TestThreads:
         assert rows[0][:2] == (7, 5)  # type: ignore[index]
 
     def test_a_wake_reaches_a_ring_whose_last_driver_has_ended(self, shared: UringRing) -> None:
-        """The receive behind the wake-up was armed by that driver, and ends with it."""
+        """The receive of the wake-up was armed by that driver, and ends with it."""
         for _ in range(3):
             run_in_thread(lambda: shared.submit_and_wait(0))
             shared.wake()
@@ -365,7 +365,7 @@ class TestTinyQueues:
             assert [row[0] for row in collect(ring, 1000)] == list(range(1, 1001))
 
     def test_receives_that_ended_for_a_full_queue_go_on_after_being_queued_again(self) -> None:
-        """A multishot ends without an error when its completion finds no room: F_MORE alone tells."""
+        """A multishot ends without an error when its completion finds no room: only F_MORE shows it."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with closing(UringRing(4, 8, 64, 64)) as ring, near, far:
             ring.queue_recv(1, near.fileno())

@@ -17,7 +17,7 @@ from topics.ws.framing import BINARY, CLOSED, PING, TEXT, Framing, Received, tex
 
 
 def receive(data: bytes, pieces: int = 0, max_frame: int = 0, max_message: int = 0) -> list[Received]:
-    """What a connection takes from these bytes; pieces: bytes a receive, 0 for all at once."""
+    """Return what a connection takes from these bytes; pieces: bytes a receive, 0 for all at once."""
     framing = Framing(max_frame, max_message, no_turns())
     found: list[Received] = []
     step = pieces or max(1, len(data))
@@ -142,7 +142,7 @@ def test_a_text_is_one_frame_of_the_shortest_head(size: int) -> None:
 
 
 def as_wsproto_has_it(data: bytes) -> list[tuple[int, bytes]]:
-    """The same without limits, by wsproto alone."""
+    """Return the messages without limits, as wsproto by itself reads them."""
     connection = Connection(ConnectionType.SERVER)
     connection.receive_data(data)
     found: list[tuple[int, bytes]] = []

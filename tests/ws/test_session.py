@@ -29,7 +29,7 @@ CONFIG = Config(ws_publishes_in_flight=8, max_watch_topics=10_000)
 
 
 class Feed:
-    """What a session asks of its feed. `paused`: nothing may be delivered."""
+    """The calls of a session on its feed. `paused`: nothing may be delivered."""
 
     def __init__(self) -> None:
         self.paused = True
@@ -61,7 +61,7 @@ class Feed:
 
 
 class Engine:
-    """Answers when it is told to."""
+    """An engine that answers when the test says so."""
 
     refuses_writes = False
     throttle_window_ns = 0

@@ -1,4 +1,4 @@
-"""What a key allows, by method and path alone: who is let in, who is not known, and who lacks a right."""
+"""Rights of a key by method and path: accepted, unknown, or without the right."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def judge(
 
 
 def code(verdict: AccessVerdict) -> str:
-    """The refusal's code, or "" for a request that is let in."""
+    """The refusal's code, or "" for a request that is accepted."""
     refusal = verdict.unauthorized or verdict.forbidden
     return "" if refusal is None else refusal.code
 

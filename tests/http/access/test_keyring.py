@@ -90,7 +90,7 @@ def test_secrets_need_not_be_ascii() -> None:
 
 
 def test_no_text_of_a_secret_is_kept() -> None:
-    """4.1: digests alone."""
+    """4.1: only digests."""
     ring: Keyring = parse_keys("topsecret:r:p")
     assert "topsecret" not in repr(ring._entries)
     assert all(len(digest) == 32 for digest, _ in ring._entries)

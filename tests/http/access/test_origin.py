@@ -1,4 +1,4 @@
-"""What a web page may not do to a server on its reader's machine: DNS rebinding and cross-site requests."""
+"""Attacks of a web page on a server on its reader's machine: DNS rebinding and cross-site requests."""
 
 import pytest
 
@@ -122,7 +122,7 @@ def test_a_stream_is_not_opened_for_a_page_of_elsewhere(echo: Echo, headers: dic
     ],
 )
 def test_a_page_of_the_same_host_and_port_is_the_servers_own(echo: Echo, host: str, origin: str, status: int) -> None:
-    """A proxy with TLS may stand before the server, so the scheme says no more than which port goes without saying."""
+    """A proxy with TLS may stand before the server, so the scheme says no more than which port is the default."""
     peer = Peer(make_service(echo.routes(), allowed_hosts=("log.example",)))
     head = f"POST /v0/topics/a HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nContent-Length: 2\r\n"
     (response,) = peer.send(f"{head}Content-Type: application/json\r\n\r\n{{}}".encode())

@@ -124,7 +124,7 @@ def test_a_bug_in_a_handler_is_a_500_without_its_story(peer: Peer) -> None:
 
 
 def test_a_wait_whose_client_has_gone_ends_as_soon_as_its_turn_comes(peer: Peer, echo: Echo) -> None:
-    """R-NET-11: it was pipelined behind a request that was still being answered when the client closed."""
+    """R-NET-11: it was pipelined after a request that was still being answered when the client closed."""
     peer.send(PARK + WAIT + GET % b"a")
     peer.http.end_of_stream()
     echo.parked[0].reply(b"1")

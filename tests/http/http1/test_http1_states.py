@@ -208,7 +208,7 @@ def test_no_other_change_is_possible(table: Transitions[Any]) -> None:
 
 
 def test_a_connection_refuses_what_its_phase_does_not_allow() -> None:
-    """Each of these would have gone on in a wrong phase."""
+    """Each of these would have continued in a wrong phase."""
     story = Story()
     http = story.http
     with pytest.raises(AssertionError):

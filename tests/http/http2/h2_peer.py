@@ -22,7 +22,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 @dataclass
 class Seen:
-    """What a client has seen of one stream."""
+    """The part of one stream that a client has seen."""
 
     status: int = 0
     informational: list[int] = field(default_factory=list)
@@ -95,7 +95,7 @@ class H2Client:
         return stream
 
     def send_body(self, stream: int, body: bytes, *, end: bool = True) -> bytes:
-        """As much as the windows allow; returns what is left."""
+        """Send as much as the windows allow; return the rest."""
         while body:
             most = min(self.h2.local_flow_control_window(stream), self.h2.max_outbound_frame_size)
             if most <= 0:
@@ -122,7 +122,7 @@ class H2Client:
             stream.reset = int(event.error_code or 0)
         elif isinstance(event, ev.ConnectionTerminated):
             self.goaways.append((int(event.error_code or 0), event.last_stream_id or 0))
-            self.h2.state_machine.state = _OPEN  # a polite server goes on with what was asked
+            self.h2.state_machine.state = _OPEN  # a polite server continues with what was asked
         elif isinstance(event, ev.PingReceived):
             self.pings.append(event.ping_data or b"")
         elif isinstance(event, ev.RemoteSettingsChanged):
@@ -146,7 +146,7 @@ class H2Peer:
         return self.wire.state
 
     def flush(self) -> None:
-        """What each side has for the other, until both are silent."""
+        """Exchange what each side has for the other, until both are silent."""
         while True:
             data = self.client.take()
             if data and not self.wire.closed:

@@ -718,7 +718,7 @@ def test_a_head_of_thousands_of_fields_in_a_byte_each_ends_the_connection(h2: H2
 
 
 def test_how_streams_ended_is_not_remembered_for_long(h2: H2Peer) -> None:
-    """Of 65,536 streams that were 8 MiB a connection."""
+    """For 65,536 streams that would be 8 MiB a connection."""
     assert h2.ask("GET", "/v0/topics/a").status == 200
     ended = h2.server._h2._closed_streams
     assert ended._size_limit <= 4096

@@ -1,4 +1,4 @@
-"""HTTP/2 frame by frame: where they end, a GOAWAY among others, frames of which the package tells nothing."""
+"""HTTP/2 frame by frame: where they end, a GOAWAY among others, frames that the package does not report."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What a head asks for, worked out once: its route, body and refusals, and which plans are kept."""
+"""Plans: what a head asks for, worked out once: its route, body and refusals, and which plans are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GET = (
 
 
 def planner(keys: str = "", **settings: object) -> Planner:
-    """Of a server with its real routes."""
+    """Return the plan of a server with its real routes."""
     return make_service(route_table(), keyring=parse_keys(keys), **settings).planner
 
 
@@ -256,7 +256,7 @@ def test_the_plan_of_a_keyed_list_is_kept_by_its_digest() -> None:
 
 @pytest.mark.parametrize("target", ["/v0/topics/a", "/v0/topics/q/work", "/v0/watch/w", "/v0/health", "/nowhere"])
 def test_a_query_is_decoded_behind_the_key(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """2.4, 4.3: sixty thousand pairs are no work for whoever has none."""
+    """2.4, 4.3: sixty thousand pairs are no work for a server without keys."""
     decoded: list[str] = []
     monkeypatch.setattr(plan, "parse_query", lambda text: (decoded.append(text), parse_query(text))[1])
     peer = Peer(make_service(route_table(), keyring=parse_keys("secret")))

@@ -40,7 +40,7 @@ class Server:
 
 
 def names(peer: Peer | H2Peer) -> list[str]:
-    """Of the topics whose requests were answered since the last call."""
+    """Return the topics whose requests were answered since the last call."""
     if isinstance(peer, Peer):
         return [response.json["name"] for response in peer.wire.take()]
     peer.flush()

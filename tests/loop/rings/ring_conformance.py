@@ -37,7 +37,7 @@ class Client(Protocol):
     address: tuple[str, int]
 
     def send(self, data: bytes) -> int:
-        """As many bytes as fit now (0: none); raises OSError (EPIPE, ECONNRESET) when the connection is gone."""
+        """Send as many bytes as fit now (0: none); raises OSError (EPIPE, ECONNRESET) when the connection is gone."""
 
     def receive(self) -> bytes:
         """The bytes there are now, b"" for none; sets `ended` at the end of the stream or a reset."""
@@ -630,7 +630,7 @@ class RingConformance:
         assert driver.res(SYNC) == -errno.ECANCELED
 
     def test_no_fill_of_the_queue_cuts_a_chain_in_two(self, driver: Driver, path: str) -> None:
-        """A commit on a descriptor that cannot be written, behind 0, 1, 2 ... other operations."""
+        """A commit on a descriptor that cannot be written, after 0, 1, 2 ... other operations."""
         good = driver.open(path)
         bad = driver.open(path, os.O_RDONLY)
         for before in range(0, 20):

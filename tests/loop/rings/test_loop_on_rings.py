@@ -281,7 +281,7 @@ def test_out_of_descriptors_it_neither_spins_nor_ends_and_heals(loop: Loop) -> N
         passes = loop.stats().passes
         until(loop, lambda: client.has("end") or client.has("lost"))
         assert loop.stats().passes - passes < 60
-        assert b"busy".startswith(client.data())  # one send, as far as it goes
+        assert b"busy".startswith(client.data())  # one send, as much as fits
         assert loop.stats().refused == 1
     third = loop.connect("127.0.0.1", listener.address[1], client)
     until(loop, lambda: third.done and len(server.conns) == 1)
@@ -340,7 +340,7 @@ def test_a_signal_ends_the_wait_and_reaches_its_callback(kernel_loop: Loop) -> N
 
 
 def test_a_signal_that_c_code_handles_is_left_to_it(kernel_loop: Loop) -> None:
-    """`getsignal` tells of such a handler as None, which `signal` does not take."""
+    """`getsignal` reports such a handler as None, which `signal` does not take."""
     getsignal, before = signal.getsignal, [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else getsignal(number))

@@ -1,4 +1,4 @@
-"""Modules import each other in one direction, also where a type checker alone reads the import.
+"""Modules import each other in one direction, also where only a type checker reads the import.
 
 A circle that only types close is a circle of knowledge: none of its modules can be read, tested or
 changed without the others.

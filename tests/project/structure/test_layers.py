@@ -1,4 +1,4 @@
-"""The arrows between the rooms, checked: each package imports only what lies below it."""
+"""The arrows between the rooms, checked: each package imports only what is below it."""
 
 import ast
 import re
@@ -100,7 +100,7 @@ def imported_rooms(path: Path) -> Iterator[str]:
 
 
 def imports_at_run_time(statement: ast.AST) -> Iterator[str]:
-    """As `imported_modules` of a statement and those in it, without what is named for the sake of types alone."""
+    """Return `imported_modules` of a statement and those in it, without imports that only types need."""
     if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
         return
     yield from imported_modules((statement,))

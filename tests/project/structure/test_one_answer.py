@@ -1,4 +1,4 @@
-"""What HTTP, its lane and WebSockets say alike is written down once; ARCHITECTURE.md says where."""
+"""Texts that HTTP, its lane and WebSockets share stand once; ARCHITECTURE.md says where."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_requests_in_flight_are_counted_in_one_place() -> None:
 
 
 def test_whether_a_head_has_nothing_that_refuses_its_request_is_asked_in_one_place() -> None:
-    """A request that goes the short way, on the general path or to the lane, is let in by what a plan says of it; what
-    refuses one is put in order by gatekeeping."""
+    """A request that takes the short way, on the general path or to the lane, is accepted by what its plan
+    states; gatekeeping orders the refusals."""
     judged = places("http", read("unauthorized", "forbidden", "foreign", "missing"))
     assert judged == {"http/plan/gatekeeping.py", "http/plan/plan.py"}

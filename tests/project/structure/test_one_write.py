@@ -1,4 +1,4 @@
-"""What concerns every write stands once: rules of `topics/engine/`, found in the syntax tree of all modules."""
+"""Rules that concern every write stand once: rules of `topics/engine/`, found in the syntax tree of all modules."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_records_are_published_in_one_place() -> None:
 
 
 def test_records_are_put_into_the_log_by_one_kind_of_operation() -> None:
-    """Its two kinds are told apart by how many topics they have; a router's adds to it."""
+    """Its two kinds are distinguished by how many topics they have; a router's adds to it."""
     kinds = {}
     for path in modules("engine"):
         for node in nodes(path):

@@ -1,4 +1,4 @@
-"""Pipelines on a real cluster: executors in processes of their own, which have the package from a zip alone."""
+"""Pipelines on a real cluster: executors in processes of their own, which have the package only from a zip."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def environment(python: str) -> dict[str, str]:
-    """Of a driver whose executors run this Python."""
+    """The environment of a driver whose executors run this Python."""
     env = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
     for name in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
         env.pop(name, None)

@@ -1,4 +1,4 @@
-"""What only Spark itself can show: where errors appear, what shows in plans, replays of a checkpoint, filters."""
+"""Facts that only Spark itself can show: where errors appear, what shows in plans, replays of a checkpoint, filters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Copy:
         return query
 
     def forget_the_last_commit(self) -> None:
-        """As a driver that died between the sink's append and Spark's commit."""
+        """Do what a driver does that dies between the sink's append and Spark's commit."""
         for folder in ("commits", "offsets"):
             for path in (self.checkpoint / folder).glob(".*.crc"):
                 path.unlink()

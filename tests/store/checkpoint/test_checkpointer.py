@@ -92,7 +92,7 @@ def test_what_lies_below_the_floor_is_dropped() -> None:
 
 
 def test_a_checkpoint_that_waits_for_the_last_one_does_not_begin_behind_it() -> None:
-    """It would write to descriptors that are closed by then, and into a directory that is somebody else's."""
+    """It would write to descriptors that are closed by then, and into a directory that another process has."""
     world = StoreWorld().open()
     world.create(1)
     world.append(1, 5)

@@ -1,4 +1,4 @@
-"""What a checkpoint copies out of the log, and where to."""
+"""Records that a checkpoint copies out of the log, and their destinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A start on a full disk: whoever is to delete needs a server, and the reserve is for that. Source: R-DUR-16."""
+"""A start on a full disk: a delete needs a server, and the reserve is for that. Source: R-DUR-16."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from topics.errors import DiskFullError
 @pytest.mark.parametrize("shards", [2, 3, 4])
 @pytest.mark.parametrize("reserve_bytes", [1 << 17, 1 << 18])
 def test_each_shard_finds_space_for_its_tail(shards: int, reserve_bytes: int) -> None:
-    """None prepares files ahead with what the others need, and the note of the session finds a block, too."""
+    """No shard preallocates files with what the others need, and the note of the session finds a block, too."""
     config = small_config(wal_shards=shards, disk_reserve_bytes=reserve_bytes, wal_spare_files=2, sync_every_ms=60_000)
     world = StoreWorld(config=config).open()
     for topic_id in range(1, 9):
@@ -65,7 +65,7 @@ def test_without_a_reserve_a_start_takes_the_space_there_is() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_log_file_that_is_made_larger_is_not_written_to_meanwhile(seed: int) -> None:
-    """It is zeroed: what was acknowledged in it was lost. Nobody waits for it any more, for that batch has failed."""
+    """It is zeroed: what was acknowledged in it was lost. No writer waits for it any more: that batch has failed."""
     world = StoreWorld(SimRing(seed, shuffle=True)).open()
     world.create(1)
     world.ring.disk.capacity_bytes = world.ring.disk.used_bytes

@@ -47,7 +47,7 @@ class LogFile:
 
     @property
     def rows(self) -> RowColumns:
-        """Of all frames that it holds."""
+        """The sum of all frames that it holds."""
         frames = codec.scan_frames(self.data).frames
         return rows_of(frames, np.zeros(len(frames), np.uint32), [], _FILE)
 
@@ -100,7 +100,7 @@ def test_what_frames_add_to_a_segment_is_what_a_scan_of_them_tells(size: int) ->
 
 
 def test_copies_by_position_become_frames_of_the_topic_itself() -> None:
-    """A router's copy shares the frame of its original: the row tells topic, seq and time, the frame the rest."""
+    """A router's copy shares the frame of its original: the row states topic, seq and time, the frame the rest."""
     file = LogFile(record(41, topic_id=9), record(42, topic_id=9))
     rows = file.rows._replace(
         seqs=np.array([3, 4], np.uint64),

@@ -23,7 +23,7 @@ def test_a_checkpoint_that_finds_no_next_log_file_leaves_the_one_there_is_to_who
     world.create(1)
     world.append(1, 3)
     world.ring.faults.fail("open", error, times=FOREVER, path_part="/prepare-")
-    world.checkpoint()  # goes on in the file that was prepared
+    world.checkpoint()  # continues in the file that was prepared
     world.append(1, 1)
     world.store.log.request_rotation()
     with pytest.raises(StorageError), world.store.log.use_reserve():
@@ -186,7 +186,7 @@ def test_a_full_disk_is_given_back_also_what_one_checkpoint_had_no_space_to_copy
 def test_a_look_at_what_lives_in_the_log_takes_turns_with_everybody_else(
     copies: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many topics a pass, and so many records of one in a look, however many there are."""
+    """A look takes a bounded number of topics a pass, and of records of one."""
     monkeypatch.setattr(low_space, "_ROWS_A_LOOK", 3)
     config = small_config(wal_spare_files=0, disk_low_water_bytes=4096, checkpoint_topics_per_pass=8, pack_run_bytes=0)
     world = StoreWorld(config=config).open()

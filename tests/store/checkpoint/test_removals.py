@@ -126,7 +126,7 @@ def test_a_spare_that_is_about_to_be_removed_is_nobody_elses() -> None:
     world.loop.run_until(lambda: len(ready) == 1)
     checkpoint = world.loop.spawn(world.store.checkpointer.run(), "checkpoint")
     checkpoint.when_done(lambda: None)
-    world.append(1, 1, size=40_000)  # the log goes on in the next file, and takes a spare for the one behind it
+    world.append(1, 1, size=40_000)  # the log continues in the next file, and takes a spare for the one after it
     world.loop.run_until(lambda: checkpoint.done)
     checkpoint.result()
     world.check_every_record()
@@ -150,7 +150,7 @@ def test_the_directories_of_topics_that_are_gone_go_with_the_next_start() -> Non
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_a_stop_removes_is_removed_before_the_next_process_may_use_its_name(seed: int) -> None:
-    """It was unlinked behind the lock: perhaps another pack, which that process had made under the same number."""
+    """It was unlinked after the lock was given up: perhaps another process's pack of the same number."""
     world = StoreWorld(SimRing(seed, shuffle=True)).open()
     unlinked: list[str] = []
     for topic_id in (1, 2, 3):

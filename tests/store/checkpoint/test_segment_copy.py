@@ -117,7 +117,7 @@ def test_a_sync_that_finds_no_space_is_not_tried_again() -> None:
 
 
 def test_a_disk_that_fails_and_has_no_space_to_remove_the_segment_stops_the_log() -> None:
-    """What is raised is that the sync failed, not that the file could not be removed for it."""
+    """The error raised is that of the sync, not that of the removal."""
     world = written()
     world.ring.faults.fail("sync", errno.EIO, path_part=path_part(5))
     world.ring.faults.fail("unlink", errno.ENOSPC, path_part="seg-", times=2)
@@ -187,7 +187,7 @@ def test_a_topic_that_goes_while_its_segments_are_written_leaves_none(passes: in
 
 
 def test_a_segment_that_one_checkpoint_begins_and_fills_takes_more_than_one_that_grows() -> None:
-    """Less than that stays unsealed, and is sealed at `segment_max_events` as ever."""
+    """Less than that stays unsealed, and is sealed at `segment_max_events` as before."""
     world = StoreWorld(config=replace(CONFIG, segment_bulk=3)).open()
     world.create(1)
     world.append(1, 26)

@@ -1,4 +1,4 @@
-"""Coroutines side by side: how many at a time, whose results count, and which error is told."""
+"""Coroutines side by side: how many at a time, whose results count, and which error is raised."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class World:
         ring = SimRing(0)
         self.loop = Loop(ring, ring.clock)
         self.ends: dict[int, Future[None]] = {}
-        """Of those that run."""
+        """The number of those that run."""
         self.taken: list[int] = []
         self.line = Line(self.loop.spawn, most, self.taken.append)
 

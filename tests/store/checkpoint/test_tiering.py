@@ -34,7 +34,7 @@ def filled(ring: SimRing | None = None, **changes: Any) -> StoreWorld:
 
 
 def segments(world: StoreWorld, root: str) -> list[int]:
-    """First seqs of the segments whose data lies below a directory."""
+    """First seqs of the segments whose data is below a directory."""
     try:
         names = world.ring.disk.list_directory(f"{root}/topics/0000000000000001")
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def segments(world: StoreWorld, root: str) -> list[int]:
 
 
 def where(world: StoreWorld) -> tuple[list[int], list[int]]:
-    """(cold, hot) first seqs, once what nobody reads any more is removed."""
+    """(cold, hot) first seqs, once what has no reader any more is removed."""
     world.passes(60)
     return segments(world, COLD), segments(world, DIRECTORY)
 
@@ -188,7 +188,7 @@ def test_nothing_is_looked_at_or_mended_without_the_cold_directory_or_with_anoth
 @pytest.mark.parametrize("look", [verify, rebuild])
 @pytest.mark.parametrize("cold", ["", COLD])
 def test_a_cold_directory_that_nothing_went_to_yet_is_not_asked_for(look: Any, cold: str) -> None:
-    """A start that was killed before it marked it is no damage, nor is one that goes on without it."""
+    """A start that was killed before it marked it is no damage, nor is one that continues without it."""
     world = filled(cold_dir="")
     ring = world.end(power_cut=False)
     ring.faults.fail("open", errno.EIO, path_part=f"{COLD}/cold-directory", nth=2)  # the first one finds none
@@ -227,7 +227,7 @@ def refusal(world: StoreWorld, **changes: Any) -> str:
 
 
 def test_a_cold_directory_that_is_not_mounted_is_refused_also_before_anything_went_there() -> None:
-    """What moved into the bare mount point would be missing once the cold directory is mounted over it."""
+    """Segments that moved into the bare mount point would be missing once the cold directory is mounted over it."""
     world = filled(hot_retain_segments=100)
     ring = world.end(power_cut=False)
     ring.disk.unlink(f"{COLD}/cold-directory")

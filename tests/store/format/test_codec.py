@@ -500,7 +500,7 @@ def test_rows_of_no_records_frame_to_nothing() -> None:
 def test_frames_copied_as_they_are_are_what_a_model_makes(
     rows: list[tuple[Frame, int]], base: int, flipped: int | None, sum: int, wrong: str
 ) -> None:
-    """Those of one topic's records, wherever they lie; a row that points elsewhere is named."""
+    """Frames of one topic's records, wherever they are; a row that points elsewhere is named."""
     topic_id = 9
     packed = [frame._replace(topic_id=topic_id, seq=100 + at).pack() for at, (frame, _) in enumerate(rows)]
     data, places = bytearray(), list[int]()

@@ -33,7 +33,7 @@ frames = st.builds(
 
 
 class Laid(NamedTuple):
-    """Frames back to back behind `before` bytes, and where each is."""
+    """Frames back to back after `before` bytes, and where each is."""
 
     data: bytes
     offsets: np.ndarray

@@ -45,7 +45,7 @@ def body(frames: PrebuiltFrames) -> bytes:
 def test_frames_of_another_topic_and_rows_become_the_frames_of_one_append(  # noqa: PLR0917 - what is drawn
     taken: list[list[RowRecord]], added: list[RowRecord], node: bytes | None, ext: bytes, fsync: bool, size: int
 ) -> None:
-    """What was framed before, in pieces that bear extensions, and rows that come last."""
+    """Frames built before, in pieces that bear extensions, and rows that come last."""
     last = pack_rows(added)
     parts = [framed(pack_rows(part), b"w") for part in taken]
     frames = PrebuiltFrames(
@@ -135,7 +135,7 @@ def test_they_fail_with_their_batch() -> None:
 def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_would_be_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is staged meanwhile comes behind it; a file that is left amid that moves the copy."""
+    """A write that is staged meanwhile comes after it; a file that is left amid that moves the copy."""
     monkeypatch.setattr(commit, "_PREPARED_BYTES", 1000)
     for rotates in (False, True):
         world = LogWorld()

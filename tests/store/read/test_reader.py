@@ -30,7 +30,7 @@ def fetch(world: LogWorld, pieces: list[FileRange]) -> list[bytes] | StorageErro
 
 @pytest.fixture
 def filled() -> LogWorld:
-    """A log whose oldest records have left the hot tail; the file in use is large, so they lie in it."""
+    """A log whose oldest records have left the hot tail; the file in use is large, so they are in it."""
     world = LogWorld(
         faults=Faults(), config=lambda config: replace(config, hot_tail_bytes=64 * 1024, wal_file_bytes=4 << 20)
     )

@@ -228,7 +228,7 @@ def test_seqs_that_a_failed_sync_may_have_lost_are_not_given_out_again() -> None
 
 
 def test_a_snapshot_whose_name_a_killed_process_left_unsynced_stays_after_a_power_cut() -> None:
-    """What such a snapshot makes unneeded, the next life reuses: with the name gone, there would be no other copy."""
+    """The next life reuses files that such a snapshot makes unneeded: without its name, no other copy exists."""
     for seed in range(12):
         world = StoreWorld(SimRing(seed), config=CONFIG).open()
         world.create(1)
@@ -254,7 +254,7 @@ def test_a_snapshot_whose_name_is_not_synced_yet_does_not_make_the_one_before_gi
         world.checkpoint()
         before = whole_snapshots(world)
         world.append(1, 30, size=200)
-        world.ring.faults.fail("open", errno.EMFILE, path_part="/snapshots", nth=2)  # behind the file itself
+        world.ring.faults.fail("open", errno.EMFILE, path_part="/snapshots", nth=2)  # after the file itself
         with pytest.raises(OSError, match="Too many open files"):
             world.checkpoint()
         assert len(whole_snapshots(world)) == len(before) + 1
@@ -267,11 +267,11 @@ def test_a_snapshot_whose_name_is_not_synced_yet_does_not_make_the_one_before_gi
 
 
 def test_a_snapshot_whose_name_finds_no_space_to_be_synced_stops_the_log() -> None:
-    """What a full device says of a sync is no reason for another one, which would succeed."""
+    """A full device's answer to a sync is no reason for another one, which would succeed."""
     world = StoreWorld(config=CONFIG).open()
     world.create(1)
     world.append(1, 30, size=200)
-    world.ring.faults.fail("sync", errno.ENOSPC, path_part="/snapshots", nth=2)  # behind the file itself
+    world.ring.faults.fail("sync", errno.ENOSPC, path_part="/snapshots", nth=2)  # after the file itself
     with pytest.raises(OSError, match="a sync failed"):
         world.checkpoint()
     assert world.store.log.read_only

@@ -1,4 +1,4 @@
-"""What a store knows after it was killed, cut off or closed."""
+"""The state of a store after it was killed, cut off or closed."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def test_a_seq_above_head_plus_one_is_a_hole() -> None:
 
 
 def test_a_file_given_up_behind_a_hole_does_not_end_the_log_when_its_unlink_is_undone() -> None:
-    """A power cut took a batch in front of it; recovery unlinked it and went on in a third file; the power failed again
-    and the name was back. It lies behind the hole still, but the log goes on in the third file."""
+    """A power cut took a batch in front of it; recovery unlinked it and continued in a third; the power failed again
+    and the name was back. It is after the hole still, but the log continues in the third file."""
     world = StoreWorld(config=small_config(sync_every_ms=60_000)).open()
     world.create(1)
     count = 0
@@ -202,7 +202,7 @@ def begun(world: StoreWorld) -> list[SimFile]:
 
 
 def test_a_start_whose_own_commit_fails_notes_that_for_the_next_one() -> None:
-    """R-DUR-6: what the page cache shows of the log may be lost, whoever asked for the sync."""
+    """R-DUR-6: what the page cache shows of the log may be lost, whichever write asked for the sync."""
     world = StoreWorld().open()
     world.create(1)
     world.append(1, 3, fsync=False)
@@ -227,7 +227,7 @@ def test_a_start_that_cannot_read_does_not_hide_that_the_power_failed_before_the
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_zeros_behind_a_segments_frames_whose_sync_failed_are_written_again(error: int) -> None:
-    """The page cache shows them all the same, and a footer behind them would make what the disk has there durable."""
+    """The page cache shows them all the same, and a footer after them would make what the disk has there durable."""
     world = StoreWorld(config=small_config(pack_run_bytes=0)).open()
     world.create(1)
     world.append(1, 3)
@@ -266,7 +266,7 @@ def test_a_start_with_more_shards_that_was_killed_while_it_flagged_is_made_up_fo
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_start_that_fails_leaves_nothing_that_goes_on_writing(shards: int) -> None:
-    """A program that embeds the library goes on, and the next file it opens may get the same descriptor."""
+    """A program that embeds the library continues, and the next file it opens may get the same descriptor."""
     world = StoreWorld(config=small_config(wal_shards=shards, wal_spare_files=4)).open()
     for topic_id in range(1, 5):
         world.create(topic_id)

@@ -1,4 +1,4 @@
-"""What a process leaves word of before it ends, and a start that cannot rely on word having been left."""
+"""Notes that a process leaves before it ends, and a start that cannot rely on one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def latched(world: StoreWorld) -> None:
 
 
 def test_a_stop_right_after_a_note_that_failed_writes_it() -> None:
-    """R-DUR-6: it would be tried again a second later, when nobody is there any more."""
+    """R-DUR-6: it would be tried again a second later, when no process is there any more."""
     world = StoreWorld().open()
     world.ring.faults.fail("open", errno.EIO, path_part="/session")
     latched(world)
@@ -52,7 +52,7 @@ def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost_and_nobody_noted
     path_part: str, nth: int, run_bytes: int, more_starts: int
 ) -> None:
     """The page cache shows the flags, and the sync of the next start, which has nothing to write, says that all is
-    well. What the log says of the delete goes with the next checkpoint."""
+    well. The log's frame of the delete is dropped by the next checkpoint."""
     world = StoreWorld(config=small_config(segment_max_events=20, pack_run_bytes=run_bytes)).open()
     world.create(1)
     world.append(1, 30, size=120)

@@ -1,4 +1,4 @@
-"""What tests of a rebuild have in common: how a life ends, and what is opened after it."""
+"""Common parts of the tests of a rebuild: how a life ends, and what is opened after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with_and_without_snapshots = pytest.mark.parametrize("snapshots", [True, False],
 
 
 def ended(world: StoreWorld) -> SimRing:
-    """Closed after a start of its own, so that nothing lies in the log."""
+    """Closed after a start of its own, so that nothing is in the log."""
     world.close()
     again = StoreWorld(world.ring.next_life(power_cut=False), config=world.config).open()
     again.close()
@@ -52,6 +52,6 @@ def rebuilt(ring: SimRing, config: Config, *, snapshots: bool = True) -> tuple[S
 
 
 def place(world: StoreWorld, topic_id: int, seq: int) -> tuple[str, int]:
-    """Path of the file that a record lies in, and its offset there."""
+    """Path of the file that holds a record, and its offset there."""
     row = world.topic(topic_id).rows[seq]
     return world.store.files[row.file_id].path, row.offset

@@ -83,7 +83,7 @@ def test_a_first_write_to_a_log_file_that_was_cut_off_in_the_header_is_a_torn_ta
 def test_a_first_write_cut_off_in_the_header_of_a_file_in_use_before_stops_the_start_and_a_rebuild_loses_nothing(
     written: int,
 ) -> None:
-    """A limit (docs/reliability.md): the header lies in one sector, which a disk writes whole or not at all."""
+    """A limit (docs/reliability.md): the header is in one sector, which a disk writes whole or not at all."""
     world = StoreWorld(config=small_config(checkpoint_wal_bytes=1 << 40)).open()
     world.create(1)
     for _ in range(6):

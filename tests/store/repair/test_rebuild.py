@@ -1,4 +1,4 @@
-"""What counts in a rebuild: all that counted before, and nothing that had gone."""
+"""Records that count in a rebuild: all that counted before, and nothing removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEGMENTS = f"topics/{1:016x}"
 
 @with_and_without_snapshots
 def test_log_files_left_over_from_a_checkpoint_that_was_killed_do_not_end_the_log(snapshots: bool) -> None:
-    """R-DUR-1. They lie below the replay's start under names of the log, and some are used again: a hole."""
+    """R-DUR-1. They are below the replay's start under names of the log, and some are used again: a hole."""
     config = small_config(checkpoint_wal_bytes=1 << 40)
     world = StoreWorld(config=config).open()
     world.create(1)
@@ -126,7 +126,7 @@ def test_seqs_of_deleted_records_are_not_given_out_again_when_only_a_segment_tel
 
 @with_and_without_snapshots
 def test_an_index_that_is_older_than_the_deletes_of_its_segment_is_not_believed(snapshots: bool) -> None:
-    """Sealing failed behind the index, so the segment stays open and deletes are flagged in its frames alone."""
+    """Sealing failed after the index, so the segment stays open and deletes are only flagged in its frames."""
     config = small_config(pack_run_bytes=0, segment_max_events=4)
     world = StoreWorld(config=config).open()
     world.create(1)
@@ -165,7 +165,7 @@ def sealed_after_a_failed_checkpoint(*, deleted: list[int]) -> StoreWorld:
 
 
 def test_what_a_checkpoint_that_failed_left_in_a_segment_is_no_part_of_it_when_the_next_one_writes_less() -> None:
-    """R-DEL-1. The frames of two deleted records lie right behind the last one of it."""
+    """R-DEL-1. The frames of two deleted records follow its last one."""
     ring = sealed_after_a_failed_checkpoint(deleted=[5, 6, 7]).end(power_cut=False)
     drop(ring, "wal/shard-00")
     again, _ = rebuilt(ring, FAILING, snapshots=False)

@@ -1,4 +1,4 @@
-"""What a rebuild keeps of damaged segments and packs: all that is sound."""
+"""The records that a rebuild keeps of damaged segments and packs: all that is sound."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_segment_whose_header_is_lost_keeps_its_records(snapshots: bool) -> No
 
 @pytest.mark.parametrize("at", range(4))
 def test_a_bit_that_flips_in_the_length_of_a_record_costs_that_record_alone(at: int) -> None:
-    """Without an index, too, that says where the next one lies."""
+    """Without an index, too, that says where the next one is."""
     config = small_config(pack_run_bytes=0)
     world = StoreWorld(config=config).open()
     world.create(1)

@@ -29,7 +29,7 @@ SEGMENTS = f"{DIRECTORY}/topics/0000000000000001"
 
 
 def filled() -> StoreWorld:
-    """Sealed segments, an unsealed one, a pack, and a log behind them."""
+    """Sealed segments, an unsealed one, a pack, and a log after them."""
     world = StoreWorld(config=small_config(segment_max_events=40, pack_run_bytes=4096)).open()
     for topic_id in (1, 2, 3):
         world.create(topic_id)

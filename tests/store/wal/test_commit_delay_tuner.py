@@ -18,9 +18,9 @@ def paused_share(
     idle_every: int = 0,
     idle_ns: int = 0,
 ) -> float:
-    """Of the last stretches' commits; one takes 200 us without a pause and `paused_ns` with one.
+    """The choices after the last stretches' commits; one takes 200 us without a pause and `paused_ns` with one.
 
-    idle_every: before each so many commits nobody writes for `idle_ns`.
+    idle_every: before each so many commits no client writes for `idle_ns`.
     """
     pause = pause or CommitDelayTuner(PAUSE_NS)
     now_ns = paused = 0

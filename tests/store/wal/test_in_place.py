@@ -34,7 +34,7 @@ def in_place(seed: int = 0, **options: object) -> LogWorld:
 
 
 def is_owed_a_pass(world: LogWorld) -> bool:
-    """Something is staged that nothing will bring to the disk but a pass nobody has to make."""
+    """Return whether something is staged that only a pass without a cause would write."""
     wal = world.log.shards[0]
     held = (
         wal._in_flight is not None or wal._window_timer is not None or wal._sync.running or wal.preallocation.preparing
@@ -48,7 +48,7 @@ def test_a_write_is_answered_within_the_pass_it_was_staged_for() -> None:
         write = world.write(fsync=fsync)
         assert not write.acked
         world.passes(1)
-        if not write.acked:  # behind unsynced bytes it takes the linked pair, through the ring
+        if not write.acked:  # after unsynced bytes it takes the linked pair, through the ring
             assert fsync
             world.settle(write)
     assert world.log.backlog_bytes == 0

@@ -1,4 +1,4 @@
-"""Every call the log makes to the disk fails once, or from then on: nobody waits for ever, and no ack is a lie."""
+"""Every call the log makes to the disk fails once, or from then on: no write waits for ever, and no ack is false."""
 
 import contextlib
 import errno
@@ -46,7 +46,7 @@ def check(world: LogWorld, what: str) -> None:
     assert orders == sorted(orders), f"{what}: answers out of order"
     if wal_file_name(1) not in names:
         world.crash()
-        return  # its records would lie in a segment
+        return  # its records would be in a segment
     found = recover(world.crash())
     for write in world.writes:
         if write.acked and write.fsync:

@@ -1,4 +1,4 @@
-"""What the log takes of a volume: little at first, more as it proves busy, and never more than a small one can give."""
+"""The share of a volume that the log takes: little at first, more as it proves busy, bounded on a small one."""
 
 from __future__ import annotations
 

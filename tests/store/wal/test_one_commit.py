@@ -1,4 +1,4 @@
-"""What stands once in the log, found in the code: one body of a commit, one choice, whoever commits."""
+"""Code that stands once in the log: one body of a commit, one choice, for every caller."""
 
 from __future__ import annotations
 
