@@ -46,7 +46,7 @@ perf-smoke: venv
 	$(BIN)/python -m pytest -m slow tests/project/test_perf_smoke.py $(ARGS)
 
 powercut: venv test-packages
-	TOPICS_TEST_CUTS=20 $(BIN)/python -m pytest -q tests/long/powercut/test_failing_disk.py
+	TOPICS_TEST_CUTS=20 TOPICS_TEST_TIMES=3 $(BIN)/python -m pytest -q tests/long/powercut/test_failing_disk.py
 	$(BIN)/python -m tests.long.powercut.run --cuts $(CUTS) $(if $(IO),--io $(IO)) $(ARGS)
 
 sim: venv

@@ -98,9 +98,8 @@ def test_a_server_leaves_no_core_dump_unless_it_may(allowed: bool, monkeypatch: 
 
 def test_a_second_server_on_the_same_directory_is_refused(process: Process) -> None:
     """R-LIFE-1."""
-    command = [*COMMAND, "--data-dir", str(process.data_dir), "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert done.returncode == 1
+    done = run(["serve", "--data-dir", str(process.data_dir), "--port", "0"], os.environ)
+    assert done.code == 1
     assert "in use" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.amount import seeds
 from tests.contract.conftest import sim_options
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
@@ -181,7 +182,7 @@ class Story:
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
 @pytest.mark.parametrize("durability", ["fsync", "disk", "mixed"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_destinations_stay_what_their_readers_saw(seed: int, durability: str, guarantee: str) -> None:
     """R-RTR-16, R-RTR-2, R-DUR-2, R-DUR-9: direct writes, deletes, trims, checkpoints, kills and power cuts."""
     story = Story(seed * 7919 + 1, durability, shards=1 + seed % 3, guarantee=guarantee)
@@ -226,7 +227,7 @@ class Overtaken(Story):
 
 
 @pytest.mark.parametrize("durability", ["fsync", "disk", "mixed"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_holes_of_what_a_source_lost_are_told_in_every_life(seed: int, durability: str) -> None:
     """R-RTR-16, R-RTR-4: a router's gap outlives every end of a life."""
     story = Overtaken(seed, durability, shards=1 + seed % 3, guarantee=("at_least_once", "exactly_once")[seed % 2])
