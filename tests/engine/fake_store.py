@@ -14,6 +14,7 @@ import numpy as np
 
 from topics.clock import ManualClock
 from topics.config import Config
+from topics.engine.index.usage import Usage
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.errors import DiskFullError, LogReadOnlyError, StorageError
 from topics.store.format import codec
@@ -261,11 +262,10 @@ class FakeRequested:
 
 
 class FakeStore:
-    def __init__(self) -> None:
+    def __init__(self, files: FileTable) -> None:
         self.requested = FakeRequested()
-        self.files = FileTable()
+        self.files = files
         self.log = FakeLog(self.files)
-        self.memory = EphemeralFrames(self.files)
         self.reader = SlowReader(Reader(None, self.files, HotTail(0)))  # type: ignore[arg-type]
 
     def new_file(self, kind: FileKind) -> StoredFile:
@@ -312,6 +312,11 @@ class FakeLoop:
     @property
     def waiting(self) -> int:
         return sum(timer.fn is not None for timer in self.timers)
+
+
+def usage_of(files: FileTable) -> Usage:
+    """The counts of rows in these files, without passes."""
+    return Usage(FakeLoop(), files, EphemeralFrames(files))
 
 
 def replay(catalog: EngineCatalog, log: bytes, file: StoredFile) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 from tests.engine.fake_store import FakeLoop, FakeStore, columns_of, replay, small_config
 from topics.config import Config
 from topics.engine.engine import Engine
+from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.engine.values.node_set import node_set
@@ -77,12 +79,13 @@ class Harness:
         self.loop = FakeLoop()
         self.cut = 0
         """Where the log begins that belongs to the snapshot."""
-        self.store = FakeStore()
-        self.engine = Engine(self.loop, self.config)
-        self.engine.catalog.recovered(power_lost=False)
-        self.snapshot = b"".join(self.engine.catalog.snapshot())
+        self.stored = StoredState(self.loop, self.config)
+        self.catalog = EngineCatalog(self.loop, self.stored)
+        self.store = FakeStore(self.stored.files)
+        self.catalog.recovered(power_lost=False)
+        self.snapshot = b"".join(self.catalog.snapshot())
         """The newest; a directory has one from its beginning."""
-        self.engine.start(self.store)
+        self.engine = Engine(self.loop, self.config, self.stored, self.store)
 
     # --- passes ------------------------------------------------------------------------------------------------------
     def settle(self, error: Any = None) -> None:
@@ -170,7 +173,7 @@ class Harness:
     # --- checkpoint and restart --------------------------------------------------------------------------------------
     def checkpoint(self) -> None:
         """Copies rows of the log to a segment file, flags deletions, takes a snapshot, and cuts the log before it."""
-        log, catalog = self.store.log, self.engine.catalog
+        log, catalog = self.store.log, self.catalog
         assert log.file.memory is not None
         cut = log.file.size
         for topic_id in catalog.topics_in_log():
@@ -187,7 +190,7 @@ class Harness:
         self.cut = cut
 
     def _flag_deletions(self) -> None:
-        for part in self.engine.catalog.take_deletions():
+        for part in self.catalog.take_deletions():
             memory = self.store.files[part.file_id].memory
             assert memory is not None
             for offset, length in zip(part.offsets.tolist(), part.lengths.tolist(), strict=True):
@@ -199,13 +202,12 @@ class Harness:
         assert log.file.memory is not None
         kept = bytes(log.file.memory[self.cut : log.synced_bytes if power_lost else log.file.size])
         segments = [bytes(file.memory or b"") for file in self.store.files if file.kind is FileKind.SEGMENT]
-        self.store = FakeStore()
+        self.stored = StoredState(self.loop, self.config)
+        catalog = self.catalog = EngineCatalog(self.loop, self.stored)
+        self.store = FakeStore(self.stored.files)
         self.store.log.file.memory = bytearray(kept)
         self.store.log.file.size = self.store.log.synced_bytes = len(kept)
         self.cut = 0
-        self.engine = Engine(self.loop, self.config)
-        catalog = self.engine.catalog
-        catalog.use_files(self.store.files)
         catalog.restore(self.snapshot)
         for content in segments:
             file = self.store.new_file(FileKind.SEGMENT)
@@ -216,5 +218,5 @@ class Harness:
                 catalog.add_rows(int(frames["topic_id"][0]), columns_of(frames, content, file.file_id))
         replay(catalog, kept, self.store.log.file)
         catalog.recovered(power_lost=power_lost)
-        self.engine.start(self.store)
+        self.engine = Engine(self.loop, self.config, self.stored, self.store)
         self.snapshot = b"".join(catalog.snapshot())

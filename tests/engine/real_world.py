@@ -10,6 +10,8 @@ from tests.engine.harness import Answer, Harness
 from tests.sim import SimRing
 from topics.config import Config, tiny_config
 from topics.engine.engine import Engine
+from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.shared.stored_state import StoredState
 from topics.loop import Loop
 from topics.store.store import Store
 
@@ -28,9 +30,10 @@ class RealWorld(Harness):
     def _open(self, ring: SimRing) -> None:
         self.ring = ring
         self.real_loop = self.loop = Loop(ring, ring.clock)  # type: ignore[assignment]
-        self.engine = Engine(self.loop, self.config)
-        self.store = self.real_loop.run_task(Store.open(self.real_loop, self.config, self.engine.catalog))  # type: ignore[assignment]
-        self.engine.start(self.store)
+        self.stored = StoredState(self.loop, self.config)
+        self.catalog = EngineCatalog(self.loop, self.stored)
+        self.store = self.real_loop.run_task(Store.open(self.real_loop, self.config, self.catalog))  # type: ignore[assignment]
+        self.engine = Engine(self.loop, self.config, self.stored, self.store)
         self.real_loop.on_pass_end(self.engine.flush, 10)
 
     def settle(self, error: Any = None) -> None:

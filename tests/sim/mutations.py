@@ -931,14 +931,14 @@ MUTANTS = (
     _one(
         "what is staged lost at a checkpoint",
         "engine/recovery/engine_catalog.py",
-        "        if topic is self._core.registry.staging:\n",
+        "        if topic is self._stored.registry.staging:\n",
         "        if False:\n",
         "tests/engine/producers/test_staged_parts.py",
     ),
     _one(
         "pieces not read from the log",
         "engine/recovery/engine_catalog.py",
-        "        self._core.staged.add(piece, first_seq)\n",
+        "        self._stored.staged.add(piece, first_seq)\n",
         "        pass\n",
         "tests/engine/producers/test_staged_parts.py",
     ),
@@ -952,7 +952,7 @@ MUTANTS = (
     _one(
         "staged pieces that a crash left behind a part that was appended never deleted",
         "engine/recovery/engine_catalog.py",
-        "        self._core.staged.recovered(registry.with_id, registry.staging)\n",
+        "        self._stored.staged.recovered(registry.with_id, registry.staging)\n",
         "",
         "tests/engine/producers/test_staged_parts.py",
     ),
@@ -968,7 +968,7 @@ MUTANTS = (
         "a dormant topic with records in the log left as the snapshot has it",
         "engine/recovery/engine_catalog.py",
         "        topic = self._topic(topic_id)\n        if topic is None or not len(rows.seqs):\n",
-        "        topic = self._core.registry.by_id.get(topic_id)\n        if topic is None or not len(rows.seqs):\n",
+        "        topic = self._stored.registry.by_id.get(topic_id)\n        if topic is None or not len(rows.seqs):\n",
     ),
     _one(
         "a topic that has lost records told of as one that has not",

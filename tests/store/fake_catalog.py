@@ -41,33 +41,17 @@ class Topic:
 
 
 class FakeCatalog:
-    """`files` is set by the test once the store is open; until then rows are only counted in `counts`."""
-
     def __init__(self) -> None:
         self.topics: dict[int, Topic] = {}
         self.keys: dict[tuple[int, bytes], tuple[int, int]] = {}
         self.parts: dict[tuple[int, bytes, int, int], tuple[int, int]] = {}
         self.deleted: list[tuple[int, int, Row]] = []
-        self.files: FileTable | None = None
-        self.table: FileTable | None = None
-        self.counts: dict[int, int] = {}
+        self.files = FileTable()
         self.calls: list[str] = []
         self.power_lost: bool | None = None
 
-    def use(self, files: FileTable) -> None:
-        self.files = files
-        for file_id, count in self.counts.items():
-            if count:
-                files[file_id].live_rows = count
-
     def _count(self, file_id: int, by: int) -> None:
-        self.counts[file_id] = self.counts.get(file_id, 0) + by
-        if self.files is not None:
-            self.files[file_id].live_rows += by
-
-    def use_files(self, files: FileTable) -> None:
-        """Rows are counted apart until the test gives the files itself."""
-        self.table = files
+        self.files[file_id].live_rows += by
 
     # --- recovery --------------------------------------------------------------------------------------------------
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
@@ -231,7 +215,7 @@ class FakeCatalog:
             row = topic.rows.get(seq) if topic else None
             if row is None:
                 died.append(seq)
-            elif lengths is None and self.table is not None and self.table[row.file_id].kind is not FileKind.WAL:
+            elif lengths is None and self.files[row.file_id].kind is not FileKind.WAL:
                 continue  # a checkpoint had copied it, and a kill kept it from recycling the log
             else:
                 assert topic is not None
@@ -267,7 +251,7 @@ class FakeCatalog:
         deleted, self.deleted = self.deleted, []
         out = []
         for topic_id, seq, row in deleted:
-            if self.files is None or self.files[row.file_id].kind in (FileKind.SEGMENT, FileKind.PACK):
+            if self.files[row.file_id].kind in (FileKind.SEGMENT, FileKind.PACK):
                 u4 = np.uint32
                 out.append(
                     Deletions(

@@ -45,7 +45,6 @@ class StoreWorld:
 
     def open(self) -> StoreWorld:
         self.store = self.run(Store.open(self.loop, self.config, self.catalog, on_progress=self.progress.append))
-        self.catalog.use(self.store.files)
         self.order = max((t.order for t in self.catalog.topics.values()), default=0)
         self.order = max([self.order, *(t.config_order for t in self.catalog.topics.values())])
         return self

@@ -26,12 +26,12 @@ from topics.engine.read.listing import list_topics
 from topics.engine.read.plain_reads import BulkReads, PlainReads
 from topics.engine.read.wait import Heads, Wait
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
-from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.manage import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.shared.core import Core
+from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
@@ -71,14 +71,14 @@ _QUEUES_A_STEP = 1000
 
 
 class Engine:
-    """The operations on topics.
+    """The operations on topics, from the end of recovery on.
 
-    Create it first: `catalog` is passed to `Store.open`, whose store is passed to `start`
-    (stored_engine.py). `flush` belongs to the loop's hooks at the end of a pass, at `FLUSH_ORDER`.
+    stored: what recovery has found. `flush` belongs to the loop's hooks at the end of a pass, at
+    `FLUSH_ORDER` (stored_engine.py).
     """
 
-    def __init__(self, loop: LoopPort, config: Config) -> None:
-        self._core = core = Core(loop, config)
+    def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort) -> None:
+        self._core = core = Core(loop, config, stored, store)
         self._lifecycle = Lifecycle(core)
         self._appender = core.appender = Appender(core, self._lifecycle)
         self._plain_appender = PlainAppender(core)
@@ -86,15 +86,11 @@ class Engine:
         core.forwarding = self._forwarding = Forwarding(core)
         self._bulk_reads = BulkReads(core)
         self._routers = RouterManager(core, self._lifecycle, self._forwarding)
-        self.catalog = EngineCatalog(core)
         self._verifier = StateVerifier(core) if config.verify else None
-
-    def start(self, store: StorePort) -> None:
-        """End the recovery: from now on requests are accepted."""
-        self._core.use(store)
-        for router in self._core.routers.by_name.values():
+        stored.usage.reclaim.at_once = False
+        for router in core.routers.by_name.values():
             self._forwarding.note(router)
-        self._core.stager.start()
+        core.stager.start()
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:

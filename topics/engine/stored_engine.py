@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from topics.config import Config
 from topics.engine.engine import FLUSH_ORDER, Engine
+from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.shared.stored_state import StoredState
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.disk.data_directory import TakenDirectory
@@ -34,9 +36,10 @@ class StoredEngine:
 
         directory, on_progress: as in `Store.open`. Raises: as `Store.open`.
         """
-        engine = Engine(loop, config)
-        store = await Store.open(loop, config, engine.catalog, directory=directory, on_progress=on_progress)
-        engine.start(store)
+        stored = StoredState(loop, config)
+        catalog = EngineCatalog(loop, stored)
+        store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress)
+        engine = Engine(loop, config, stored, store)
         loop.on_pass_end(engine.flush, FLUSH_ORDER)
         return cls(engine, store)
 

@@ -27,11 +27,10 @@ from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog
-from topics.store.format.file_table import FileTable, StoredFile
+from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import indices_by_topic
 from topics.store.format.segment_format import TOPICS_DIRECTORY
-from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.read.reader import Reader
 from topics.store.recovery.log_replay import TailPart
 from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
@@ -50,7 +49,7 @@ FLUSH_ORDER = 20
 
 
 class Store:
-    """The log, files, reader, memory and checkpointer of one data directory.
+    """The log, files, reader and checkpointer of one data directory.
 
     Created by `Store.open`.
     """
@@ -60,11 +59,10 @@ class Store:
         self._config = config
         self._catalog = catalog
         self._directory = directory
-        self.files = FileTable()
+        self.files = catalog.files
         self.log = ShardedLog(loop, config, self.files)
         self._opener = OpenFiles(loop)
         self.reader = Reader(loop.files, self.files, self.log.tail, self._opener)
-        self.memory = EphemeralFrames(self.files)
         self.checkpointer: Checkpointer
         self.requested: RequestedCheckpoints
         self.power_lost = False
@@ -118,7 +116,6 @@ class Store:
             loop,
             Tiers.of(config),
             self._catalog,
-            self.files,
             file_bytes=config.wal_file_bytes,
             progress=progress,
             lost_writes=self._lost_writes,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from tests.engine.fake_store import FakeLoop
+from tests.engine.fake_store import usage_of
 from topics.engine.index import chunk as chunk_module
 from topics.engine.index import index as index_module
 from topics.engine.index import tags as tags_module
@@ -68,10 +68,9 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
     """in_turns: tags are counted down and memory is given back a few rows a pass, as in a server."""
     files = FileTable()
     file, other = files.add(FileKind.WAL, "wal"), files.add(FileKind.SEGMENT, "segment")
-    usage = Usage()
-    usage.use(files)
+    usage = usage_of(files)
     if in_turns:
-        usage.reclaim.use(FakeLoop())
+        usage.reclaim.at_once = False
     index = Index(usage)
     model: dict[int, tuple[int, bytes | None]] = {}
     last = 0
@@ -238,8 +237,7 @@ def _tag(seq: int) -> bytes | None:
 def test_a_record_costs_at_most_32_bytes_of_index() -> None:
     with patch.object(chunk_module, "CHUNK_ROWS_MAX", 8192), patch.object(index_module, "CHUNK_ROWS_MAX", 8192):
         files = FileTable()
-        usage = Usage()
-        usage.use(files)
+        usage = usage_of(files)
         index = Index(usage)
         file_id = files.add(FileKind.WAL, "wal").file_id
         column = np.ones(100_000, np.uint32)
@@ -264,8 +262,7 @@ def test_a_few_records_that_outlive_many_do_not_keep_their_rows() -> None:
         patch.multiple(index_module, **sizes, _HOLE_ROWS_MAX=64),
     ):
         files = FileTable()
-        usage = Usage()
-        usage.use(files)
+        usage = usage_of(files)
         index = Index(usage)
         file = files.add(FileKind.WAL, "wal")
         column = np.ones(1000, np.uint32)
@@ -287,8 +284,7 @@ def test_what_each_of_very_many_lone_records_costs_when_it_goes_does_not_depend_
         patch.multiple(index_module, **sizes, _HOLE_ROWS_MAX=64, _FEW_CHUNKS=8),
     ):
         files = FileTable()
-        usage = Usage()
-        usage.use(files)
+        usage = usage_of(files)
         index = Index(usage)
         file = files.add(FileKind.WAL, "wal")
         column = np.ones(1000, np.uint32)
@@ -311,8 +307,7 @@ def test_a_chunk_that_was_thinned_and_filled_again_is_thinned_again() -> None:
         patch.multiple(index_module, **sizes, _HOLE_ROWS_MAX=64),
     ):
         files = FileTable()
-        usage = Usage()
-        usage.use(files)
+        usage = usage_of(files)
         index = Index(usage)
         file = files.add(FileKind.WAL, "wal")
         column = np.ones(10_000, np.uint32)
@@ -331,8 +326,7 @@ def test_a_chunk_that_was_thinned_and_filled_again_is_thinned_again() -> None:
 def test_tags_taken_before_their_rows_come_count_like_those_of_rows() -> None:
     """Given to rows, which die later, or given back."""
     files = FileTable()
-    usage = Usage()
-    usage.use(files)
+    usage = usage_of(files)
     index, file = Index(usage), files.add(FileKind.WAL, "wal")
     numbers = index.take_tags([b"a", None, b"b", b"a"])
     index.give_back_tags(index.take_tags([b"a", b"c", None]))
@@ -353,8 +347,7 @@ def test_tags_taken_before_their_rows_come_count_like_those_of_rows() -> None:
 def test_tags_of_rows_that_are_to_come_outlive_a_delete_of_all_rows(how: str, come: bool) -> None:
     files = FileTable()
     file = files.add(FileKind.WAL, "wal")
-    usage = Usage()
-    usage.use(files)
+    usage = usage_of(files)
     index = Index(usage)
     for seq in range(1, 11):
         index.append_row(seq, file.file_id, 0, 64, _size(seq), 0, 0, b"t%d" % seq)
@@ -379,8 +372,7 @@ def test_tags_of_rows_that_are_to_come_outlive_a_delete_of_all_rows(how: str, co
 def test_what_becomes_of_rows_between_a_search_and_the_deaths_of_what_it_found_counts(then: str, match: bytes) -> None:
     files = FileTable()
     file, other = files.add(FileKind.WAL, "wal"), files.add(FileKind.SEGMENT, "segment")
-    usage = Usage()
-    usage.use(files)
+    usage = usage_of(files)
     index = Index(usage)
     model: dict[int, tuple[int, bytes | None]] = {}
     for seq in range(1, 41):

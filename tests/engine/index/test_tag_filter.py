@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
+from tests.engine.fake_store import usage_of
 from topics.engine.index.chunk import Dead
 from topics.engine.index.index import Index
 from topics.engine.index.matching import Matching
 from topics.engine.index.tag_filter import TagFilter
-from topics.engine.index.usage import Usage
 from topics.engine.values.predicate import Predicate
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.file_table import FileKind, FileTable
@@ -52,8 +52,8 @@ def test_a_filter_of_rows_without_tags_holds_none() -> None:
 
 @pytest.mark.parametrize("match", ["rare", "ra*"])
 def test_a_delete_by_tag_looks_at_the_chunks_that_hold_it_alone(match: str) -> None:
-    files, usage = FileTable(), Usage()
-    usage.use(files)
+    files = FileTable()
+    usage = usage_of(files)
     index, file_id = Index(usage), files.add(FileKind.WAL, "").file_id
     rare = {5, 50_000, 50_001}
     column = np.ones(1000, np.uint32)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engine.fake_store import usage_of
 from topics.engine.index.index import Index
-from topics.engine.index.usage import Usage
 from topics.engine.routers.forward_steps import matching
 from topics.engine.values.predicate import Predicate
 from topics.store.format.file_table import FileKind, FileTable
@@ -29,8 +29,8 @@ class Tag(bytes):
 @pytest.fixture
 def index() -> Index:
     """Seqs 1 .. TAGS, each with a tag of its own, and one without."""
-    files, usage = FileTable(), Usage()
-    usage.use(files)
+    files = FileTable()
+    usage = usage_of(files)
     file = files.add(FileKind.WAL, "")
     index = Index(usage)
     zeros = np.zeros(TAGS + 1, np.uint32)

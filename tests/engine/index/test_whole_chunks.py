@@ -10,13 +10,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from tests.engine.fake_store import FakeLoop
+from tests.engine.fake_store import FakeLoop, usage_of
 from tests.engine.harness import Harness
 from topics.engine.index import tags as tags_module
 from topics.engine.index.chunk import Chunk
 from topics.engine.index.index import Index
 from topics.engine.index.tags import Tags
-from topics.engine.index.usage import Usage
 from topics.engine.values.step_queue import StepQueue
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 
@@ -26,9 +25,9 @@ A_STEP = tags_module._A_STEP
 
 class World:
     def __init__(self, tag: Callable[[int], bytes | None]) -> None:
-        files, self.usage = FileTable(), Usage()
-        self.usage.use(files)
-        self.usage.reclaim.use(FakeLoop())
+        files = FileTable()
+        self.usage = usage_of(files)
+        self.usage.reclaim.at_once = False
         self.file: StoredFile = files.add(FileKind.WAL, "")
         self.index = Index(self.usage)
         self.tag = tag
@@ -97,7 +96,7 @@ def test_what_goes_from_below_costs_its_chunks_and_the_rows_of_the_last_one(
 def test_what_lies_in_the_log_is_found_without_a_look_at_the_rows_in_segments(rows: Rows) -> None:
     h = Harness()
     h.append(1)
-    topic, catalog, log = h.engine._core.registry.by_name["t"], h.engine.catalog, h.store.log.file.file_id
+    topic, catalog, log = h.engine._core.registry.by_name["t"], h.catalog, h.store.log.file.file_id
     here = np.array([log], np.uint32)
 
     def append(count: int) -> Any:
@@ -123,7 +122,7 @@ def test_a_checkpoint_begins_without_a_look_at_each_topic(rows: Rows) -> None:
     h = Harness()
     for number in range(50):
         h.append(1, name=f"t{number}")
-    catalog = h.engine.catalog
+    catalog = h.catalog
     rows.looked_at = 0
     ids = catalog.topics_in_log()
     assert rows.looked_at == 0
@@ -200,7 +199,7 @@ def test_a_tag_whose_death_is_not_counted_yet_comes_back_under_its_number() -> N
 
 
 def test_work_takes_so_many_steps_a_pass_and_more_the_longer_there_is_no_end_of_it() -> None:
-    steps, log = StepQueue(2, 16), list[str]()
+    steps, log = StepQueue(FakeLoop(), 2, 16, at_once=True), list[str]()
 
     def work(name: str, count: int) -> Iterator[None]:
         for _ in range(count):
@@ -208,7 +207,7 @@ def test_work_takes_so_many_steps_a_pass_and_more_the_longer_there_is_no_end_of_
             yield
 
     steps.run(work("now", 1))
-    steps.use(FakeLoop())
+    steps.at_once = False
     steps.run(work("a", 3), lambda: log.append("then"))
     steps.run(work("b", 10_000))
     assert log == ["now", "a", "a"]

@@ -171,7 +171,7 @@ def test_what_was_touched_and_what_was_not_are_both_in_the_next_snapshot(world: 
 
 def test_a_topic_made_while_a_snapshot_is_prepared_is_in_it_once(world: RealWorld) -> None:
     world.restart()
-    catalog = world.engine.catalog
+    catalog = world.catalog
     steps = catalog.prepare_snapshot(1)
     next(steps)
     world.append(8, name="t00")  # told of already

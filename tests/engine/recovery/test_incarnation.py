@@ -8,10 +8,11 @@ import re
 import msgspec
 import pytest
 
-from tests.engine.fake_store import FakeLoop, FakeStore, small_config
+from tests.engine.fake_store import FakeLoop, small_config
 from tests.engine.harness import Harness
 from tests.engine.shared.plain_images import topic_images
-from topics.engine.engine import Engine
+from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import TopicsSnapshot
 from topics.engine.state.topic import Topic
 from topics.store.format.default_incarnation import incarnation_of_id
@@ -89,26 +90,32 @@ def test_the_one_that_a_start_has_drawn_lasts_from_a_stronger_class_on(h: Harnes
     assert h.state().incarnation != drawn
 
 
-def topic_of(engine: Engine) -> Topic:
+def topic_of(stored: StoredState) -> Topic:
     """The first one made."""
-    topic = engine._core.registry.with_id(1)
+    topic = stored.registry.with_id(1)
     assert topic is not None
     return topic
+
+
+def another_catalog() -> tuple[StoredState, EngineCatalog]:
+    """Those of another process, before its recovery."""
+    loop = FakeLoop(random.Random(1))
+    stored = StoredState(loop, small_config())
+    return stored, EngineCatalog(loop, stored)
 
 
 def test_a_directory_built_from_its_files_gives_others(h: Harness) -> None:
     """R-INC-2."""
     h.put("t")
     h.append(1)
-    topic = topic_of(h.engine)
-    description = h.engine.catalog.describe(topic.id)
+    topic = topic_of(h.stored)
+    description = h.catalog.describe(topic.id)
     assert topic.incarnation.encode() not in description
-    engine = Engine(FakeLoop(random.Random(1)), small_config())
-    engine.catalog.use_files(FakeStore().files)
-    engine.catalog.restore(None)
-    engine.catalog.adopt(topic.id, description)
-    engine.catalog.recovered(power_lost=True)
-    assert topic_of(engine).incarnation not in (topic.incarnation, incarnation_of_id(1))
+    stored, catalog = another_catalog()
+    catalog.restore(None)
+    catalog.adopt(topic.id, description)
+    catalog.recovered(power_lost=True)
+    assert topic_of(stored).incarnation not in (topic.incarnation, incarnation_of_id(1))
 
 
 def test_a_log_of_which_a_part_was_given_up_gives_others(h: Harness) -> None:
@@ -116,18 +123,17 @@ def test_a_log_of_which_a_part_was_given_up_gives_others(h: Harness) -> None:
     h.put("t", durability="fsync")
     known = h.state().incarnation
     for log_cut in (False, True):
-        engine = Engine(FakeLoop(random.Random(1)), small_config())
-        engine.catalog.use_files(FakeStore().files)
-        engine.catalog.restore(b"".join(h.engine.catalog.snapshot()), log_cut=log_cut)
-        engine.catalog.recovered(power_lost=log_cut)
-        assert (topic_of(engine).incarnation == known) is not log_cut
+        stored, catalog = another_catalog()
+        catalog.restore(b"".join(h.catalog.snapshot()), log_cut=log_cut)
+        catalog.recovered(power_lost=log_cut)
+        assert (topic_of(stored).incarnation == known) is not log_cut
 
 
 def test_a_topic_of_an_earlier_version_has_one_that_stays(h: Harness) -> None:
     """R-INC-2."""
     h.put("a")
     h.put("b")
-    image = msgspec.json.decode(b"".join(h.engine.catalog.snapshot()), type=TopicsSnapshot)
+    image = msgspec.json.decode(b"".join(h.catalog.snapshot()), type=TopicsSnapshot)
     image.topics, image.plain = topic_images(image), []
     for topic in image.topics:
         topic.incarnation = ""

@@ -133,8 +133,7 @@ def test_the_memory_of_dead_tags_is_freed() -> None:
 def one_step_a_pass(h: Harness, others: int = 1) -> None:
     """A search for what a delete matches takes many passes, as in a topic of millions of records; others: steps of
     other searches before it."""
-    h.engine._core.searches = StepQueue(1)
-    h.engine._core.searches.use(h.loop)
+    h.engine._core.searches = StepQueue(h.loop, 1)
     h.engine._core.searches.run(iter([None] * others))
 
 
@@ -291,7 +290,7 @@ def test_what_a_delete_takes_from_segments_is_gathered_for_the_checkpoint_a_chun
     h.append("in the log", tag=match)
     count = h.delete(match=match).deleted - 1
     assert count == (2000 if match == "y" else 20_000)
-    catalog = h.engine.catalog
+    catalog = h.catalog
     assert len(list(catalog.prepare_deletions())) >= 3
     seqs = [seq for part in catalog.take_deletions() for seq in part.seqs.tolist()]
     assert len(seqs) == len(set(seqs)) == count

@@ -37,7 +37,6 @@ IN_A_CIRCLE: set[str] = {
     "engine.routers.kept",
     "engine.scheduling.scheduler",
     "engine.shared.core",
-    "engine.shared.lease_ids",
     "engine.state.staged_operations",
     "engine.write.admission",
     "engine.write.append",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.values.ports import TimersPort
 from topics.engine.values.step_queue import StepQueue
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.in_memory.ephemeral import EphemeralFrames
@@ -21,23 +22,18 @@ class Usage:
 
     __slots__ = ("_files", "_memory", "bytes", "has_quota", "pending_bytes", "reclaim", "records")
 
-    def __init__(self, *, has_quota: bool = False) -> None:
+    def __init__(
+        self, timers: TimersPort, files: FileTable, memory: EphemeralFrames, *, has_quota: bool = False
+    ) -> None:
+        """files: those that rows point to. memory: the frames of class `ephemeral`."""
         self.has_quota = has_quota
         """Whether `max_total_bytes` bounds the bytes, so that each write checks them."""
         self.records = 0
         self.bytes = 0
         self.pending_bytes = 0
         """Bytes that are staged and not live yet."""
-        self.reclaim = StepQueue(_STEPS_A_PASS, _STEPS_MAX)
+        self.reclaim = StepQueue(timers, _STEPS_A_PASS, _STEPS_MAX, at_once=True)
         """Steps that count and free the remains of dropped records."""
-        self._files = FileTable()
-        self._memory: EphemeralFrames | None = None
-
-    def use(self, files: FileTable, memory: EphemeralFrames | None = None) -> None:
-        """Use these files, to which rows point. Called before the first row is added.
-
-        memory: the frames of class `ephemeral`; given after recovery.
-        """
         self._files = files
         self._memory = memory
 
@@ -81,7 +77,7 @@ class Usage:
     def left(self, file_id: int, rows: int) -> None:
         """Count rows that no longer point to this file."""
         file = self._files[file_id]
-        if file.kind is FileKind.MEMORY and self._memory is not None:
+        if file.kind is FileKind.MEMORY:
             self._memory.discard(file, rows)
         else:
             file.live_rows -= rows

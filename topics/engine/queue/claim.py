@@ -172,7 +172,7 @@ class Pass:
             return
         demand = sum(one.most for one in self._claims) if self._topic.index.live else 0
         self._demand = demand
-        self._core.lease_ids.when_free(demand, self._on_ids)
+        self._core.lease_ids.when_free(self._core, demand, self._on_ids)
 
     def _on_ids(self, error: StorageError | None) -> None:
         """Decide all claims, in this instant."""

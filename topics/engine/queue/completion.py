@@ -10,9 +10,12 @@ count are removed together.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Protocol
 
 import numpy as np
 
+from topics.engine.index.pending_delete_flags import PendingDeleteFlags
+from topics.engine.index.usage import Usage
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.logged import log_ended, log_leases
 from topics.engine.queue.lookup import find_queue
@@ -55,7 +58,10 @@ class Consumption(Operation):
     def apply(self, commit: Commit) -> None:
         topic, leases = self.topic, self.topic.queue
         assert leases is not None, "only queues have jobs"
+        has_gaps = bool(topic.floors.gaps)
         consume_now(self.core, topic, self.runs)
+        if has_gaps:  # readers see another floor
+            self.core.wake(topic)
         leases.finish_all(self.jobs)
         sync_ns = commit.sync_ns if topic.config.durability == "fsync" else 0
         counters = leases.counters(self.core.clock.now_ms())
@@ -73,7 +79,14 @@ class Consumption(Operation):
         self.done(error)
 
 
-def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
+class ConsumptionCore(Protocol):
+    """What the removal of jobs needs of the core."""
+
+    usage: Usage
+    deletions: PendingDeleteFlags
+
+
+def consume_now(core: ConsumptionCore, topic: Topic, runs: list[int]) -> None:
     """Remove the records of these jobs, silently. runs: as in `to_runs`."""
     index = topic.index
     for router in topic.routers:
@@ -92,7 +105,6 @@ def consume_now(core: Core, topic: Topic, runs: list[int]) -> None:
                 core.deletions.add(topic.id, file_id, dead, chunk.offsets[its], chunk.lengths[its])
     if topic.floors.gaps:
         topic.floors.settle_gaps(topic.earliest)
-        core.wake(topic)
 
 
 def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:

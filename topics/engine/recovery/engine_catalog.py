@@ -19,8 +19,8 @@ from topics.engine.queue.completion import consume_now
 from topics.engine.routers.copy_replay import runs_by_file
 from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.router_recovery import ROUTER_TYPES, RouterRecovery
-from topics.engine.shared.core import Core
 from topics.engine.shared.dormant import Dormant, add_rows, run_of
+from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import (
     PlainTopics,
     PreparedSnapshot,
@@ -46,6 +46,7 @@ from topics.engine.state.losses import CRASH, Gap
 from topics.engine.state.router_frames import images_of
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
+from topics.engine.values.ports import LoopPort
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.delete import delete_now
 from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
@@ -63,9 +64,11 @@ _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RE
 class EngineCatalog:
     """The catalog, created with the engine and used by the store in opening and checkpoints."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._topic = core.registry.with_id
+    def __init__(self, loop: LoopPort, stored: StoredState) -> None:
+        self._clock = loop.clock
+        self._random_bytes = loop.random_bytes
+        self._stored = stored
+        self._topic = stored.registry.with_id
         # --- while recovering
         self._gaps: dict[int, list[Gap]] = {}
         """Interior gaps wait until all rows are known, because settling them needs the live rows
@@ -78,20 +81,21 @@ class EngineCatalog:
         """Seqs of copies whose originals are lost."""
         self._prepared: PreparedSnapshot | None = None
         """The prepared parts of the next snapshot, once they are complete."""
-        self._routers = RouterRecovery(core, self._gaps)
+        self._routers = RouterRecovery(stored.registry, stored.routers, self._gaps)
         self._log_rows = self._routers.log_rows
 
-    # --- recovery ----------------------------------------------------------------------------------------------------
-    def use_files(self, files: FileTable) -> None:
-        self._core.usage.use(files)
+    @property
+    def files(self) -> FileTable:
+        return self._stored.files
 
+    # --- recovery ----------------------------------------------------------------------------------------------------
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
         self._is_exact = snapshot is not None and not log_cut
         if snapshot is None:
             return
         image = msgspec.json.decode(snapshot, type=TopicsSnapshot)
-        registry = self._core.registry
-        registry.add_dormant(Dormant(self._core.usage, image.plain))
+        registry = self._stored.registry
+        registry.add_dormant(Dormant(self._stored.usage, image.plain))
         if log_cut:  # After a cut, not everything that was given out is known.
             registry.make_all()
         for each in image.topics:
@@ -103,14 +107,14 @@ class EngineCatalog:
             topic = self._topic(topic_id)
             if topic is not None:
                 for row in rows:
-                    producers_of(topic, self._core.producers).restore(row)
+                    producers_of(topic, self._stored.producers).restore(row)
         for router in image.routers:
             self._routers.take_image(router)
         for pair in image.ties:
             self._routers.tie(pair)
         registry.last_id = max(registry.last_id, image.last_id)
         registry.last_order = max(registry.last_order, image.last_order)
-        self._core.lease_ids.restore(image.last_lease)
+        self._stored.lease_ids.restore(image.last_lease)
 
     def adopt(self, topic_id: int, description: bytes) -> None:
         image = msgspec.json.decode(description, type=TopicImage)
@@ -119,7 +123,7 @@ class EngineCatalog:
         if topic is not None and image.order >= topic.order:
             topic.order = image.order
             config = parse_config(image.config)
-            self._core.registry.configure(topic, config, config)
+            self._stored.registry.configure(topic, config, config)
 
     def _take_image(self, image: TopicImage) -> Topic | None:
         topic = self._topic(image.id)
@@ -140,9 +144,9 @@ class EngineCatalog:
         for row in image.keys:
             self.add_idempotency(topic.id, row.key, row.first_seq, row.count, row.started_ms)
         for producer in image.producers:
-            producers_of(topic, self._core.producers).restore(producer)
+            producers_of(topic, self._stored.producers).restore(producer)
         for staged in image.staged:
-            self._core.staged.restore(staged)
+            self._stored.staged.restore(staged)
         if topic.queue is not None:
             for lease in image.leases:
                 topic.queue.restore(lease)
@@ -153,13 +157,13 @@ class EngineCatalog:
 
         stored: its incarnation, "" if it is unknown.
         """
-        registry = self._core.registry
+        registry = self._stored.registry
         holder = registry.holder(name)
         if holder is not None:
             if holder.order >= order:
                 return None
             self._remove(holder)
-        topic = Topic(name, topic_id, config, order, self._core.usage, stored or incarnation_of_id(topic_id))
+        topic = Topic(name, topic_id, config, order, self._stored.usage, stored or incarnation_of_id(topic_id))
         topic.enter(Life.LIVE)
         topic.is_made = True
         registry.add(topic)
@@ -168,7 +172,7 @@ class EngineCatalog:
     def _remove(self, topic: Topic) -> None:
         topic.index.kill_through(topic.index.last_seq)
         self._routers.topic_gone(topic)
-        self._core.registry.remove(topic)
+        self._stored.registry.remove(topic)
         self._gaps.pop(topic.id, None)
         self._reserved.pop(topic.id, None)
 
@@ -177,13 +181,13 @@ class EngineCatalog:
         if topic is None or not len(rows.seqs):
             return
         topic.found(int(rows.seqs[-1]), int(rows.ts[-1]))
-        if self._log_rows.holds(topic_id) and self._core.usage.is_log(rows.file_id):
+        if self._log_rows.holds(topic_id) and self._stored.usage.is_log(rows.file_id):
             return  # `_add_held` adds them, in one order with the copies between them.
         if add_rows(topic, rows):
-            self._core.in_log.add(topic_id)
+            self._stored.in_log.add(topic_id)
 
     def add_pack(self, pack: PackRows) -> None:
-        left = self._core.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []
+        left = self._stored.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []
         for at in left:
             self.add_rows(int(pack.topic_ids[at]), run_of(pack, at))
 
@@ -217,7 +221,7 @@ class EngineCatalog:
                 columns = part.columns
                 tags = [] if part.tags is None else part.tags.tolist()
                 topic.index.add_scattered(columns.seqs, int(columns.file_ids[0]), columns, columns.ts, tags)
-                self._core.in_log.add(topic_id)
+                self._stored.in_log.add(topic_id)
                 if int(columns.file_ids[0]) == lost_file:
                     self._lost.setdefault(topic_id, []).append(columns.seqs)
         controls, self._log_rows.controls = self._log_rows.controls, []
@@ -229,9 +233,9 @@ class EngineCatalog:
         if kind not in _AT_ONCE and self._log_rows.holds(topic_id):
             self._log_rows.controls.append((kind, topic_id, seq, ts_ms, payload))
             return
-        registry = self._core.registry
+        registry = self._stored.registry
         if kind == FrameType.LEASE_IDS:
-            self._core.lease_ids.restore(seq)
+            self._stored.lease_ids.restore(seq)
             return
         if kind == FrameType.TOPIC_CREATE:
             registry.last_id = max(registry.last_id, topic_id)
@@ -274,10 +278,10 @@ class EngineCatalog:
             if kind == FrameType.FLOORS:
                 topic.lose_through(cap=removal.evicted, ttl=removal.ttl)
             elif kind == FrameType.CONSUME:
-                consume_now(self._core, topic, removal.seqs)
+                consume_now(self._stored, topic, removal.seqs)
                 self._routers.consumed(topic, removal.seqs)
             else:
-                delete_now(self._core, topic, removal.upto, removal.before, removal.predicate())
+                delete_now(self._stored, topic, removal.upto, removal.before, removal.predicate())
 
     def _configure(self, topic: Topic, order: int, change: ConfigPayload) -> None:
         if change.keys_forgotten:
@@ -290,7 +294,7 @@ class EngineCatalog:
             return
         topic.order = order
         config = parse_config(change.config)
-        self._core.registry.configure(topic, config, config)
+        self._stored.registry.configure(topic, config, config)
         topic.incarnation = change.incarnation or topic.incarnation
         topic.found(change.head)
         if change.floors is not None:
@@ -309,24 +313,24 @@ class EngineCatalog:
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
         topic = self._topic(topic_id)
         if topic is not None and first_seq > topic.keys_forgotten:
-            producers_of(topic, self._core.producers).add(part, first_seq)
+            producers_of(topic, self._stored.producers).add(part, first_seq)
 
     def add_piece(self, topic_id: int, first_seq: int, piece: StagedPiece) -> None:
-        self._core.staged.add(piece, first_seq)
+        self._stored.staged.add(piece, first_seq)
 
     def recovered(self, *, power_lost: bool) -> bool:
         has_lost = self._routers.has_half
         self._routers.before_rows()
-        lost_file = self._core.usage.add_file()
+        lost_file = self._stored.usage.add_file()
         self._add_held(lost_file.file_id)
         # Segments do not state which seqs and lease ids were given out, nor does a log that was
         # cut.
-        registry = self._core.registry
+        registry = self._stored.registry
         rebuilt = not self._is_exact and bool(registry.by_id)
         for topic in registry.by_id.values():
             index, floors = topic.index, topic.floors
             if rebuilt or incarnation.ends_with_process(topic.config):
-                topic.incarnation = incarnation.draw(self._core.loop.random_bytes)
+                topic.incarnation = incarnation.draw(self._random_bytes)
             # Seqs that a router has forwarded or holds were given out. Their records may be lost by
             # a class that may lose them, or by a failed sync that a process killed at once could
             # not note; but other topics and clients know these seqs.
@@ -354,13 +358,13 @@ class EngineCatalog:
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
                 topic.queue.recovered(keep=topic.keeps_leases)
-        self._core.staged.recovered(registry.with_id, registry.staging)
+        self._stored.staged.recovered(registry.with_id, registry.staging)
         # In a rebuilt directory, lease ids continue from the clock.
-        self._core.lease_ids.recovered(rebuilt_at_ms=self._core.clock.now_ms() if rebuilt else 0)
+        self._stored.lease_ids.recovered(rebuilt_at_ms=self._clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._reserved.clear()
         self._lost.clear()
-        self._core.usage.remove_file(lost_file)
+        self._stored.usage.remove_file(lost_file)
         self._routers.recovered()
         return has_lost
 
@@ -381,7 +385,7 @@ class EngineCatalog:
 
     # --- checkpoint --------------------------------------------------------------------------------------------------
     def topics_in_log(self) -> list[int]:
-        return sorted(self._core.in_log)
+        return sorted(self._stored.in_log)
 
     def _is_in_log(self, chunks: Sequence[Chunk]) -> bool:
         """Return whether the newest live row is in the log, which decides it for all rows.
@@ -389,7 +393,7 @@ class EngineCatalog:
         Rows move to segments in the order of their seqs. Only rows in memory never move: rows
         before them may be from a time in another class, so all are checked then.
         """
-        usage = self._core.usage
+        usage = self._stored.usage
         for chunk in reversed(chunks):
             if chunk.file_id and chunk.live and not usage.is_memory(chunk.file_id):
                 return usage.is_log(chunk.file_id)
@@ -437,7 +441,7 @@ class EngineCatalog:
                     if file_id in wanted:
                         return chunk.first + int(rows[end - 1])
         if topic is None or not self._is_in_log(topic.index.chunks):
-            self._core.in_log.discard(topic_id)
+            self._stored.in_log.discard(topic_id)
         return 0
 
     def bytes_in_files(
@@ -526,8 +530,8 @@ class EngineCatalog:
                 rows = rows[alive]
             if len(rows):
                 where = _where(rows)
-                self._core.usage.left_files(chunk.file_ids[where])
-                self._core.usage.placed(file_id, len(rows))
+                self._stored.usage.left_files(chunk.file_ids[where])
+                self._stored.usage.placed(file_id, len(rows))
                 chunk.moved(where, file_id)
                 chunk.offsets[where] = offsets[start:end][alive]
                 if lengths is not None:
@@ -544,13 +548,13 @@ class EngineCatalog:
         recycled.
         """
         unique, inverse = np.unique(file_ids, return_inverse=True)
-        return np.array([self._core.usage.is_log(file_id) for file_id in unique.tolist()], np.bool_)[inverse]
+        return np.array([self._stored.usage.is_log(file_id) for file_id in unique.tolist()], np.bool_)[inverse]
 
     def exists(self, topic_id: int) -> bool:
-        return self._core.registry.has_id(topic_id)
+        return self._stored.registry.has_id(topic_id)
 
     def untouched(self) -> Set[int]:
-        return self._core.registry.dormant.by_id.keys()
+        return self._stored.registry.dormant.by_id.keys()
 
     def lowest_live_seq(self, topic_id: int) -> int:
         topic = self._topic(topic_id)
@@ -571,11 +575,11 @@ class EngineCatalog:
 
         Reservations are released: seqs above those given out need a new reservation.
         """
-        now_ms = self._core.clock.now_ms()
+        now_ms = self._clock.now_ms()
         prepared = PreparedSnapshot()
-        topics = list(self._core.registry.by_id.values())
+        topics = list(self._stored.registry.by_id.values())
         step = max(1, topics_a_step)
-        for block in self._core.registry.dormant.blocks(_DORMANT_A_STEP * step):
+        for block in self._stored.registry.dormant.blocks(_DORMANT_A_STEP * step):
             prepared.plain.append(b"," + msgspec.json.encode(block))
             yield
         for at in range(0, len(topics), step):
@@ -610,14 +614,14 @@ class EngineCatalog:
 
     def _image(self, topic: Topic, now_ms: int) -> bytes:
         image = image_of(topic, now_ms)
-        if topic is self._core.registry.staging:
-            image.staged = self._core.staged.images()
+        if topic is self._stored.registry.staging:
+            image.staged = self._stored.staged.images()
         return msgspec.json.encode(image)
 
     def _pack_producers(self, prepared: Mapping[int, Sequence[bytes]], now_ms: int) -> list[bytes]:
         """Return the prepared rows, followed by those of producers that have appended since."""
         rows: list[bytes] = []
-        for topic in self._core.registry.by_id.values():
+        for topic in self._stored.registry.by_id.values():
             if topic.producers is not None:
                 known = topic.producers
                 rows += prepared.get(topic.id, ())
@@ -627,32 +631,32 @@ class EngineCatalog:
         return rows
 
     def snapshot(self) -> list[bytes | memoryview]:
-        core = self._core
+        stored = self._stored
         if self._prepared is None:
-            for _ in self.prepare_snapshot(len(core.registry)):
+            for _ in self.prepare_snapshot(len(stored.registry)):
                 pass
         prepared, self._prepared = self._prepared, None
         assert prepared is not None
         rest = Rest(
-            core.registry.last_id,
-            core.registry.last_order,
-            core.lease_ids.reserved,
-            images_of(list(core.routers.by_name.values())),
-            core.routers.ties(core.usage.log_files()),
+            stored.registry.last_id,
+            stored.registry.last_order,
+            stored.lease_ids.reserved,
+            images_of(list(stored.routers.by_name.values())),
+            stored.routers.ties(stored.usage.log_files()),
         )
-        producers = self._pack_producers(prepared.producers, core.clock.now_ms())
+        producers = self._pack_producers(prepared.producers, self._clock.now_ms())
         return rest.pack(
             {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys, b"producers": producers}
         )
 
     def prepare_deletions(self) -> Iterator[None]:
-        return self._core.deletions.gather()
+        return self._stored.deletions.gather()
 
     def take_deletions(self) -> list[Deletions]:
-        usage = self._core.usage
-        deletions = self._core.deletions.take()
+        usage = self._stored.usage
+        deletions = self._stored.deletions.take()
         return [
-            part for part in deletions if part.topic_id in self._core.registry.by_id and usage.is_sealed(part.file_id)
+            part for part in deletions if part.topic_id in self._stored.registry.by_id and usage.is_sealed(part.file_id)
         ]
 
 

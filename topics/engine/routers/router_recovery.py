@@ -7,7 +7,8 @@ import numpy as np
 
 from topics.engine.routers.copy_replay import LogRows
 from topics.engine.routers.forward import add_hops
-from topics.engine.shared.core import Core
+from topics.engine.shared.router_registry import Routers
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.control_frames import to_runs
 from topics.engine.state.losses import TRIM, Gap, add_gap
 from topics.engine.state.router import EXACTLY_ONCE, UNKNOWN, RouterLife, StoredConfig
@@ -31,8 +32,9 @@ class RouterRecovery:
     gaps: interior gaps by topic id, which the catalog passes to the topics at the end.
     """
 
-    def __init__(self, core: Core, gaps: dict[int, list[Gap]]) -> None:
-        self._core = core
+    def __init__(self, registry: Registry, routers: Routers, gaps: dict[int, list[Gap]]) -> None:
+        self._registry = registry
+        self._routers = routers
         self._gaps = gaps
         self._adopted: list[RouterImage] = []
         self._consumed: dict[int, list[list[int]]] = {}
@@ -60,7 +62,7 @@ class RouterRecovery:
     def tie(self, pair: tuple[int, int]) -> None:
         """Note that a router was between these topics."""
         self.log_rows.tie(*pair)
-        self._core.routers.note_gone(pair)
+        self._routers.note_gone(pair)
 
     def adopt(self, images: list[RouterImage]) -> None:
         """Take routers from segments of their destinations. Their sources may be adopted later."""
@@ -80,8 +82,7 @@ class RouterRecovery:
 
         None if a topic is gone, or a later router has its name.
         """
-        core = self._core
-        registry, routers = core.registry, core.routers
+        registry, routers = self._registry, self._routers
         registry.last_order = max(registry.last_order, order)
         # Ids of topics whose creation a power cut took must not be reused: this router would be
         # theirs.
@@ -106,7 +107,7 @@ class RouterRecovery:
         self._adopt_all()
         if kind == FrameType.ROUTER_PUT:
             put = msgspec.json.decode(payload, type=RouterPayload)
-            known = put.id in self._core.routers.by_id
+            known = put.id in self._routers.by_id
             if seq == put.id and (not known or put.id in self._made):
                 self._made.setdefault(put.id, set()).add(topic_id)
             router = self._add(put.id, put.name, put.source, put.dest, seq, put.config)
@@ -119,19 +120,19 @@ class RouterRecovery:
                 router.order = seq
                 router.config = put.config.config(router.source.name, router.dest.name)
         elif kind == FrameType.ROUTER_DELETE:
-            found = self._core.routers.by_id.get(msgspec.json.decode(payload, type=RouterDeletePayload).id)
+            found = self._routers.by_id.get(msgspec.json.decode(payload, type=RouterDeletePayload).id)
             if found is not None:
-                self._core.routers.remove(found)
+                self._routers.remove(found)
         elif kind == FrameType.KEEP:
             keep = msgspec.json.decode(payload, type=KeepPayload)
-            found = self._core.routers.by_id.get(keep.router)
+            found = self._routers.by_id.get(keep.router)
             if found is not None:
                 found.keep(keep.frames)
         else:
             self._take_forward(topic_id, seq, ts_ms, msgspec.json.decode(payload, type=ForwardPayload))
 
     def _take_forward(self, topic_id: int, first: int, ts_ms: int, forward: ForwardPayload) -> None:
-        router = self._core.routers.by_id.get(forward.router)
+        router = self._routers.by_id.get(forward.router)
         if router is not None:
             router.position = forward.position
             router.forwarded = forward.forwarded
@@ -140,7 +141,7 @@ class RouterRecovery:
         if forward.refs:  # also of a topic that is gone: copies of its copies may exist
             at = first + forward.holes
             self.log_rows.forward(topic_id, at, forward.source, forward.refs, forward.keep, ts_ms, forward.sizes)
-        topic = self._core.registry.with_id(topic_id)
+        topic = self._registry.with_id(topic_id)
         if topic is None:
             return
         if forward.holes:
@@ -180,7 +181,7 @@ class RouterRecovery:
         return max([0, *(router.highest_seen for router in topic.routers)])
 
     def topic_gone(self, topic: Topic) -> None:
-        self._core.routers.remove(*self._core.routers.of_topic(topic))
+        self._routers.remove(*self._routers.of_topic(topic))
 
     def before_rows(self) -> None:
         """Prepare for rows, after the log was read.
@@ -188,7 +189,7 @@ class RouterRecovery:
         Gone routers stay only if the log has forwards of them.
         """
         self._adopt_all()
-        gone = self._core.routers.gone
+        gone = self._routers.gone
         for pair in gone.keys() - self.log_rows.pairs():
             del gone[pair]
 
@@ -199,12 +200,12 @@ class RouterRecovery:
         The next replay may read forwards, or forwarded records, of the shard without the frame
         before it reads the other shard's: it needs the router in a snapshot.
         """
-        routers = self._core.routers.by_id.values()
+        routers = self._routers.by_id.values()
         return any(len(self._made[router.id]) < 2 for router in routers if router.id in self._made)
 
     def recovered(self) -> None:
         """Finish recovery. The catalog has limited each position to its source's head."""
-        for router in self._core.routers.by_name.values():
+        for router in self._routers.by_name.values():
             # the rewritten tail may be before the creation as well
             router.untied = router.source.head
             if router.config.guarantee != EXACTLY_ONCE:
@@ -217,7 +218,7 @@ class RouterRecovery:
                 for seq in seqs[~router.source.index.alive(seqs)].tolist():  # deleted (R-DEL-9)
                     router.kept_bytes -= len(router.keeping.pop(seq))
             router.drop_kept()
-        for topic in self._core.registry.by_name.values():
+        for topic in self._registry.by_name.values():
             if topic.hops is None:
                 continue
             topic.hops.forget(min((router.position for router in topic.routers), default=topic.head))

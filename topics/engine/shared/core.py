@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine.delivery.cohort import Cohorts
-from topics.engine.index.pending_delete_flags import PendingDeleteFlags
-from topics.engine.index.usage import Usage
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.scheduling.scheduler import Scheduler
-from topics.engine.shared.lease_ids import LeaseIds
 from topics.engine.shared.read_turns import ReadTurns
-from topics.engine.shared.router_registry import Routers
-from topics.engine.shared.topic_registry import Registry
+from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
-from topics.engine.state.known_producers import ProducerTotals
-from topics.engine.state.staged_parts import StagedParts
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
-from topics.store.format.file_table import FileTable
-from topics.store.in_memory.ephemeral import EphemeralFrames
 
 if TYPE_CHECKING:
     from topics.engine.producers.stager import Stager
@@ -35,27 +27,30 @@ if TYPE_CHECKING:
 
 
 class Core:
-    """The state of one engine.
-
-    `log`, `reader`, `memory` and `requested` exist from `use` on, after recovery.
-    """
+    """The state of one engine, from the end of recovery on."""
 
     appender: Appender
 
-    log: LogPort
-    files: FileTable
-    reader: ReaderPort
-    memory: EphemeralFrames
-    requested: RequestedPort
-
-    def __init__(self, loop: LoopPort, config: Config) -> None:
+    def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort) -> None:
         self.loop = loop
         self.clock: Clock = loop.clock
         self.config = config
-        self.usage = Usage(has_quota=config.max_total_bytes > 0)
-        self.registry = Registry(self.usage)
-        self.producers = ProducerTotals(config)
-        self.staged = StagedParts()
+        # --- the store
+        self.log: LogPort = store.log
+        self.reader: ReaderPort = store.reader
+        self.requested: RequestedPort = store.requested
+        # --- what recovery has found
+        self.files = stored.files
+        self.memory = stored.memory
+        self.usage = stored.usage
+        self.registry = stored.registry
+        self.routers = stored.routers
+        self.producers = stored.producers
+        self.staged = stored.staged
+        self.lease_ids = stored.lease_ids
+        self.in_log = stored.in_log
+        self.deletions = stored.deletions
+        # --- until the next start
         self.stager: Stager
         self.quiet_from_ms = self.quiet_until_ms = 0
         """The wall-clock times from (inclusive) and until (exclusive) which nothing expires in any
@@ -78,31 +73,15 @@ class Core:
         self.reads = SharedReads(self)
         self.bounds = ReadBounds.of(config)
         self.turns = ReadTurns(loop, config.pass_read_bytes)
-        self.searches = StepQueue(config.pass_search_steps or 1 << 62)
+        self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""
         self.cohorts = Cohorts(self)
-        self.routers = Routers()
         self.forwarding: Forwarding
         self.forwardable: dict[Topic, None] = {}
         """Sources of routers with records published since the last look of the routers."""
         self.scheduler = Scheduler(self)
         self.filled: list[Topic] = []
         """Topics whose batch takes no more rows after the end of the pass."""
-        self.in_log: set[int] = set()
-        """Ids of topics with rows in files of the log, and a few more."""
-        self.lease_ids = LeaseIds(self)
-        self.deletions = PendingDeleteFlags(self.usage)
-        """Rows in sealed files deleted one by one since the last checkpoint."""
-
-    def use(self, store: StorePort) -> None:
-        self.log = store.log
-        self.files = store.files
-        self.reader = store.reader
-        self.memory = store.memory
-        self.requested = store.requested
-        self.usage.use(store.files, store.memory)
-        self.usage.reclaim.use(self.loop)
-        self.searches.use(self.loop)
 
     def check_backlog(self) -> None:
         """Check that the disk keeps up. Raises: RequestError throttled, it lags too far."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from topics.clock import Clock
+from topics.engine.values.ports import LogPort
 from topics.errors import StorageError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 _RANGE_MIN, _RANGE_MAX = 4096, 1 << 20
 _REBUILT_SHIFT = 16
@@ -27,14 +26,20 @@ _NO_TOPIC = 0
 Then = Callable[[StorageError | None], None]
 
 
+class LeaseIdsCore(Protocol):
+    """What a reservation needs of the core."""
+
+    clock: Clock
+    log: LogPort
+
+
 class LeaseIds:
     """The source of lease ids.
 
     `reserved` is the highest number that may have been used; every snapshot holds it.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self) -> None:
         self._next = 1
         self._free_upto = 0
         """Numbers up to here may be given out."""
@@ -66,7 +71,7 @@ class LeaseIds:
         assert self._next <= self._free_upto + 1, "lease ids are reserved before they are used"
         return first
 
-    def when_free(self, count: int, then: Then) -> None:
+    def when_free(self, core: LeaseIdsCore, count: int, then: Then) -> None:
         """Call `then` once `count` numbers may be taken, or with the error that prevents it.
 
         Usually it is called at once.
@@ -76,29 +81,28 @@ class LeaseIds:
             if left - count < self._range // 2 and not self._is_staged:
                 # A later call that needs more than what is left gets the error.
                 with contextlib.suppress(StorageError):
-                    self._reserve(count)
+                    self._reserve(core, count)
             then(None)
             return
         if not self._is_staged:
             try:
-                self._reserve(count)
+                self._reserve(core, count)
             except StorageError as error:
                 then(error)
                 return
         self._waiting.append((count, then))
 
-    def _reserve(self, count: int) -> None:
+    def _reserve(self, core: LeaseIdsCore, count: int) -> None:
         """Stage the next range. Raises: StorageError, the log accepts nothing."""
-        core = self._core
         upto = self.reserved + max(self._range, 2 * count)
         with core.log.use_reserve():
             core.log.stage_control(_NO_TOPIC, FrameType.LEASE_IDS, upto, core.clock.now_ms(), b"{}")
         self.reserved = upto
         self._range = min(2 * self._range, _RANGE_MAX)
         self._is_staged = True
-        core.log.when_committed(_NO_TOPIC, True, lambda commit: self._on_commit(upto, commit))
+        core.log.when_committed(_NO_TOPIC, True, lambda commit: self._on_commit(core, upto, commit))
 
-    def _on_commit(self, upto: int, commit: Commit) -> None:
+    def _on_commit(self, core: LeaseIdsCore, upto: int, commit: Commit) -> None:
         self._is_staged = False
         if commit.error is None:
             self._free_upto = upto
@@ -107,4 +111,4 @@ class LeaseIds:
             if commit.error is not None:
                 then(commit.error)
             else:
-                self.when_free(count, then)
+                self.when_free(core, count, then)

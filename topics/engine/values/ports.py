@@ -11,10 +11,8 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.errors import StorageError
-from topics.store.format.file_table import FileTable
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
-from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.reader import Fetched, FileRange
 from topics.store.wal.commit import Commit, Done
@@ -97,11 +95,7 @@ class StorePort(Protocol):
     @property
     def log(self) -> LogPort: ...
     @property
-    def files(self) -> FileTable: ...
-    @property
     def reader(self) -> ReaderPort: ...
-    @property
-    def memory(self) -> EphemeralFrames: ...
     @property
     def requested(self) -> RequestedPort: ...
 

@@ -1,7 +1,7 @@
 """Work that is divided into steps, of which a pass of the loop takes a bounded number.
 
 The budget is counted in steps instead of time, so that a run of the simulator takes the same turns
-as a server under load. During recovery there are no passes yet, and work is done at once.
+as a server under load.
 """
 
 from __future__ import annotations
@@ -22,30 +22,28 @@ class StepQueue:
     waits and the memory that it holds.
     """
 
-    def __init__(self, a_pass: int, most: int = 0) -> None:
+    def __init__(self, timers: TimersPort, a_pass: int, most: int = 0, *, at_once: bool = False) -> None:
         """a_pass: steps in one pass at first, for all work together.
 
         most: the maximum later; 0 = `a_pass`.
         """
+        self._timers = timers
         self._a_pass = self._left = a_pass
         self._most = most or a_pass
         self._passes = 0
         """The number of consecutive passes that left work waiting."""
-        self._loop: TimersPort | None = None
+        self.at_once = at_once
+        """Whether work is done whole when it comes, as in recovery, which has no passes."""
         self._waiting: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
 
     def __len__(self) -> int:
         """Return the number of works that are not done."""
         return len(self._waiting)
 
-    def use(self, loop: TimersPort) -> None:
-        """Start to divide work over the passes of `loop`."""
-        self._loop = loop
-
     def run(self, work: Iterator[None], then: Callable[[], None] | None = None) -> None:
         """Begin work and call `then` when its last step is done, perhaps before this returns."""
         then = then or _nothing
-        if self._loop is None:
+        if self.at_once:
             for _ in work:
                 pass
             then()
@@ -55,7 +53,7 @@ class StepQueue:
             then()
         else:
             self._waiting.append((work, then))
-            another_pass(self._loop)
+            another_pass(self._timers)
 
     def next_pass(self) -> None:
         """End the pass: continue the waiting work with the steps of the next one."""
@@ -65,11 +63,10 @@ class StepQueue:
             return
         self._passes += 1
         self._left = min(self._most, self._a_pass * (1 + self._passes // _PASSES))
-        assert self._loop is not None, "without passes nothing waits"
         while self._waiting and self._ends(self._waiting[0][0]):
             self._waiting.popleft()[1]()
         if self._waiting:
-            another_pass(self._loop)
+            another_pass(self._timers)
 
     def _ends(self, work: Iterator[None]) -> bool:
         while self._left > 0:
@@ -81,9 +78,9 @@ class StepQueue:
         return False
 
 
-def another_pass(loop: TimersPort) -> None:
+def another_pass(timers: TimersPort) -> None:
     """Make the loop return from its wait at once."""
-    loop.call_later(0, _nothing)
+    timers.call_later(0, _nothing)
 
 
 def _nothing() -> None:

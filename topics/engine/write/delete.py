@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from topics.engine.index.chunk import Dead
 from topics.engine.index.matching import Matching
+from topics.engine.index.pending_delete_flags import PendingDeleteFlags
 from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode, removal
@@ -51,7 +54,13 @@ class RecordDeletion(Operation):
         self.done(error)
 
 
-def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None) -> int:
+class DeletionCore(Protocol):
+    """What a deletion needs of the core."""
+
+    deletions: PendingDeleteFlags
+
+
+def delete_now(core: DeletionCore, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None) -> int:
     """Delete matching live records up to `upto` and below `before_seq`; return their number."""
     # Later staged writes may have failed, and a floor is never above the head.
     upto = min(upto, topic.head)
@@ -66,7 +75,7 @@ def delete_now(core: Core, topic: Topic, upto: int, before_seq: int | None, matc
     return _kill(core, topic, matching)
 
 
-def _kill(core: Core, topic: Topic, matching: Matching) -> int:
+def _kill(core: DeletionCore, topic: Topic, matching: Matching) -> int:
     """Kill the records that a search has found; return their number."""
     found = matching.kill()
     deleted = sum([each.records for each in found])

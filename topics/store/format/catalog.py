@@ -91,7 +91,6 @@ class Catalog(Protocol):
 
     Recovery calls, in this order:
 
-        use_files(...)
         restore(snapshot or None)
         adopt(...)                     only in a directory rebuilt without a snapshot
                                        (`topics fsck --rebuild`)
@@ -111,13 +110,11 @@ class Catalog(Protocol):
     nothing.
     """
 
+    @property
+    def files(self) -> FileTable:
+        """The files that rows refer to: the store fills it, the catalog counts `live_rows`."""
+
     # --- recovery --------------------------------------------------------------------------------------------------
-    def use_files(self, files: FileTable) -> None:
-        """Set the table of files that rows refer to, whose `live_rows` the catalog counts.
-
-        Called first, on an empty catalog.
-        """
-
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
         """Restore the state that `snapshot()` returned.
 

@@ -84,7 +84,6 @@ async def recover(
     loop: Loop,
     tiers: Tiers,
     catalog: Catalog,
-    table: FileTable,
     *,
     file_bytes: int,
     progress: Progress,
@@ -98,8 +97,7 @@ async def recover(
     Raises: CorruptError or FormatError naming the place; StorageError for a cold directory that is
         not the data directory's own; OSError.
     """
-    files, directory = loop.files, tiers.hot
-    catalog.use_files(table)
+    files, directory, table = loop.files, tiers.hot, catalog.files
     loaded = await load_snapshot(files, directory)
     if loaded is None:
         _refuse_orphaned(loop, directory)

@@ -1,0 +1,33 @@
+"""The part of the engine's state that a start finds again: recovery fills it, snapshots describe it."""
+
+from __future__ import annotations
+
+from topics.config import Config
+from topics.engine.index.pending_delete_flags import PendingDeleteFlags
+from topics.engine.index.usage import Usage
+from topics.engine.shared.lease_ids import LeaseIds
+from topics.engine.shared.router_registry import Routers
+from topics.engine.shared.topic_registry import Registry
+from topics.engine.state.known_producers import ProducerTotals
+from topics.engine.state.staged_parts import StagedParts
+from topics.engine.values.ports import TimersPort
+from topics.store.format.file_table import FileTable
+from topics.store.in_memory.ephemeral import EphemeralFrames
+
+
+class StoredState:
+    """Topics, routers and producers, with the files that their records are in."""
+
+    def __init__(self, loop: TimersPort, config: Config) -> None:
+        self.files = FileTable()
+        self.memory = EphemeralFrames(self.files)
+        self.usage = Usage(loop, self.files, self.memory, has_quota=config.max_total_bytes > 0)
+        self.registry = Registry(self.usage)
+        self.routers = Routers()
+        self.producers = ProducerTotals(config)
+        self.staged = StagedParts()
+        self.lease_ids = LeaseIds()
+        self.in_log: set[int] = set()
+        """Ids of topics with rows in files of the log, and a few more."""
+        self.deletions = PendingDeleteFlags(self.usage)
+        """Rows in sealed files deleted one by one since the last checkpoint."""
