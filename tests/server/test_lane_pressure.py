@@ -19,7 +19,7 @@ def under_pressure(names: Sequence[str]) -> tuple[SimWorld, Server]:
     server = world.server
     assert server is not None
     assert server.engine is not None
-    scheduler = server.engine._core.scheduler
+    scheduler = server.engine._scheduler
     scheduler.governor.pressure = 0.5
     scheduler.governor.widen.taken = True
     scheduler._apply()

@@ -698,7 +698,7 @@ MUTANTS = (
     _one(
         "readers that wait not told of a write",
         "engine/write/append.py",
-        "    core.wake(topic)\n",
+        "    wake(core, topic)\n",
         "    pass\n",
     ),
     _one(
@@ -803,7 +803,7 @@ MUTANTS = (
     _one(
         "the creation of a topic not told to those who wait for it",
         "engine/write/lifecycle.py",
-        "            self.core.tell_made(self.topic)\n",
+        "            notify_made(self.core, self.topic)\n",
         "            pass\n",
     ),
     _one(

@@ -8,15 +8,20 @@ committed at the end of the pass of the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from topics.config import Config
+from topics.engine.delivery.cohort import Cohorts
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
+from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.stager import Stager
-from topics.engine.queue.claim import claim
+from topics.engine.producers.sweeper import Sweeper
+from topics.engine.queue.claim import Claims
 from topics.engine.queue.completion import ack, extend, nack
+from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.read.column_read import ColumnPage, read_columns
@@ -24,12 +29,13 @@ from topics.engine.read.consumption import mark_read
 from topics.engine.read.diff import Diff
 from topics.engine.read.listing import list_topics
 from topics.engine.read.plain_reads import BulkReads, PlainReads
+from topics.engine.read.shared_reads import SharedReads
 from topics.engine.read.wait import Heads, Wait
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.manage import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
-from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.scheduling.scheduler import LoadStats, Scheduler
 from topics.engine.shared.core import Core
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
@@ -79,18 +85,26 @@ class Engine:
 
     def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort) -> None:
         self._core = core = Core(loop, config, stored, store)
-        self._lifecycle = Lifecycle(core)
-        self._appender = core.appender = Appender(core, self._lifecycle)
-        self._plain_appender = PlainAppender(core)
-        core.stager = Stager(core, self._appender, self._lifecycle)
-        core.forwarding = self._forwarding = Forwarding(core)
+        self._scheduler = Scheduler(core)
+        self._forwarding = forwarding = Forwarding(core, self._scheduler)
+        self._reads = SharedReads(core)
+        self._cohorts = Cohorts(loop, self._reads, forwarding.catch_up)
         self._bulk_reads = BulkReads(core)
-        self._routers = RouterManager(core, self._lifecycle, self._forwarding)
-        self._verifier = StateVerifier(core) if config.verify else None
+        compared = ComparedParts()
+        sweeper = Sweeper(core, compared)
+        self._lifecycle = Lifecycle(core, forwarding, sweeper.forget)
+        self._appender = Appender(core, self._lifecycle, Stager(core, self._lifecycle, compared, sweeper))
+        self._plain_appender = PlainAppender(core)
+        self._before_acks = partial(forwarding.before_consumption, bounded=True)
+        before_moves = partial(forwarding.before_consumption, bounded=False)
+        dead_letters = DeadLetters(core, self._appender.append_copies, before_moves)
+        self._claims = Claims(core, forwarding.catch_up, dead_letters)
+        self._routers = RouterManager(core, self._lifecycle, forwarding)
+        self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
         stored.usage.reclaim.at_once = False
         for router in core.routers.by_name.values():
-            self._forwarding.note(router)
-        core.stager.start()
+            forwarding.note(router)
+        sweeper.start()
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
@@ -116,7 +130,7 @@ class Engine:
                 error = refusals.topic_not_found(name)
             done(error if error is not None else topic.state(now_ms))
 
-        core.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
+        self._forwarding.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
 
     def list_topics(  # noqa: PLR0917 - the fields of a query, and who asks
         self,
@@ -192,7 +206,8 @@ class Engine:
         if topic is None:
             done(refusals.topic_not_found(name))
             return
-        read_columns(self._core, topic, DiffQuery(from_seq, limit, max_batch_bytes=max_bytes), done)
+        query = DiffQuery(from_seq, limit, max_batch_bytes=max_bytes)
+        read_columns(self._core, self._forwarding.catch_up, topic, query, done)
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
         """Return records after a cursor (7.6); with `wait_ms` the answer may wait for new ones."""
@@ -200,13 +215,13 @@ class Engine:
         if topic is None:
             done(refusals.topic_not_found(name))
             return _nothing_to_cancel
-        diff = Diff(self._core, topic, query, done)
+        diff = Diff(self._core, self._reads, self._forwarding.catch_up, topic, query, done)
         diff.begin()
         return diff.cancel
 
     def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel:
         """Return the topics' heads once one differs from `known`, or after `wait_ms` (7.8)."""
-        wait = Wait(self._core, known, wait_ms, done)
+        wait = Wait(self._core, self._forwarding.catch_up, known, wait_ms, done)
         wait.begin()
         return wait.cancel
 
@@ -230,13 +245,13 @@ class Engine:
 
         Records of its subscriptions are delivered to `sink` from `Feed.resume` on.
         """
-        return Feed(self._core, sink)
+        return Feed(self._core.registry.visible, self._core.bounds, self._cohorts, sink)
 
     def delete_records(
         self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
     ) -> None:
         """Delete records below a seq, with matching tags, or both (7.7)."""
-        delete_records(self._core, name, before_seq, match, done)
+        delete_records(self._core, self._forwarding.catch_up, name, before_seq, match, done)
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def claim(self, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
@@ -244,11 +259,11 @@ class Engine:
 
         The returned function abandons the claim: its jobs stay claimable.
         """
-        return claim(self._core, request, done)
+        return self._claims.claim(request, done)
 
     def ack(self, request: HeldJobs, done: Done[AckResult]) -> None:
         """Complete jobs (8.3), at the class's commit point."""
-        ack(self._core, request, done)
+        ack(self._core, self._before_acks, request, done)
 
     def nack(self, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
         """Hand jobs back, claimable after `delay_ms` (8.4)."""
@@ -263,7 +278,7 @@ class Engine:
 
         Raises: RequestError about node, topic or type, in this order.
         """
-        return open_push(self._core, request, sink)
+        return open_push(self._claims, request, sink)
 
     # --- routers -----------------------------------------------------------------------------------------------------
     def put_router(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
@@ -295,14 +310,14 @@ class Engine:
         """End the pass: waiters of changed topics look again, batches take no more rows."""
         core = self._core
         self._forwarding.flush()
-        core.scheduler.drain()
+        self._scheduler.drain()
         core.turns.next_pass()
         core.searches.next_pass()
         core.usage.reclaim.next_pass()
         if core.turns:
-            core.reads.trim()
+            self._reads.trim()
         else:
-            core.reads.clear()
+            self._reads.clear()
         if core.filled:
             for topic in core.filled:
                 topic.stop_filling()
@@ -329,21 +344,21 @@ class Engine:
     @property
     def refuses_writes(self) -> bool:
         """Whether deliveries lag so far that writes are refused (429), unless they opt out."""
-        return self._core.scheduler.governor.refuse.taken
+        return self._scheduler.governor.refuse.taken
 
     def refuse_write(self) -> RequestError:
         """Build the refusal of a write while `refuses_writes`, and count it."""
-        self._core.scheduler.refused += 1
+        self._scheduler.refused += 1
         return refusals.overloaded()
 
     @property
     def throttle_window_ns(self) -> int:
         """How long commits are held back because of load or of a long log, ns; 0 = not at all."""
-        return max(self._core.scheduler.throttle_window_ns, self._core.log.append_wait_ns)
+        return max(self._scheduler.throttle_window_ns, self._core.log.append_wait_ns)
 
     def load(self) -> LoadStats:
         """Return the load, for metrics."""
-        return self._core.scheduler.stats()
+        return self._scheduler.stats()
 
     def verify(self) -> None:
         """With TOPICS_VERIFY, compare all counters with a count of all rows.

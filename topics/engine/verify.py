@@ -8,17 +8,17 @@ of each pass, on the topics that changed since their last check.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from topics.engine.index.chunk import DEAD, Chunk
+from topics.engine.index.usage import Usage
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.write.append import Append
 from topics.store.format.catalog import NO_TAG
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
+from topics.store.format.file_table import FileTable
 
 _TOPICS_A_PASS = 50
 """Topics that one pass checks; if there are more, they take turns, since a pass changes few."""
@@ -53,8 +53,10 @@ class StateVerifier:
     `check_all`.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, registry: Registry, usage: Usage, files: FileTable) -> None:
+        self._registry = registry
+        self._usage = usage
+        self._files = files
         self._marks: dict[Topic, _TopicMark] = {}
         self._chunks: dict[Topic, dict[Chunk, _ChunkMark]] = {}
         self._next = 0
@@ -63,7 +65,7 @@ class StateVerifier:
 
     def check_pass(self) -> None:
         """Check the topics that changed since their last check."""
-        topics = list(self._core.registry.by_id.values())
+        topics = list(self._registry.by_id.values())
         start = self._next if self._next < len(topics) else 0
         self._next = start + _TOPICS_A_PASS
         for topic in topics[start : self._next]:
@@ -79,7 +81,7 @@ class StateVerifier:
 
     def check_all(self) -> None:
         """Check every row of every topic, and the rows of every file."""
-        topics = list(self._core.registry.by_id.values())
+        topics = list(self._registry.by_id.values())
         for topic in topics:
             self._check_topic(topic, {})
             _check_tags(topic)
@@ -118,7 +120,7 @@ class StateVerifier:
 
     # --- all topics --------------------------------------------------------------------------------------------------
     def _check_usage(self, topics: list[Topic]) -> None:
-        usage, dormant = self._core.usage, self._core.registry.dormant
+        usage, dormant = self._usage, self._registry.dormant
         records = sum(topic.index.live for topic in topics)
         size = sum(topic.index.bytes for topic in topics)
         if rows := list(dormant.by_id.values()):
@@ -141,9 +143,9 @@ class StateVerifier:
             for operation in topic.pending:
                 if isinstance(operation, Append) and operation.file_id:
                     counted[operation.file_id] = counted.get(operation.file_id, 0) + operation.staged(topic)[0]
-        for file_id, count in self._core.registry.dormant.rows_by_file().items():
+        for file_id, count in self._registry.dormant.rows_by_file().items():
             counted[file_id] = counted.get(file_id, 0) + count
-        for file in self._core.files:
+        for file in self._files:
             _equal(f"file {file.file_id} {file.path}", "rows", file.live_rows, counted.pop(file.file_id, 0))
         assert not counted, f"rows point to files that are gone: {counted}"
 

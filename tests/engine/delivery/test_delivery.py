@@ -332,7 +332,7 @@ def test_after_unsubscribe_and_close_nothing_is_delivered(h: Harness) -> None:
     assert reader.take() == []
     assert not h.engine._core.registry.by_name["t"].waiters
     assert not h.engine._core.registry.by_name["u"].waiters
-    assert not h.engine._core.cohorts._open
+    assert not h.engine._cohorts._open
 
 
 def test_subscribing_again_replaces_cursor_and_options(h: Harness) -> None:

@@ -279,7 +279,7 @@ def test_a_pass_asked_for_later_is_asked_for_at_once_when_something_is_ready() -
     for name, priority in (("a", 0), ("b", 0), ("paused", -1)):
         h.put(name, durability="ephemeral", priority=priority)
     reader = Costly(h, cost_us=2000).follow("a", "b", "paused")
-    governor = h.engine._core.scheduler.governor
+    governor = h.engine._scheduler.governor
     governor.pressure, governor.defer.taken = 0.9, True
     h.start_append(records(1), "paused")
     h.engine.flush()

@@ -71,7 +71,7 @@ def test_long_polls_that_one_write_wakes_take_turns_and_share_the_bytes() -> Non
     results = [answer.get() for answer in waiting]
     assert {id(result.records) for result in results} == {id(results[0].records)}
     assert other.get().count == 1
-    assert not h.engine._core.reads._results, "nothing is kept once nobody waits for a turn"
+    assert not h.engine._reads._results, "nothing is kept once nobody waits for a turn"
 
 
 def test_many_small_answers_to_woken_readers_come_in_several_passes() -> None:
@@ -128,6 +128,6 @@ def test_results_kept_between_passes_are_few() -> None:
     kept = []
     while not waiting[-1].given:
         h.engine.flush()
-        kept.append(len(h.engine._core.reads._results))
+        kept.append(len(h.engine._reads._results))
     assert 1 < max(kept) <= 64
     assert [answer.get().count for answer in waiting] == list(range(1, 200))

@@ -233,7 +233,7 @@ def test_a_second_step_does_not_begin_while_one_is_in_progress() -> None:
     publish(h)
     h.start_diff(name="dest")
     with pytest.raises(AssertionError, match="RETAINING does not follow READING"):
-        h.engine._core.forwarding._steps.begin(router_of(h))
+        h.engine._forwarding._steps.begin(router_of(h))
 
 
 def test_a_router_that_is_deleted_during_a_step_ends_it_and_rests() -> None:
@@ -245,7 +245,7 @@ def test_a_router_that_is_deleted_during_a_step_ends_it_and_rests() -> None:
     h.engine.delete_router("router", lambda _name: True, Answer())
     h.settle()
     assert (router.life, router.work) == (RouterLife.GONE, RouterWork.IDLE)
-    assert not h.engine._core.forwarding._behind
+    assert not h.engine._forwarding._behind
 
 
 def test_the_page_has_the_table() -> None:

@@ -73,12 +73,6 @@ INSIDE: dict[str, dict[str, set[str]]] = {
 }
 """By room, what each of its folders may import of the rest of it: folders, and modules beside them. Those modules may
 import all folders."""
-EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("engine/shared/core.py", "engine/delivery"): "the core makes the parts that share it, which know the core in turn",
-    ("engine/shared/core.py", "engine/read"): "the core makes the parts that share it, which know the core in turn",
-    ("engine/shared/core.py", "engine/scheduling"): "the core makes the parts that share it",
-}
-"""Arrows that are there in spite of the rules, each with its reason. One that is no longer needed fails a test."""
 SANS_IO = ("http", "ws")
 FORBIDDEN_MODULES = {"socket", "select", "selectors", "asyncio", "time"}
 
@@ -115,12 +109,6 @@ def included_files(source: Path) -> Iterator[Path]:
         yield (source.parent / name).resolve().relative_to(ROOT)
 
 
-def is_allowed(source: Path, target: str) -> bool:
-    return any(
-        str(source.relative_to(ROOT)) == exempt and (target + "/").startswith(room + "/") for exempt, room in EXCEPTIONS
-    )
-
-
 def c_files() -> list[Path]:
     """Without what cffi makes of them."""
     return [path for path in (*ROOT.rglob("*.c"), *ROOT.rglob("*.h")) if not path.name.startswith("_")]
@@ -141,8 +129,7 @@ def test_each_folder_imports_only_what_lies_below_it_in_its_room(package: str) -
         for path in (ROOT / package / folder).rglob("*.py"):
             for name in imports_at_run_time(tree(path)):
                 room, inner, *_ = [*name.split("."), ""]
-                if room == package and inner not in below | {folder}:
-                    assert is_allowed(path, f"{package}/{inner}"), f"{path} imports topics.{name}"
+                assert room != package or inner in below | {folder}, f"{path} imports topics.{name}"
 
 
 def test_no_two_folders_of_a_room_import_each_other_however_indirectly() -> None:
@@ -162,19 +149,9 @@ def test_c_files_include_only_what_lies_below_them() -> None:
             assert (ROOT / target).exists(), f"{path} includes {target}"
             other, inner, *_ = target.parts
             if other != room:
-                assert other in BELOW[room] or is_allowed(path, other), f"{path} includes {target}"
+                assert other in BELOW[room], f"{path} includes {target}"
             elif inner != folder and folder in INSIDE.get(room, {}):
-                assert inner in INSIDE[room][folder] or is_allowed(path, f"{room}/{inner}"), f"{path} includes {target}"
-
-
-def test_every_exception_is_still_needed() -> None:
-    for exempt, room in EXCEPTIONS:
-        path = ROOT / exempt
-        if path.suffix == ".py":
-            named = {name.replace(".", "/") for name in imports_at_run_time(tree(path))}
-        else:
-            named = {str(target) for target in included_files(path)}
-        assert any(name.startswith(f"{room}/") for name in named), f"{exempt} does not need {room}"
+                assert inner in INSIDE[room][folder], f"{path} includes {target}"
 
 
 def test_the_pages_about_the_rooms_have_each_of_them_and_the_same_arrows() -> None:

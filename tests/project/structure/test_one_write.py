@@ -131,7 +131,7 @@ def test_records_are_published_in_one_place() -> None:
     }
     assert counts("engine", called("publish_new")) == {APPENDER: 1}, "a lone write, which was never pending"
     assert counts("engine", called("index_rows")) == {APPEND: 1, APPENDER: 1}
-    assert counts("engine", keys("awake")) == {"engine/shared/core.py": 1}
+    assert counts("engine", keys("awake")) == {"engine/state/wakes.py": 1}
     assert counts("engine", keys("forwardable")) == {APPEND: 1}
 
 
@@ -143,7 +143,7 @@ def test_records_are_put_into_the_log_by_one_kind_of_operation() -> None:
             if isinstance(node, ast.ClassDef):
                 kinds[node.name] = [ast.unparse(base) for base in node.bases]
     appends = {name for name, bases in kinds.items() if "Append" in bases}
-    assert kinds["Append"] == ["Operation"]
+    assert kinds["Append"] == ["Operation[AppendCore]"]
     assert appends == {"Forward"}
     stages = places("engine", called("stage_records", "stage_prebuilt", "stage_topics", "write_lone"))
     assert stages == {APPENDER, "engine/write/plain_appends.py", "engine/routers/forward.py"}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
 from topics.engine.delivery.subscription import Subscription
+from topics.engine.read.shared_reads import SharedReads
 from topics.engine.state.topic import Topic
+from topics.engine.state.wakes import CatchUpFirst
+from topics.engine.values.ports import TimersPort
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 
 class Cohort:
@@ -21,10 +19,20 @@ class Cohort:
     All members are at `cursor`; between passes that is the head, which all of them got.
     """
 
-    __slots__ = ("_core", "_more", "_running", "cursor", "members", "query", "reading", "reported_caught_up", "topic")
+    __slots__ = (
+        "_cohorts",
+        "_more",
+        "_running",
+        "cursor",
+        "members",
+        "query",
+        "reading",
+        "reported_caught_up",
+        "topic",
+    )
 
-    def __init__(self, core: Core, topic: Topic, query: DiffQuery) -> None:
-        self._core = core
+    def __init__(self, cohorts: Cohorts, topic: Topic, query: DiffQuery) -> None:
+        self._cohorts = cohorts
         self.topic = topic
         self.query = query
         self.cursor = topic.head
@@ -62,7 +70,7 @@ class Cohort:
         subscription.reported_caught_up = self.reported_caught_up
         if not self.members:
             self.topic.waiters.pop(self, None)
-            self._core.cohorts.forget(self)
+            self._cohorts.forget(self)
 
     def _disband(self) -> None:
         """Remove all members; each continues by itself."""
@@ -83,13 +91,13 @@ class Cohort:
             while self._more and not self.reading:
                 self._more = False
                 self.reading = True
-                self._core.catch_up(self.topic, self._read_now)
+                self._cohorts.catch_up(self.topic, self._read_now)
         finally:
             self._running = False
 
     def _read_now(self) -> None:
         if self.members:
-            read_pass(self._core, self.topic, self.query, self.cursor, self._on_read)
+            read_pass(self._cohorts.reads, self.topic, self.query, self.cursor, self._on_read)
         else:
             self.reading = False
 
@@ -100,9 +108,10 @@ class Cohort:
         if isinstance(result, TopicsError):
             self._disband()
             return
-        further = take_pass(self._core, self.topic, self, result, self._deliver)
+        cohorts = self._cohorts
+        further = take_pass(cohorts.loop.clock, cohorts.reads, self.topic, self, result, self._deliver)
         if further is Further.AFTER_OTHERS:
-            self._core.loop.call_later(0, self.look_again)
+            cohorts.loop.call_later(0, self.look_again)
             return
         if further is Further.AT_ONCE:
             self._more = True
@@ -124,10 +133,12 @@ class Cohort:
 
 
 class Cohorts:
-    """The cohorts that accept members, by topic and options."""
+    """The cohorts that accept members, by topic and options; and what their passes need."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, loop: TimersPort, reads: SharedReads, catch_up: CatchUpFirst) -> None:
+        self.loop = loop
+        self.reads = reads
+        self.catch_up = catch_up
         self._open: dict[tuple[Topic, DiffQuery], Cohort] = {}
 
     def join(self, subscription: Subscription, topic: Topic) -> None:
@@ -135,7 +146,7 @@ class Cohorts:
         key = topic, subscription.query
         cohort = self._open.get(key)
         if cohort is None or cohort.reading or cohort.cursor != topic.head:
-            cohort = self._open[key] = Cohort(self._core, topic, subscription.query)
+            cohort = self._open[key] = Cohort(self, topic, subscription.query)
         cohort.add(subscription)
 
     def forget(self, cohort: Cohort) -> None:

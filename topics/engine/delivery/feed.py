@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from topics.engine.delivery.cohort import Cohorts
 from topics.engine.delivery.frames import Burst, DeletedFrame
 from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
 from topics.engine.delivery.subscription import Sink, Subscription
 from topics.engine.state.topic import Life, Topic
+from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 _log = logging.getLogger(__name__)
 
@@ -28,10 +27,27 @@ class Feed:
     to them can be written first. After `unsubscribe` and `close` no burst of theirs is delivered.
     """
 
-    __slots__ = ("_behind", "_core", "_deferred", "_reading", "_running", "closed", "paused", "sink", "subscriptions")
+    __slots__ = (
+        "_behind",
+        "_bounds",
+        "_cohorts",
+        "_deferred",
+        "_reading",
+        "_running",
+        "_visible",
+        "closed",
+        "paused",
+        "sink",
+        "subscriptions",
+    )
 
-    def __init__(self, core: Core, sink: Sink) -> None:
-        self._core = core
+    def __init__(
+        self, visible: Callable[[str], Topic | None], bounds: ReadBounds, cohorts: Cohorts, sink: Sink
+    ) -> None:
+        self._visible = visible
+        """The topic that readers see under a name."""
+        self._bounds = bounds
+        self._cohorts = cohorts
         self.sink = sink
         self.subscriptions: dict[str, Subscription] = {}
         self.paused = True
@@ -55,7 +71,7 @@ class Feed:
         pass then reports that it is gone.
         """
         self.unsubscribe(name)
-        options = self._core.bounds.one_pass(query._replace(from_seq=0))
+        options = self._bounds.one_pass(query._replace(from_seq=0))
         subscription = self.subscriptions[name] = Subscription(self, name, options, from_seq)
         insort(self._behind, name)
         return subscription
@@ -120,20 +136,21 @@ class Feed:
             self._running = False
 
     def _read(self, subscription: Subscription) -> None:
-        core = self._core
         topic = subscription.topic
         if topic is None or topic.life is Life.GONE:
-            topic = subscription.topic = core.registry.visible(subscription.name)
+            topic = subscription.topic = self._visible(subscription.name)
             if topic is None:
                 self._report_deleted(subscription)
                 return
         self._reading = subscription
-        core.catch_up(topic, lambda: self._read_now(subscription, topic))
+        self._cohorts.catch_up(topic, lambda: self._read_now(subscription, topic))
 
     def _read_now(self, subscription: Subscription, topic: Topic) -> None:
         if self._reading is subscription:
             query, cursor = subscription.query, subscription.cursor
-            read_pass(self._core, topic, query, cursor, lambda result: self._on_read(subscription, topic, result))
+            read_pass(
+                self._cohorts.reads, topic, query, cursor, lambda result: self._on_read(subscription, topic, result)
+            )
         else:
             self.read_on()
 
@@ -154,13 +171,15 @@ class Feed:
 
     def _take(self, subscription: Subscription, topic: Topic, result: DiffResult) -> None:
         """Deliver a pass's result and move the cursor."""
-        further = take_pass(self._core, topic, subscription, result, partial(self._deliver, subscription))
+        cohorts = self._cohorts
+        deliver = partial(self._deliver, subscription)
+        further = take_pass(cohorts.loop.clock, cohorts.reads, topic, subscription, result, deliver)
         subscription.fresh = False
         if self.subscriptions.get(subscription.name) is not subscription:
             return  # its sink has ended it
         if further is Further.WAITS and topic.life is not Life.GONE:
             self._leave_behind(subscription.name)
-            self._core.cohorts.join(subscription, topic)
+            cohorts.join(subscription, topic)
         elif further is Further.AFTER_OTHERS:
             self._defer()
 
@@ -181,7 +200,7 @@ class Feed:
     def _defer(self) -> None:
         if not self._deferred:
             self._deferred = True
-            self._core.loop.call_later(0, self._after_others)
+            self._cohorts.loop.call_later(0, self._after_others)
 
     def _after_others(self) -> None:
         self._deferred = False
@@ -189,7 +208,7 @@ class Feed:
 
     def _report_deleted(self, subscription: Subscription) -> None:
         self.unsubscribe(subscription.name)
-        burst = Burst((DeletedFrame(subscription.name, subscription.cursor),), self._core.clock.monotonic_ns())
+        burst = Burst((DeletedFrame(subscription.name, subscription.cursor),), self._cohorts.loop.clock.monotonic_ns())
         self._deliver(subscription, burst)
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.engine.delivery.frames import Burst, frames_of
 from topics.engine.read.consumption import mark_read
+from topics.engine.read.shared_reads import SharedReads
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import DiffQuery, DiffResult, Done
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 
 class StayingReader(Protocol):
@@ -40,17 +39,29 @@ class Further(Enum):
     """There are more records, after many that the filter skipped: others are served first."""
 
 
-def read_pass(core: Core, topic: Topic, query: DiffQuery, cursor: int, on_read: Done[DiffResult]) -> None:
+def read_pass(reads: SharedReads, topic: Topic, query: DiffQuery, cursor: int, on_read: Done[DiffResult]) -> None:
     """Read once from the cursor. query: bounded options; `from_seq` in it has no meaning."""
-    core.reads.read(topic, make_tuple(DiffQuery, (cursor, *query[1:])), on_read)
+    reads.read(topic, make_tuple(DiffQuery, (cursor, *query[1:])), on_read)
 
 
-def take_pass(
-    core: Core, topic: Topic, reader: StayingReader, result: DiffResult, deliver: Callable[[Burst], None]
+def take_pass(  # noqa: PLR0917 - one call a pass
+    clock: Clock,
+    reads: SharedReads,
+    topic: Topic,
+    reader: StayingReader,
+    result: DiffResult,
+    deliver: Callable[[Burst], None],
 ) -> Further:
     """Deliver the frames of the pass, if any, and then move the reader. Return what follows."""
-    mark_read(topic, core.clock.now_ms())
-    burst = _burst_of(core, topic.name, reader.cursor, result, reported_caught_up=reader.reported_caught_up)
+    mark_read(topic, clock.now_ms())
+    reported_caught_up, name, cursor = reader.reported_caught_up, topic.name, reader.cursor
+
+    def make() -> Burst | None:
+        """Make the burst of the pass; None if it has no frames."""
+        frames = frames_of(name, cursor, result, reported_caught_up=reported_caught_up)
+        return Burst(frames, clock.monotonic_ns()) if frames else None
+
+    burst = reads.derive(result, reported_caught_up, make)
     if burst is not None:
         deliver(burst)
         reader.reported_caught_up = result.caught_up
@@ -58,16 +69,3 @@ def take_pass(
     if not result.caught_up:
         return Further.AFTER_OTHERS if burst is None else Further.AT_ONCE
     return Further.WAITS if topic.head == result.head_seq else Further.AT_ONCE
-
-
-def _burst_of(core: Core, topic: str, from_seq: int, result: DiffResult, *, reported_caught_up: bool) -> Burst | None:
-    """Return the burst of a pass, None if it has no frames; see `frames_of`.
-
-    from_seq: that of the pass.
-    """
-
-    def make() -> Burst | None:
-        frames = frames_of(topic, from_seq, result, reported_caught_up=reported_caught_up)
-        return Burst(frames, core.clock.monotonic_ns()) if frames else None
-
-    return core.reads.derive(result, reported_caught_up, make)

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.read.frame_read import FrameRead
 from topics.engine.routers.forward import tags_of
-from topics.engine.shared.core import Core
-from topics.engine.state.append_request import AppendRequest, Waiting
+from topics.engine.shared.read_turns import ReadTurns
+from topics.engine.shared.topic_registry import Registry
+from topics.engine.state.append_request import AppendRequest, IdentityHost, Waiting
 from topics.engine.state.producer_part import Part
-from topics.engine.state.staged_operations import Turn
+from topics.engine.state.staged_operations import OperationCore, Turn
 from topics.engine.state.staged_parts import Total
 from topics.engine.state.topic import Life, Topic
+from topics.engine.values.ports import LoopPort, ReaderPort
 from topics.engine.values.results import AppendResult, Done
-from topics.engine.write.admission import check_caps
+from topics.engine.write.admission import check_backlog, check_caps
 from topics.engine.write.appender import Appender
 from topics.engine.write.evictions import has_to_wait
 from topics.engine.write.reservations import reserve
@@ -40,12 +42,21 @@ _LAST_BYTES = 1 << 20
 """Bytes of the last piece that a turn makes frames of."""
 
 
+class AssemblyCore(OperationCore, IdentityHost, Protocol):
+    """The part of the core that an assembly needs."""
+
+    loop: LoopPort
+    reader: ReaderPort
+    registry: Registry
+    turns: ReadTurns
+
+
 class Assembly:
     """The append of one part. `ended` is called when the next one may begin."""
 
     def __init__(  # noqa: PLR0917 - called in one place
         self,
-        core: Core,
+        core: AssemblyCore,
         appender: Appender,
         topic: Topic,
         request: AppendRequest,
@@ -109,7 +120,7 @@ class Assembly:
         self._runs = runs[2:] if last == runs[1] else [last + 1, *runs[1:]]
         tags = tags_of(self._staging.index, rows.seqs)
         self._add_tags(tags, len(rows.seqs))
-        FrameRead(core, self._staging, rows).begin(self._on_read)
+        FrameRead(core.reader, self._staging, rows).begin(self._on_read)
 
     def _on_read(self, read: FrameRead | StorageError) -> None:
         try:
@@ -179,8 +190,8 @@ class Assembly:
     def _reserve(self) -> None:
         """Reserve the seqs, as a batch of its own (class `disk`), before the frames are staged."""
         core, topic, count = self._core, self._topic, self._total.records
-        core.check_backlog()
-        upto = reserve(core, topic, count, core.clock.now_ms())
+        check_backlog(core.log)
+        upto = reserve(core.log, topic, count, core.clock.now_ms())
         generation = topic.reserve_ahead()
 
         def on_commit(commit: Commit) -> None:

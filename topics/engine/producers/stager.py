@@ -8,21 +8,20 @@ Writes of a part that is being written wait for it at its topic, as those of any
 from __future__ import annotations
 
 from collections import deque
-from typing import cast
+from typing import Protocol, cast
 
-from topics.engine.producers.assembly import Assembly
+from topics.engine.producers.assembly import Assembly, AssemblyCore
 from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.sweeper import Sweeper
-from topics.engine.shared.core import Core
 from topics.engine.state import refusals
-from topics.engine.state.append_request import AppendRequest, IdentifyingTopic, IdentityHost
+from topics.engine.state.append_request import AppendRequest, IdentifyingTopic, Identity, IdentityHost
 from topics.engine.state.known_producers import PartEntry
 from topics.engine.state.producer_part import Part
 from topics.engine.state.staged_operations import Turn
-from topics.engine.state.staged_parts import OVERHEAD_BYTES, PartPiece, StagedPart, Total, repeated_piece
+from topics.engine.state.staged_parts import OVERHEAD_BYTES, PartPiece, StagedPart, StagedParts, Total, repeated_piece
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.results import AppendResult, Done
-from topics.engine.write.admission import check_caps, check_quota
+from topics.engine.write.admission import QuotaCore, check_caps, check_quota
 from topics.engine.write.appender import Appender
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import TopicsError
@@ -30,39 +29,40 @@ from topics.store.format.log_format import StagedPiece, pack_staged_piece
 from topics.store.format.rows import Rows
 
 
-class Stager:
-    """Receiver of pieces. `start` is called when recovery has ended."""
+class StagerCore(AssemblyCore, QuotaCore, Protocol):
+    """The part of the core that the stager needs."""
 
-    def __init__(self, core: Core, appender: Appender, lifecycle: Lifecycle) -> None:
+    staged: StagedParts
+
+
+class Stager:
+    """Receiver of pieces. See `Pieces`."""
+
+    def __init__(self, core: StagerCore, lifecycle: Lifecycle, compared: ComparedParts, sweeper: Sweeper) -> None:
         self._core = core
-        self._appender = appender
         self._lifecycle = lifecycle
-        self._compared = ComparedParts()
-        self._sweeper = Sweeper(core, self._compared)
+        self._compared = compared
+        self._sweeper = sweeper
         self._coming_bytes = 0
         """Bytes of pieces on the way into the staging area, counted as `StagedParts.bytes`."""
         self._assemblies: deque[Assembly] = deque()
         """Appends of parts whose last piece is here; the first one is being made."""
 
-    def start(self) -> None:
-        self._sweeper.start()
-
-    def forget(self, topic_id: int) -> None:
-        """Drop the pieces of a topic that is gone. Source: R-PROD-8."""
-        self._sweeper.forget(topic_id)
-
     # --- one piece ----------------------------------------------------------------------------------------------------
     def take(
-        self, topic: Topic, request: AppendRequest, now_ms: int, *, created: bool, done: Done[AppendResult]
+        self,
+        appender: Appender,
+        topic: Topic,
+        request: AppendRequest,
+        now_ms: int,
+        *,
+        created: bool,
+        done: Done[AppendResult],
     ) -> None:
-        """Take a piece of a part that has no other write in progress.
-
-        Raises: TopicsError; nothing was done then.
-        """
         part = cast("Part", request.identity)
         part.created = part.created or created
         if topic.life is Life.CREATING:  # the answer says that the topic exists
-            Turn(self._core, topic, lambda: self._appender.append(request, done), done).wait()
+            Turn(self._core, topic, lambda: appender.append(request, done), done).wait()
             return
         count, sum = part.total_of(request.rows, request.node)
         piece = PartPiece(0, count, request.rows.size, sum)
@@ -81,10 +81,10 @@ class Stager:
             self._sweeper.watch()
             done(answer)
         elif not part.last:
-            self._stage(topic, request, piece, now_ms, done)
+            self._stage(appender, topic, request, piece, now_ms, done)
         else:
             assert before is not None, "a last piece has one before it"
-            self._assemble(topic, request, piece, before, now_ms, done)
+            self._assemble(appender, topic, request, piece, before, now_ms, done)
 
     @staticmethod
     def _is_repeated(topic: Topic, part: Part, piece: PartPiece, before: StagedPart | None) -> bool:
@@ -120,8 +120,14 @@ class Stager:
             raise refusals.part_too_large(topic, part, "max_part_bytes", config.max_part_bytes)
 
     # --- into the staging area ----------------------------------------------------------------------------------------
-    def _stage(
-        self, topic: Topic, request: AppendRequest, piece: PartPiece, now_ms: int, done: Done[AppendResult]
+    def _stage(  # noqa: PLR0917
+        self,
+        appender: Appender,
+        topic: Topic,
+        request: AppendRequest,
+        piece: PartPiece,
+        now_ms: int,
+        done: Done[AppendResult],
     ) -> None:
         core, part = self._core, cast("Part", request.identity)
         held = piece.size + OVERHEAD_BYTES
@@ -150,9 +156,9 @@ class Stager:
             else:
                 done(result._replace(first_seq=0, last_seq=0, head_seq=0, created=part.created))
             for later, then in waiting:
-                self._appender.append(later, then)
+                appender.append(later, then)
 
-        self._appender.append_piece(self._lifecycle.staging(), request, _PieceIdentity(self, told), on_staged)
+        appender.append_piece(self._lifecycle.staging(), request, _PieceIdentity(self, told), on_staged)
         self._coming_bytes += held
         topic.begin_identity(part.name)
 
@@ -163,11 +169,12 @@ class Stager:
             self._sweeper.delete(replaced.runs)
         self._sweeper.watch()
         if not self._core.registry.has_id(told.topic_id):
-            self.forget(told.topic_id)
+            self._sweeper.forget(told.topic_id)
 
     # --- all of them --------------------------------------------------------------------------------------------------
     def _assemble(  # noqa: PLR0917
         self,
+        appender: Appender,
         topic: Topic,
         request: AppendRequest,
         piece: PartPiece,
@@ -182,9 +189,7 @@ class Stager:
         extension = part.begin_whole(core, topic, total.records, total.sum, now_ms)
         topic.begin_identity(part.name)
         part.hold(core, topic)
-        assembly = Assembly(
-            core, self._appender, topic, request, before.runs, total, extension, done, self._next_assembly
-        )
+        assembly = Assembly(core, appender, topic, request, before.runs, total, extension, done, self._next_assembly)
         self._assemblies.append(assembly)
         if len(self._assemblies) == 1:
             assembly.begin()
@@ -194,9 +199,10 @@ class Stager:
         if self._assemblies:
             self._assemblies[0].begin()
 
-    def appended(self, topic_id: int, part: Part) -> None:
-        """Delete the pieces of a part that was appended."""
-        name = topic_id, *part.name
+    def appended(self, topic: Topic, identity: Identity) -> None:
+        if not isinstance(identity, Part):
+            return
+        part, name = identity, (topic.id, *identity.name)
         pieces = self._core.staged.remove(name)
         if pieces is not None:
             self._sweeper.delete(pieces.runs)

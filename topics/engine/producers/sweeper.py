@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+from typing import Protocol
 
+from topics.clock import Clock
+from topics.config import Config
 from topics.engine.producers.compared import ComparedParts
-from topics.engine.queue.completion import consume_now
-from topics.engine.shared.core import Core
+from topics.engine.queue.completion import ConsumptionCore, consume_now
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.control_frames import RemovalPayload, encode
-from topics.engine.state.staged_operations import Operation
-from topics.engine.state.staged_parts import Name, StagedPart
+from topics.engine.state.staged_operations import Operation, OperationCore
+from topics.engine.state.staged_parts import Name, StagedPart, StagedParts
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import TimerPort
+from topics.engine.values.ports import LoopPort, TimerPort
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
@@ -30,10 +33,25 @@ _FORGOTTEN_PARTS = 2048
 _RETRY_MS = 1000
 
 
+class DropCore(ConsumptionCore, OperationCore, Protocol):
+    """The part of the core that a deletion from the staging area needs."""
+
+    clock: Clock
+
+
+class SweeperCore(DropCore, Protocol):
+    """The part of the core that the sweeper needs."""
+
+    config: Config
+    loop: LoopPort
+    registry: Registry
+    staged: StagedParts
+
+
 class Sweeper:
     """The deletions from the staging area and the table of compared parts."""
 
-    def __init__(self, core: Core, compared: ComparedParts) -> None:
+    def __init__(self, core: SweeperCore, compared: ComparedParts) -> None:
         self._core = core
         self._compared = compared
         self._gone: deque[int] = deque()
@@ -138,12 +156,12 @@ class Sweeper:
             self._core.loop.call_later(0, self._sweep)
 
 
-class Drop(Operation):
+class Drop(Operation[DropCore]):
     """The deletion of some records of the staging area. `done` gets the runs that are left."""
 
     __slots__ = ("done", "runs")
 
-    def __init__(self, core: Core, topic: Topic, runs: list[int], done: Callable[[list[int]], None]) -> None:
+    def __init__(self, core: DropCore, topic: Topic, runs: list[int], done: Callable[[list[int]], None]) -> None:
         super().__init__(core, topic)
         self.runs = runs
         self.done = done

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from topics.engine.shared.core import Core
+from typing import Protocol
+
+from topics.clock import Clock
 from topics.engine.state.topic import Life, Topic
+from topics.engine.state.wakes import WakeCore, wake
+from topics.engine.values.ports import LoopPort
 
 _LATEST_MS = 5000
 """Longest wait of an alarm (ms), because the wall clock may be moved.
@@ -12,7 +16,14 @@ In the same interval, streams try again to move jobs that could not be moved.
 """
 
 
-def tend(core: Core, topic: Topic, *, again: bool = False) -> None:
+class AlarmCore(WakeCore, Protocol):
+    """The part of the core that an alarm needs."""
+
+    clock: Clock
+    loop: LoopPort
+
+
+def tend(core: AlarmCore, topic: Topic, *, again: bool = False) -> None:
     """Set the queue's alarm for the next end of a lease or delay.
 
     again: claimable jobs could not be claimed, so the alarm is set for later in any case.
@@ -36,7 +47,7 @@ def tend(core: Core, topic: Topic, *, again: bool = False) -> None:
     def ring() -> None:
         leases.alarm = None
         if leases.counters(core.clock.now_ms()).ready:
-            core.wake(topic)
+            wake(core, topic)
         tend(core, topic)
 
     leases.alarm = core.loop.call_later(left_ms * 1_000_000, ring)

@@ -10,27 +10,39 @@ are moved first, and then all claims are answered.
 from __future__ import annotations
 
 import contextlib
+from typing import Protocol
 
 import numpy as np
 
-from topics.engine.queue.alarm import tend
-from topics.engine.queue.dead_letter import move_to_dead_letters
+from topics.config import Config
+from topics.engine.queue.alarm import AlarmCore, tend
+from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.fetch import read_of, render_jobs
-from topics.engine.queue.logged import log_ended, log_leases
-from topics.engine.queue.lookup import find_queue
+from topics.engine.queue.logged import LeaseLogCore, log_ended, log_leases
+from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.read.frame_read import FrameRead
-from topics.engine.shared.core import Core
+from topics.engine.shared.lease_ids import LeaseIds, LeaseIdsCore
 from topics.engine.state import refusals
 from topics.engine.state.job import Holder, JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.ports import TimerPort
+from topics.engine.state.wakes import CatchUpFirst, wake
+from topics.engine.values.ports import ReaderPort, TimerPort
 from topics.engine.values.read_bounds import fitting
 from topics.engine.values.results import Cancel, Done
 from topics.engine.values.topic_config import clamped_lease_ms
-from topics.engine.write.retention import when_retained
+from topics.engine.write.retention import ExpiryCore, when_retained
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError
+
+
+class ClaimCore(AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, Protocol):
+    """The part of the core that claims need."""
+
+    closing: bool
+    config: Config
+    lease_ids: LeaseIds
+    reader: ReaderPort
 
 
 class Claim:
@@ -63,11 +75,11 @@ class Claim:
 class ClaimWindow:
     """Claims that wait for the end of the window that the first of them opened."""
 
-    def __init__(self, core: Core, topic: Topic, jitter_ms: int) -> None:
-        self.core = core
+    def __init__(self, owner: Claims, topic: Topic, jitter_ms: int) -> None:
+        self.owner = owner
         self.topic = topic
         self.claims: list[Claim] = []
-        self._timer: TimerPort = core.loop.call_later(jitter_ms * 1_000_000, self.close)
+        self._timer: TimerPort = owner.core.loop.call_later(jitter_ms * 1_000_000, self.close)
 
     def close(self) -> None:
         """End the window: one pass serves all claims still waiting.
@@ -80,40 +92,48 @@ class ClaimWindow:
         leases.window = None
         claims = [claim for claim in self.claims if not claim.cancelled]
         if claims:
-            Pass(self.core, self.topic, leases, claims).begin()
+            Pass(self.owner, self.topic, leases, claims).begin()
 
 
-def claim(core: Core, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
-    """Lease jobs; see `Engine.claim`."""
-    one = Claim(request.node, max(1, min(request.most, core.config.max_claim)), request.lease_ms, done)
-    enter(core, request.queue, one)
-    return one.cancel
+class Claims:
+    """The claims of an engine."""
 
+    def __init__(self, core: ClaimCore, catch_up: CatchUpFirst, dead_letters: DeadLetters) -> None:
+        self.core = core
+        self.catch_up = catch_up
+        self.dead_letters = dead_letters
 
-def enter(core: Core, name: str, one: Claim) -> None:
-    """Check a claim, then serve it by itself, or with others if the queue gathers claims."""
-    try:
-        found = find_queue(core, name, lambda: enter(core, name, one))
-        if found is None:
+    def claim(self, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
+        """Lease jobs; see `Engine.claim`."""
+        one = Claim(request.node, max(1, min(request.most, self.core.config.max_claim)), request.lease_ms, done)
+        self.enter(request.queue, one)
+        return one.cancel
+
+    def enter(self, name: str, one: Claim) -> None:
+        """Check a claim, then serve it by itself, or with others if the queue gathers claims."""
+        core = self.core
+        try:
+            found = find_queue(core, name, lambda: self.enter(name, one))
+            if found is None:
+                return
+            check_node(core.config, one.node)
+        except TopicsError as error:
+            one.fail(error)
             return
-        check_node(core, one.node)
-    except TopicsError as error:
-        one.fail(error)
-        return
-    topic, leases = found
-    jitter_ms = topic.config.claim_jitter_ms
-    if not jitter_ms or core.closing:
-        Pass(core, topic, leases, [one]).begin()
-        return
-    window = leases.window
-    if not isinstance(window, ClaimWindow):
-        window = leases.window = ClaimWindow(core, topic, jitter_ms)
-    window.claims.append(one)
+        topic, leases = found
+        jitter_ms = topic.config.claim_jitter_ms
+        if not jitter_ms or core.closing:
+            Pass(self, topic, leases, [one]).begin()
+            return
+        window = leases.window
+        if not isinstance(window, ClaimWindow):
+            window = leases.window = ClaimWindow(self, topic, jitter_ms)
+        window.claims.append(one)
 
 
-def check_node(core: Core, node: str) -> None:
+def check_node(limits: Config, node: str) -> None:
     """Check that a node's name is neither empty nor too long. Raises RequestError."""
-    most = core.config.max_node_bytes
+    most = limits.max_node_bytes
     if not 1 <= len(node.encode()) <= most:
         raise RequestError("invalid_request", f"node must be 1 to {most} bytes long: it names who holds the jobs")
 
@@ -121,12 +141,13 @@ def check_node(core: Core, node: str) -> None:
 class Pass:
     """One hand-out of jobs to some claims."""
 
-    def __init__(self, core: Core, topic: Topic, leases: Leases, claims: list[Claim]) -> None:
-        self._core = core
+    def __init__(self, owner: Claims, topic: Topic, leases: Leases, claims: list[Claim]) -> None:
+        self._owner = owner
+        self._core = owner.core
         self._topic = topic
         self._leases = leases
         self._claims = claims
-        self._budget = core.config.max_claim_bytes
+        self._budget = owner.core.config.max_claim_bytes
         self._demand = 0
         """Number of jobs asked for, for which there are lease ids."""
 
@@ -134,7 +155,7 @@ class Pass:
         if self._core.closing:
             self._answer_empty()
             return
-        self._core.catch_up(self._topic, self._retain)
+        self._owner.catch_up(self._topic, self._retain)
 
     def _retain(self) -> None:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
@@ -200,7 +221,7 @@ class Pass:
             lease_id += len(one.jobs)
         tend(self._core, topic)
         if taken.poison:
-            move_to_dead_letters(self._core, topic, leases, taken.poison, self._deliver)
+            self._owner.dead_letters.move(topic, leases, taken.poison, self._deliver)
         else:
             self._deliver()
 
@@ -241,7 +262,7 @@ def _deal(jobs: list[LeasedJob], claims: list[Claim]) -> None:
 class Delivery:
     """One claimer's jobs being delivered: read, logged if the queue persists leases, answered."""
 
-    def __init__(self, core: Core, topic: Topic, leases: Leases, one: Claim) -> None:
+    def __init__(self, core: ClaimCore, topic: Topic, leases: Leases, one: Claim) -> None:
         self._core = core
         self._topic = topic
         self._leases = leases
@@ -257,7 +278,7 @@ class Delivery:
         if not jobs or self._topic.life is Life.GONE:
             self._answer()
             return
-        read = self._read = read_of(self._core, self._topic, jobs)
+        read = self._read = read_of(self._core.reader, self._topic, jobs)
         try:
             log_leases(self._core, self._topic, jobs, self._step)
         except TopicsError as error:
@@ -328,7 +349,7 @@ class Delivery:
                 self._leases.delay(job, job.until)
             else:
                 self._leases.release(job)
-        self._core.wake(self._topic)
+        wake(self._core, self._topic)
         with contextlib.suppress(TopicsError):  # else their leases end at their deadline
             log_ended(self._core, self._topic, jobs, _ignore)
 

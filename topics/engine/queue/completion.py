@@ -9,26 +9,28 @@ count are removed together.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Protocol
 
 import numpy as np
 
+from topics.clock import Clock
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
 from topics.engine.index.usage import Usage
-from topics.engine.queue.alarm import tend
-from topics.engine.queue.logged import log_ended, log_leases
-from topics.engine.queue.lookup import find_queue
+from topics.engine.queue.alarm import AlarmCore, tend
+from topics.engine.queue.logged import LeaseLogCore, log_ended, log_leases
+from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import AckResult, ExtendResult, HeldJobs
-from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import encode, from_runs, removal, to_runs
 from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.leases import Leases
-from topics.engine.state.staged_operations import Operation
+from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Topic
+from topics.engine.state.wakes import WakeCore, wake
 from topics.engine.values.results import Done
 from topics.engine.values.topic_config import clamped_lease_ms
-from topics.engine.write.retention import expire, when_retained
+from topics.engine.write.admission import check_backlog
+from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
@@ -40,13 +42,34 @@ _MANY_SEQS = 1 << 20
 """Number of seqs from which runs are not expanded: most may be absent (`lifecycle.py`)."""
 
 
-class Consumption(Operation):
+class ConsumptionCore(Protocol):
+    """The part of the core that the removal of jobs needs."""
+
+    usage: Usage
+    deletions: PendingDeleteFlags
+
+
+class EndCore(ConsumptionCore, OperationCore, WakeCore, Protocol):
+    """The part of the core that the end of jobs needs."""
+
+    clock: Clock
+
+
+class CompletionCore(EndCore, AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, Protocol):
+    """The part of the core that the calls of a holder need."""
+
+
+BeforeConsumption = Callable[[Topic, list[int], Callable[[TopicsError | None], None]], None]
+"""`before(topic, seqs, then)`: `then` is called once no router needs these jobs (R-RTR-18)."""
+
+
+class Consumption(Operation[EndCore]):
     """The deletion of jobs' records; `done` gets the outcome."""
 
     __slots__ = ("done", "jobs", "runs", "skipped")
 
     def __init__(
-        self, core: Core, topic: Topic, jobs: list[LeasedJob], skipped: list[int], done: Done[AckResult]
+        self, core: EndCore, topic: Topic, jobs: list[LeasedJob], skipped: list[int], done: Done[AckResult]
     ) -> None:
         super().__init__(core, topic)
         self.jobs = jobs
@@ -61,7 +84,7 @@ class Consumption(Operation):
         has_gaps = bool(topic.floors.gaps)
         consume_now(self.core, topic, self.runs)
         if has_gaps:  # readers see another floor
-            self.core.wake(topic)
+            wake(self.core, topic)
         leases.finish_all(self.jobs)
         sync_ns = commit.sync_ns if topic.config.durability == "fsync" else 0
         counters = leases.counters(self.core.clock.now_ms())
@@ -75,15 +98,8 @@ class Consumption(Operation):
         for job in self.jobs:
             leases.release(job)
         if acked:  # jobs that could not be moved are not tried again at once
-            self.core.wake(self.topic)
+            wake(self.core, self.topic)
         self.done(error)
-
-
-class ConsumptionCore(Protocol):
-    """What the removal of jobs needs of the core."""
-
-    usage: Usage
-    deletions: PendingDeleteFlags
 
 
 def consume_now(core: ConsumptionCore, topic: Topic, runs: list[int]) -> None:
@@ -107,11 +123,11 @@ def consume_now(core: ConsumptionCore, topic: Topic, runs: list[int]) -> None:
         topic.floors.settle_gaps(topic.earliest)
 
 
-def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
+def ack(core: CompletionCore, before: BeforeConsumption, request: HeldJobs, done: Done[AckResult]) -> None:
     """Complete jobs at the class's commit point, after routers got them (R-RTR-18)."""
     topic = core.registry.named(request.queue)
     if topic is None or not topic.routers or topic.queue is None:
-        _ack(core, request, done)
+        _ack(core, before, request, done)
         return
     jobs, _skipped = held(topic.queue, request)
     seqs = [job.seq for job in jobs]
@@ -120,23 +136,29 @@ def ack(core: Core, request: HeldJobs, done: Done[AckResult]) -> None:
         if error is not None:
             done(error)
         else:
-            _ack(core, request, done, set(seqs))
+            _ack(core, before, request, done, set(seqs))
 
-    core.forwarding.before_consumption(topic, seqs, on_forwarded, bounded=True)
+    before(topic, seqs, on_forwarded)
 
 
-def _ack(core: Core, request: HeldJobs, done: Done[AckResult], prepared: Container[int] | None = None) -> None:
+def _ack(
+    core: CompletionCore,
+    before: BeforeConsumption,
+    request: HeldJobs,
+    done: Done[AckResult],
+    prepared: Container[int] | None = None,
+) -> None:
     """Complete jobs once routers have them.
 
     prepared: only these are acknowledged, even if the node leased others since; None: routers need
     none.
     """
     try:
-        found = find_queue(core, request.queue, lambda: ack(core, request, done))
+        found = find_queue(core, request.queue, lambda: ack(core, before, request, done))
         if found is None:
             return
         topic, leases = found
-        core.check_backlog()
+        check_backlog(core.log)
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)
         leases.look(now_ms)
@@ -151,7 +173,7 @@ def _ack(core: Core, request: HeldJobs, done: Done[AckResult], prepared: Contain
         done(error)
 
 
-def stage_consumption(core: Core, topic: Topic, jobs: list[LeasedJob], now_ms: int, operation: Consumption) -> None:
+def stage_consumption(core: EndCore, topic: Topic, jobs: list[LeasedJob], now_ms: int, operation: Consumption) -> None:
     """Stage the end of these jobs. Raises StorageError; nothing was done then."""
     assert topic.queue is not None, "only queues have jobs"
     if topic.stage_class == "ephemeral":
@@ -167,7 +189,7 @@ def stage_consumption(core: Core, topic: Topic, jobs: list[LeasedJob], now_ms: i
     operation.stage(synced=topic.stage_class == "fsync")
 
 
-def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
+def nack(core: CompletionCore, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
     """Return jobs to the queue, claimable at once or after a delay."""
     try:
         found = find_queue(core, request.queue, lambda: nack(core, request, delay_ms, done))
@@ -184,7 +206,7 @@ def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) ->
             else:
                 leases.release(job)
         tend(core, topic)
-        core.wake(topic)
+        wake(core, topic)
 
         def then(error: TopicsError | None) -> None:
             if error is not None:
@@ -197,7 +219,7 @@ def nack(core: Core, request: HeldJobs, delay_ms: int, done: Done[AckResult]) ->
         done(error)
 
 
-def extend(core: Core, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
+def extend(core: CompletionCore, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
     """Set new deadlines, counted from now. Lease ids and delivery counts stay (R-Q-12)."""
     try:
         found = find_queue(core, request.queue, lambda: extend(core, request, lease_ms, done))
@@ -247,7 +269,7 @@ def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None)
     return jobs, skipped
 
 
-def _answer(core: Core, topic: Topic, result: AckResult, done: Done[AckResult]) -> None:
+def _answer(core: CompletionCore, topic: Topic, result: AckResult, done: Done[AckResult]) -> None:
     """Answer with the counters after retention (R-FLOOR-7)."""
     now_ms = core.clock.now_ms()
 

@@ -10,43 +10,67 @@ deletion is even staged (R-DUR-14).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from topics.engine.json.strict_json import check, keep_last
-from topics.engine.queue.alarm import tend
-from topics.engine.queue.completion import Consumption, stage_consumption
+from topics.engine.queue.alarm import AlarmCore, tend
+from topics.engine.queue.completion import BeforeConsumption, Consumption, EndCore, stage_consumption
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.queue_results import AckResult
-from topics.engine.shared.core import Core
 from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.results import AppendResult
+from topics.engine.state.wakes import wake
+from topics.engine.values.ports import ReaderPort
+from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import Frame
-from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.format.rows import RowRecord, Rows, pack_rows
 
 _PART = 256
 """Jobs moved together, which bounds the bytes read and copied at once."""
 
 
-def move_to_dead_letters(
-    core: Core, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[], None]
-) -> None:
-    """Move these jobs (state MOVING), one part after another; then call `then`.
+class DeadLetterCore(EndCore, AlarmCore, Protocol):
+    """The part of the core that a move of jobs needs."""
 
-    A job whose copy cannot be written is claimable again.
+    reader: ReaderPort
+
+
+class DeadLetters:
+    """The moves of poison jobs.
+
+    append_copies: see `Appender`. before: called when the copies are durable; no limit may refuse,
+    because the copies would be created repeatedly.
     """
-    Move(core, topic, leases, sorted(jobs, key=lambda job: job.seq), then).go_on()
+
+    def __init__(
+        self,
+        core: DeadLetterCore,
+        append_copies: Callable[[str, Rows, Done[AppendResult]], None],
+        before: BeforeConsumption,
+    ) -> None:
+        self.core = core
+        self.append_copies = append_copies
+        self.before = before
+
+    def move(self, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[], None]) -> None:
+        """Move these jobs (state MOVING), one part after another; then call `then`.
+
+        A job whose copy cannot be written is claimable again.
+        """
+        Move(self, topic, leases, sorted(jobs, key=lambda job: job.seq), then).go_on()
 
 
 class Move:
     """The poison jobs of one pass, being moved."""
 
     def __init__(
-        self, core: Core, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Callable[[], None]
+        self, moves: DeadLetters, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Callable[[], None]
     ) -> None:
-        self._core = core
+        self._moves = moves
+        self._core = moves.core
         self._topic = topic
         self._leases = leases
         self._left = jobs
@@ -64,7 +88,7 @@ class Move:
             self._part = [job for job in self._left[:_PART] if self._is_ours(job)]
             del self._left[:_PART]
         if self._part:
-            decode_jobs(self._core, self._topic, self._part, self._on_read)
+            decode_jobs(self._core.reader, self._topic, self._part, self._on_read)
         else:
             self._then()
 
@@ -94,7 +118,7 @@ class Move:
         config = self._topic.config
         name = config.dead_letter
         if name is None:  # removed from the configuration while the bytes were read
-            self._core.wake(self._topic)  # they are ordinary jobs now
+            wake(self._core, self._topic)  # they are ordinary jobs now
             self._give_up(StorageError("no dead-letter topic"))
             return
         self._leases.look(self._core.clock.now_ms())
@@ -104,7 +128,7 @@ class Move:
             return
         self._part = [job for job, _frame in there]
         copies = [dead_letter_of(frame, self._topic.name, config) for _job, frame in there]
-        self._core.appender.append_copies(name, pack_rows(copies), self._on_copied)
+        self._moves.append_copies(name, pack_rows(copies), self._on_copied)
 
     def _on_copied(self, result: AppendResult | TopicsError) -> None:
         """Let routers forward the jobs, now that their copies are durable; then delete them."""
@@ -112,8 +136,7 @@ class Move:
             self._give_up(result)
             return
         seqs = [job.seq for job in self._part]
-        # Not bounded: the copies exist already, and would be created repeatedly.
-        self._core.forwarding.before_consumption(self._topic, seqs, self._on_forwarded, bounded=False)
+        self._moves.before(self._topic, seqs, self._on_forwarded)
 
     def _on_forwarded(self, error: TopicsError | None) -> None:
         """Delete the jobs, which no router out of the queue needs any more (R-RTR-18)."""

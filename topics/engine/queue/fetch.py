@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from topics.engine.read.frame_read import FrameRead, verified, with_topic
-from topics.engine.shared.core import Core
 from topics.engine.state.job import LeasedJob
 from topics.engine.state.topic import Topic
+from topics.engine.values.ports import ReaderPort
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import Frame
 from topics.store.read.render_json import LEASE, JsonRenderer
@@ -17,12 +17,12 @@ from topics.store.read.render_json import LEASE, JsonRenderer
 _NO_BUDGET = 1 << 62
 
 
-def read_of(core: Core, topic: Topic, jobs: Sequence[LeasedJob]) -> FrameRead:
+def read_of(reader: ReaderPort, topic: Topic, jobs: Sequence[LeasedJob]) -> FrameRead:
     """Return the read of these jobs' records.
 
     jobs: at least one, ascending by seq; their records are live.
     """
-    return FrameRead(core, topic, topic.index.at(np.array([job.seq for job in jobs], np.uint64)))
+    return FrameRead(reader, topic, topic.index.at(np.array([job.seq for job in jobs], np.uint64)))
 
 
 def render_jobs(
@@ -66,7 +66,7 @@ def render_jobs(
 
 
 def decode_jobs(
-    core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Callable[[list[Frame] | StorageError], None]
+    reader: ReaderPort, topic: Topic, jobs: Sequence[LeasedJob], then: Callable[[list[Frame] | StorageError], None]
 ) -> None:
     """Call `then` with the frame of each job, in their order, or with the error.
 
@@ -84,4 +84,4 @@ def decode_jobs(
             return
         then(frames)
 
-    read_of(core, topic, jobs).begin(on_read)
+    read_of(reader, topic, jobs).begin(on_read)

@@ -8,11 +8,12 @@ Other queues do not log leases: after a restart every job is ready.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from topics.engine.shared.core import Core
+from topics.clock import Clock
 from topics.engine.state.control_frames import LeaseRow, LeasesPayload, encode, to_runs
 from topics.engine.state.job import LeasedJob
-from topics.engine.state.staged_operations import Operation
+from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, Topic
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
@@ -21,12 +22,18 @@ from topics.store.wal.commit import Commit
 Then = Callable[[TopicsError | None], None]
 
 
-class LeaseChange(Operation):
+class LeaseLogCore(OperationCore, Protocol):
+    """The part of the core that the log of leases needs."""
+
+    clock: Clock
+
+
+class LeaseChange(Operation[OperationCore]):
     """A change of leases that is in force already, while the caller waits for its durability."""
 
     __slots__ = ("then",)
 
-    def __init__(self, core: Core, topic: Topic, then: Then) -> None:
+    def __init__(self, core: OperationCore, topic: Topic, then: Then) -> None:
         super().__init__(core, topic)
         self.then = then
 
@@ -37,7 +44,7 @@ class LeaseChange(Operation):
         self.then(error)
 
 
-def log_leases(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
+def log_leases(core: LeaseLogCore, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
     """Log that these jobs are leased as they state.
 
     Raises StorageError; `then` is not called then.
@@ -49,7 +56,7 @@ def log_leases(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) 
     _stage(core, topic, LeasesPayload(rows), then)
 
 
-def log_ended(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
+def log_ended(core: LeaseLogCore, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
     """Log that the leases of these jobs ended before their deadline. Raises as `log_leases`."""
     if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)
@@ -57,7 +64,7 @@ def log_ended(core: Core, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -
     _stage(core, topic, LeasesPayload(ended=to_runs(sorted(job.seq for job in jobs))), then)
 
 
-def _stage(core: Core, topic: Topic, payload: LeasesPayload, then: Then) -> None:
+def _stage(core: LeaseLogCore, topic: Topic, payload: LeasesPayload, then: Then) -> None:
     with core.log.use_reserve():
         core.log.stage_control(topic.id, FrameType.LEASES, topic.next_seq - 1, core.clock.now_ms(), encode(payload))
     LeaseChange(core, topic, then).stage(synced=topic.stage_class == "fsync")

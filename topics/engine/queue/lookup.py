@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from topics.engine.shared.core import Core
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
+from topics.engine.values.ports import LogPort
 
 
-def find_queue(core: Core, name: str, again: Callable[[], None]) -> tuple[Topic, Leases] | None:
+class LookupCore(Protocol):
+    """The part of the core that the lookup of a queue needs."""
+
+    log: LogPort
+    registry: Registry
+
+
+def find_queue(core: LookupCore, name: str, again: Callable[[], None]) -> tuple[Topic, Leases] | None:
     """Return the queue and its leases; None while it is being deleted, and `again` is called later.
 
     Raises: RequestError topic_not_found or not_a_queue; StorageError if the log accepts no changes

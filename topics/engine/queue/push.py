@@ -10,13 +10,13 @@ import logging
 from typing import Protocol
 
 from topics.engine.queue.alarm import tend
-from topics.engine.queue.claim import Claim, check_node, enter
+from topics.engine.queue.claim import Claim, Claims, check_node
 from topics.engine.queue.logged import log_ended
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
-from topics.engine.shared.core import Core
 from topics.engine.state import refusals
 from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.topic import Topic
+from topics.engine.state.wakes import wake
 from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16
@@ -49,13 +49,14 @@ class PushSink(Protocol):
 class PushStream:
     """A claimer for its connection: claims into free slots, and releases all jobs at the end."""
 
-    def __init__(self, core: Core, topic: Topic, request: ClaimRequest, sink: PushSink) -> None:
+    def __init__(self, claims: Claims, topic: Topic, request: ClaimRequest, sink: PushSink) -> None:
         assert topic.queue is not None, "only queues push"
-        self._core = core
+        self._claims = claims
+        self._core = claims.core
         self._topic = topic
         self._leases = topic.queue
         self._node = request.node
-        self._most = max(1, min(request.most, core.config.max_claim))
+        self._most = max(1, min(request.most, claims.core.config.max_claim))
         self._lease_ms = request.lease_ms
         self._sink = sink
         self._held: dict[LeasedJob, None] = {}
@@ -100,7 +101,7 @@ class PushStream:
             self._leases.release(job)
         with contextlib.suppress(TopicsError):  # else their leases end at their deadline
             log_ended(self._core, self._topic, back, _ignore)
-        self._core.wake(self._topic)
+        wake(self._core, self._topic)
 
     # --- holder ------------------------------------------------------------------------------------------------------
     def on_leased(self, job: LeasedJob) -> None:
@@ -109,7 +110,7 @@ class PushStream:
     def on_lease_ended(self, job: LeasedJob) -> None:
         """Free the job's slot, which is filled at the end of the pass."""
         self._held.pop(job, None)
-        self._core.wake(self._topic)
+        wake(self._core, self._topic)
 
     # --- waiter ------------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
@@ -144,14 +145,14 @@ class PushStream:
         if not topic.config.claim_jitter_ms:
             free = min(free, _BITE)
         self._claim = Claim(self._node, free, self._lease_ms, self._on_claimed, self)
-        enter(core, topic.name, self._claim)
+        self._claims.enter(topic.name, self._claim)
 
     def _on_claimed(self, result: ClaimResult | TopicsError) -> None:
         self._claim = None
         if isinstance(result, CorruptError):
             # it was set aside, the others are claimable
             _log.error("a job cannot be pushed: %s", result)
-            self._core.wake(self._topic)
+            wake(self._core, self._topic)
         elif isinstance(result, RequestError):
             self.on_topic_gone()
         elif isinstance(result, TopicsError):
@@ -162,21 +163,21 @@ class PushStream:
                 if not self._sink.deliver(seq, job):
                     self._paused = True
             if result.count or self._told:
-                self._core.wake(self._topic)  # more slots, or more jobs
+                wake(self._core, self._topic)  # more slots, or more jobs
 
 
-def open_push(core: Core, request: ClaimRequest, sink: PushSink) -> PushStream:
+def open_push(claims: Claims, request: ClaimRequest, sink: PushSink) -> PushStream:
     """Return a stream of a queue's jobs; `open` starts it.
 
     Raises: RequestError for node, topic or type, checked in this order.
     """
-    check_node(core, request.node)
-    topic = core.registry.visible(request.queue)
+    check_node(claims.core.config, request.node)
+    topic = claims.core.registry.visible(request.queue)
     if topic is None:
         raise refusals.topic_not_found(request.queue)
     if topic.queue is None:
         raise refusals.not_a_queue(request.queue)
-    return PushStream(core, topic, request, sink)
+    return PushStream(claims, topic, request, sink)
 
 
 def _ignore(_error: TopicsError | None) -> None:

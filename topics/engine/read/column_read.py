@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.read.consumption import mark_read
-from topics.engine.read.read_pass import ReadPass
+from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.state.topic import Topic
+from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
 from topics.errors import TopicsError
 from topics.store.read.render_columns import ColumnRenderer
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 
 class ColumnPage(NamedTuple):
@@ -39,7 +37,9 @@ class ColumnPage(NamedTuple):
         return self.next_from_seq == self.head_seq
 
 
-def read_columns(core: Core, topic: Topic, query: DiffQuery, done: Done[ColumnPage]) -> None:
+def read_columns(
+    core: ReadCore, catch_up: CatchUpFirst, topic: Topic, query: DiffQuery, done: Done[ColumnPage]
+) -> None:
     """Read records as columns, and mark the topic read, as every read does.
 
     query: without nodes; limit and max_batch_bytes are its bounds.
@@ -54,4 +54,4 @@ def read_columns(core: Core, topic: Topic, query: DiffQuery, done: Done[ColumnPa
         done(ColumnPage(seq, ts, offsets, result.records, result.next_from_seq, result.head_seq, result.tombstone))
 
     mark_read(topic, core.clock.now_ms())
-    core.catch_up(topic, ReadPass(core, topic, query, on_read).into(columns).begin)
+    catch_up(topic, ReadPass(core, topic, query, on_read).into(columns).begin)

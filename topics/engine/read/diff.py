@@ -6,12 +6,16 @@ passed.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from topics.engine.read.consumption import mark_read
-from topics.engine.read.read_pass import ReadPass
-from topics.engine.shared.core import Core
+from topics.engine.read.read_pass import ReadCore, ReadPass
+from topics.engine.read.shared_reads import SharedReads
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import TimerPort
+from topics.engine.state.wakes import CatchUpFirst
+from topics.engine.values.ports import LoopPort, TimerPort
+from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
 
@@ -22,11 +26,29 @@ It takes as much time as rendering this many bytes.
 """
 
 
+class DiffCore(ReadCore, Protocol):
+    """The part of the core that a diff needs."""
+
+    bounds: ReadBounds
+    closing: bool
+    loop: LoopPort
+
+
 class Diff:
     """One diff in progress. `cancel` may be called at any time."""
 
-    def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult]) -> None:
+    def __init__(  # noqa: PLR0917 - one call a request
+        self,
+        core: DiffCore,
+        reads: SharedReads,
+        catch_up: CatchUpFirst,
+        topic: Topic,
+        query: DiffQuery,
+        done: Done[DiffResult],
+    ) -> None:
         self._core = core
+        self._reads = reads
+        self._catch_up = catch_up
         self._topic = topic
         self._wait_ms = core.bounds.wait_ms(query.wait_ms)
         self._query = core.bounds.one_pass(query)
@@ -48,7 +70,7 @@ class Diff:
             self._final = True
         if not self._final:
             self._timer = self._core.loop.call_later(self._wait_ms * 1_000_000, self._on_deadline)
-        self._core.catch_up(topic, self._take_turn)
+        self._catch_up(topic, self._take_turn)
 
     def _take_turn(self) -> None:
         self._core.turns.take(self._look)
@@ -89,7 +111,7 @@ class Diff:
     def _look_among_others(self) -> None:
         if self._done is not None:
             self._core.turns.spend(_BYTES_A_LOOK)
-            self._reading = self._core.reads.read(self._topic, self._query, self._on_read, self._seen)
+            self._reading = self._reads.read(self._topic, self._query, self._on_read, self._seen)
 
     def on_topic_gone(self) -> None:
         self._answer(refusals.topic_not_found(self._topic.name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from topics.engine.index.index import SelectedRows
 from topics.engine.read.read_plan import plan_pieces
 from topics.engine.state.topic import Topic
+from topics.engine.values.ports import ReaderPort
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import FLAG_COPY, Frame
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, FileRange
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 _NO_COPY = np.uint8(~FLAG_COPY & 0xFF)
 
@@ -38,12 +36,12 @@ class OwnFrames(NamedTuple):
 class FrameRead:
     """One read of rows. Rows and the index's counts of deaths are taken when it is made."""
 
-    __slots__ = ("_core", "_deaths", "_removals", "_rows", "_topic", "_views", "pieces")
+    __slots__ = ("_deaths", "_reader", "_removals", "_rows", "_topic", "_views", "pieces")
 
-    def __init__(self, core: Core, topic: Topic, rows: SelectedRows) -> None:
+    def __init__(self, reader: ReaderPort, topic: Topic, rows: SelectedRows) -> None:
         """Plan the read. rows: at least one, all live."""
         index = topic.index
-        self._core = core
+        self._reader = reader
         self._topic = topic
         self._deaths, self._removals = index.deaths, index.removals
         self.pieces: list[FileRange]
@@ -62,7 +60,7 @@ class FrameRead:
 
         Bytes in memory are valid only until `then` returns: copy those that are needed later.
         """
-        self._core.reader.fetch(self.pieces, partial(self._on_fetched, then))
+        self._reader.fetch(self.pieces, partial(self._on_fetched, then))
 
     def _on_fetched(self, then: Callable[[FrameRead | StorageError], None], fetched: Fetched) -> None:
         if isinstance(fetched, StorageError):

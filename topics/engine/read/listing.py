@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Protocol
 
+from topics.clock import Clock
 from topics.engine.read.consumption import mark_consumed
-from topics.engine.shared.core import Core
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import Done, TopicPage
-from topics.engine.write.retention import expire
+from topics.engine.write.retention import ExpiryCore, expire
 from topics.errors import TopicsError
 
 
+class ListingCore(ExpiryCore, Protocol):
+    """The part of the core that a list needs."""
+
+    clock: Clock
+    registry: Registry
+
+
 def list_topics(  # noqa: PLR0917 - as in Engine
-    core: Core,
+    core: ListingCore,
     prefix: str,
     after: str,
     page_size: int,

@@ -7,15 +7,17 @@ which defines those cases.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from topics.clock import Clock
 from topics.engine.index.chunk_table import ChunkTable
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.render_bulk import TOPIC, BulkRenderer
+from topics.engine.shared.read_turns import ReadTurns
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
+from topics.engine.values.ports import ReaderPort
+from topics.engine.values.read_bounds import ReadBounds
 
 _UNUSABLE = bytes(TOPIC.size)
 
@@ -32,10 +34,20 @@ class PlainReads(NamedTuple):
     taken: int
 
 
+class BulkReadCore(Protocol):
+    """The part of the core that plain reads need."""
+
+    bounds: ReadBounds
+    clock: Clock
+    reader: ReaderPort
+    registry: Registry
+    turns: ReadTurns
+
+
 class BulkReads:
     """The plain reads of one engine."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: BulkReadCore) -> None:
         self._core = core
         self._projection = BulkRenderer(core.bounds[:4])
 

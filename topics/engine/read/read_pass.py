@@ -9,29 +9,41 @@ change.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from topics.clock import Clock
+from topics.config import Config
 from topics.engine.read.frame_read import FrameRead, with_topic
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state import refusals
 from topics.engine.state.losses import ReadEntry, enter
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.node_set import NO_NODES
+from topics.engine.values.ports import ReaderPort
 from topics.engine.values.read_bounds import fitting
 from topics.engine.values.results import DiffQuery, DiffResult, Done
-from topics.engine.write.retention import when_retained
+from topics.engine.write.retention import ExpiryCore, when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
+from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import FLAG_NODE
 from topics.store.read.render_columns import ColumnRenderer
 from topics.store.read.render_json import JsonRenderer
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 SLOTS_MAX = 10_000
 """Slots that one read with a node filter examines at most (R-NODE-3)."""
 _ROUND_SLOTS = 1024
 _ROUND_BYTES = 65_536
 """Least bytes read in a round with a filter, even with a smaller budget of the reader."""
+
+
+class ReadCore(ExpiryCore, Protocol):
+    """The part of the core that a read needs."""
+
+    clock: Clock
+    config: Config
+    files: FileTable
+    reader: ReaderPort
+    turns: ReadTurns
 
 
 class ReadPass:
@@ -41,7 +53,7 @@ class ReadPass:
     filter. done: called once, unless cancelled; gets topic_not_found when the topic is gone.
     """
 
-    def __init__(self, core: Core, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> None:
+    def __init__(self, core: ReadCore, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> None:
         self._core = core
         self._topic = topic
         self._query = query
@@ -150,7 +162,7 @@ class ReadPass:
                 include_meta=query.include_meta,
                 include_data=query.include_data,
             )
-        read = FrameRead(self._core, topic, rows)
+        read = FrameRead(self._core.reader, topic, rows)
         self._core.turns.spend(read.size)
         if self._core.config.cold_dir:
             files = self._core.files

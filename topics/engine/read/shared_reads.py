@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from topics.engine.read.read_pass import ReadPass
+from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.node_set import NO_NODES, node_count, node_names
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.engine.write.retention import expired_through
 from topics.errors import TopicsError
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 T = TypeVar("T")
 State = tuple[object, ...]
@@ -39,7 +36,7 @@ class SharedReads:
     loop's pass ends with `clear`, or with `trim` while readers wait for their turn.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: ReadCore) -> None:
         self._core = core
         self._results: dict[tuple[object, ...], DiffResult] = {}
         self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}

@@ -7,10 +7,16 @@ answer is made in a turn of the pass's reads, because thousands may wait for one
 
 from __future__ import annotations
 
-from topics.engine.shared.core import Core
+from typing import Protocol
+
+from topics.config import Config
+from topics.engine.shared.read_turns import ReadTurns
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import TimerPort
+from topics.engine.state.wakes import CatchUpFirst, CreationWaiter
+from topics.engine.values.ports import LoopPort, TimerPort
+from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import Done, KnownTopic, TopicHead
 from topics.errors import TopicsError
 
@@ -21,11 +27,37 @@ _BYTES_AN_ANSWER, _BYTES_A_NAME = 2048, 256
 """Shares of a pass's budget for reads: an answer costs as much as rendering these bytes."""
 
 
+Awaited = dict[str, dict[CreationWaiter, None]]
+"""See `Core.awaited`."""
+
+
+class WaitCore(Protocol):
+    """The part of the core that a wait needs."""
+
+    awaited: Awaited
+    bounds: ReadBounds
+    closing: bool
+    config: Config
+    loop: LoopPort
+    registry: Registry
+    turns: ReadTurns
+    waits: int
+    waited_topics: int
+
+
 class Wait:
     """One wait; `done` is called once, unless it is cancelled before."""
 
-    def __init__(self, core: Core, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> None:
+    def __init__(
+        self,
+        core: WaitCore,
+        catch_up: CatchUpFirst,
+        known: dict[str, KnownTopic],
+        wait_ms: int,
+        done: Done[Heads],
+    ) -> None:
         self._core = core
+        self._catch_up = catch_up
         self._known = known
         self._wait_ms = core.bounds.wait_ms(wait_ms)
         self._done: Done[Heads] | None = done
@@ -48,7 +80,7 @@ class Wait:
             topic = core.registry.visible(name)
             if topic is not None and topic.feeders:
                 self._behind += 1
-                core.catch_up(topic, self._caught_up)
+                self._catch_up(topic, self._caught_up)
         self._caught_up()
 
     def cancel(self) -> None:
@@ -91,7 +123,7 @@ class Wait:
         visible = core.registry.visible
         self._places = [Place(self, name, visible(name), known.seq) for name, known in self._known.items()]
         for place in self._places:
-            place.enter(core)
+            place.enter(core.awaited)
 
     def _leave(self) -> None:
         if self._timer is not None:
@@ -99,7 +131,7 @@ class Wait:
             self._timer = None
         if self._places:
             for place in self._places:
-                place.leave(self._core)
+                place.leave(self._core.awaited)
             self._core.waited_topics -= len(self._places)
             self._places = []
             self._core.waits -= 1
@@ -143,19 +175,19 @@ class Place:
         self._topic = topic
         self._seq = seq
 
-    def enter(self, core: Core) -> None:
+    def enter(self, awaited: Awaited) -> None:
         if self._topic is not None:
             self._topic.waiters[self] = None
         else:
-            core.awaited.setdefault(self._name, {})[self] = None
+            awaited.setdefault(self._name, {})[self] = None
 
-    def leave(self, core: Core) -> None:
+    def leave(self, awaited: Awaited) -> None:
         if self._topic is not None:
             self._topic.waiters.pop(self, None)
-        elif (line := core.awaited.get(self._name)) is not None:
+        elif (line := awaited.get(self._name)) is not None:
             line.pop(self, None)
             if not line:
-                del core.awaited[self._name]
+                del awaited[self._name]
 
     def on_topic_made(self, topic: Topic) -> None:
         """Note that the topic exists now, with the records written by the end of the pass."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from topics.engine.shared.core import Core
+from typing import Protocol
+
+from topics.config import Config
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state import refusals
-from topics.engine.values.ports import TimerPort
+from topics.engine.state.waiters import EndsAtShutdown
+from topics.engine.values.ports import LoopPort, RequestedPort, TimerPort
 from topics.engine.values.results import CheckpointResult, Done
 from topics.errors import StorageError, TopicsError
 
@@ -12,10 +16,22 @@ _BYTES_AN_ANSWER = 2048
 """Bytes of the reads' budget that an answer takes: one checkpoint may end thousands of requests."""
 
 
+class CheckpointCore(Protocol):
+    """The part of the core that a request for a checkpoint needs."""
+
+    checkpoint_waits: dict[EndsAtShutdown, None]
+    closing: bool
+    config: Config
+    loop: LoopPort
+    requested: RequestedPort
+    turns: ReadTurns
+    waits: int
+
+
 class CheckpointWait:
     """One request for a checkpoint. `done` is called once, unless it is cancelled before."""
 
-    def __init__(self, core: Core, number: int, wait_ms: int | None, done: Done[CheckpointResult]) -> None:
+    def __init__(self, core: CheckpointCore, number: int, wait_ms: int | None, done: Done[CheckpointResult]) -> None:
         """number: the checkpoint number of an earlier answer, 0 = a new request.
 
         wait_ms: None to wait until the checkpoint ends.

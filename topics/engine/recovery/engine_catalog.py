@@ -281,7 +281,7 @@ class EngineCatalog:
                 consume_now(self._stored, topic, removal.seqs)
                 self._routers.consumed(topic, removal.seqs)
             else:
-                delete_now(self._stored, topic, removal.upto, removal.before, removal.predicate())
+                delete_now(self._stored.deletions, topic, removal.upto, removal.before, removal.predicate())
 
     def _configure(self, topic: Topic, order: int, change: ConfigPayload) -> None:
         if change.keys_forgotten:

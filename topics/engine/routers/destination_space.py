@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.shared.core import Core
+from topics.clock import Clock
 from topics.engine.state.topic import Topic
-from topics.engine.write.admission import expire_everywhere
+from topics.engine.write.admission import QuotaCore, expire_everywhere
 from topics.errors import TopicsError
 
 _EXPIRES_EVERY_NS = 1_000_000_000
 """Interval of checks of all topics, for routers that the quota blocks."""
 
 
+class SpaceCore(QuotaCore, Protocol):
+    """The part of the core that the room of destinations needs."""
+
+    clock: Clock
+
+
 class DestinationSpace:
     """The room of destinations, for all routers of an engine."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: SpaceCore) -> None:
         self._core = core
         self._expires_ns = 0
         """Time from which all topics may be checked again."""
@@ -42,7 +49,7 @@ class DestinationSpace:
         return _room_now(core, topic, sizes)
 
 
-def _room_now(core: Core, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+def _room_now(core: QuotaCore, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
     """Return how many of the copies of these sizes are admitted. Source: R-CAP-5, 7.5 check 8."""
     config, count = topic.config, len(sizes)
     limits = []

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from topics.engine.read.frame_read import FrameRead, verified
 from topics.engine.routers.copies import key_prefix, source_seq_in
-from topics.engine.shared.core import Core
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state.topic import Router
+from topics.engine.values.ports import ReaderPort
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import FLAG_META, FLAG_ROUTED
 
@@ -27,8 +28,11 @@ _BYTES_A_ROUND = 65_536
 class Evidence:
     """Rounds of reads of the destination's copies after `router.examined`; then `done`."""
 
-    def __init__(self, core: Core, router: Router, done: Callable[[TopicsError | None], None]) -> None:
-        self._core = core
+    def __init__(
+        self, reader: ReaderPort, turns: ReadTurns, router: Router, done: Callable[[TopicsError | None], None]
+    ) -> None:
+        self._reader = reader
+        self._turns = turns
         self._router = router
         self._done = done
         self._prefix = key_prefix(router)
@@ -48,7 +52,7 @@ class Evidence:
 
     def _round(self) -> None:
         router = self._router
-        self._core.turns.spend(_BYTES_A_ROUND)
+        self._turns.spend(_BYTES_A_ROUND)
         index, head = router.dest.index, router.dest.head
         rows = index.select(router.examined, head, _ROUND_ROWS)
         upto = int(rows.seqs[-1]) if len(rows.seqs) == _ROUND_ROWS else head
@@ -57,8 +61,8 @@ class Evidence:
         if not len(rows.seqs):
             self._next(upto)
             return
-        read = FrameRead(self._core, router.dest, rows)
-        self._core.turns.spend(read.size)
+        read = FrameRead(self._reader, router.dest, rows)
+        self._turns.spend(read.size)
         read.begin(partial(self._on_read, upto))
 
     def _on_read(self, upto: int, read: FrameRead | StorageError) -> None:
@@ -84,7 +88,7 @@ class Evidence:
             router.own = [run for run in router.own if run[1] > router.examined]
         if router.examined < router.dest.head:
             # for a new router, all records in memory may be before that
-            self._core.turns.take(self.begin)
+            self._turns.take(self.begin)
         else:
             self._done(None)
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.index import Index, SelectedRows
-from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import encode
 from topics.engine.state.hops import Hops, Run
 from topics.engine.state.losses import TRIM, Gap
@@ -19,14 +18,22 @@ from topics.engine.state.router import EXACTLY_ONCE, RouterConfig
 from topics.engine.state.router_frames import ForwardPayload
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.results import AppendResult
-from topics.engine.write.append import Append, notify
-from topics.engine.write.evictions import log_evictions
+from topics.engine.write.admission import LogRoomCore, check_log
+from topics.engine.write.append import Append, AppendCore, notify
+from topics.engine.write.evictions import EvictionCore, log_evictions
 from topics.engine.write.reservations import reserve_beyond
 from topics.errors import TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.log_format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
 from topics.store.format.rows import Framed, Rows, tags_in
+from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.wal.commit import Commit
+
+
+class ForwardCore(AppendCore, EvictionCore, LogRoomCore, Protocol):
+    """The part of the core that a step of a router needs."""
+
+    memory: EphemeralFrames
 
 
 class ForwardStep:
@@ -81,7 +88,7 @@ class Forward(Append):
 
     __slots__ = ("first_hole", "owner", "router", "runs", "shared", "step", "total")
 
-    def __init__(self, owner: StepOwner, core: Core, router: Router, step: ForwardStep, *, fsync: bool) -> None:
+    def __init__(self, owner: StepOwner, core: AppendCore, router: Router, step: ForwardStep, *, fsync: bool) -> None:
         topic = router.dest
         self.first_hole = topic.next_seq
         topic.take_holes(step.holes)
@@ -159,13 +166,13 @@ def add_hops(topic: Topic, runs: list[Run]) -> None:
         topic.hops.add(*run)
 
 
-def stage_forward(owner: StepOwner, core: Core, router: Router, step: ForwardStep) -> Forward:
+def stage_forward(owner: StepOwner, core: ForwardCore, router: Router, step: ForwardStep) -> Forward:
     """Stage the step. Raises TopicsError; nothing is staged then."""
     topic = router.dest
     now_ms = core.clock.now_ms()
     first = topic.next_seq
     ts = topic.stamp(now_ms)
-    core.check_log()
+    check_log(core)
     fsync = topic.stage_class == "fsync"
     runs = hole_runs(first, step.hole_hops) + hop_runs(first + step.holes, step.hops, step.copies)
     total = router.forwarded + step.holes + step.copies + step.found
@@ -179,7 +186,7 @@ def stage_forward(owner: StepOwner, core: Core, router: Router, step: ForwardSte
             sizes: list[int] = step.originals.sizes.tolist()
             payload.sizes = sizes[:1] if min(sizes) == max(sizes) else sizes
     seqs = step.holes + step.copies
-    reserved = reserve_beyond(core, topic, first + seqs - 1, step.copies, now_ms) if topic.lacks(seqs) else 0
+    reserved = reserve_beyond(core.log, topic, first + seqs - 1, step.copies, now_ms) if topic.lacks(seqs) else 0
     core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, encode(payload), counted=False)
     forward = Forward(owner, core, router, step, fsync=fsync)
     forward.runs = runs
@@ -196,7 +203,7 @@ def stage_forward(owner: StepOwner, core: Core, router: Router, step: ForwardSte
     return forward
 
 
-def _stage_copies(core: Core, forward: Forward, rows: Rows, ts: int, *, fsync: bool) -> None:
+def _stage_copies(core: ForwardCore, forward: Forward, rows: Rows, ts: int, *, fsync: bool) -> None:
     topic, first = forward.topic, forward.first_seqs[0]
     routed = forward.step.config.guarantee == EXACTLY_ONCE
     if topic.stage_class == "ephemeral":

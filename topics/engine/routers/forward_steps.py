@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from topics.engine.index.index import Index, SelectedRows
 from topics.engine.read.frame_read import FrameRead, OwnFrames
 from topics.engine.routers.copies import Copies, copies_of
-from topics.engine.routers.destination_space import DestinationSpace
+from topics.engine.routers.destination_space import DestinationSpace, SpaceCore
 from topics.engine.routers.evidence import Evidence
-from topics.engine.routers.forward import Forward, ForwardStep, stage_forward
-from topics.engine.shared.core import Core
+from topics.engine.routers.forward import Forward, ForwardCore, ForwardStep, stage_forward
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, RouterLife
 from topics.engine.state.router_work import RouterWork
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Life, Router, Topic
+from topics.engine.values.ports import ReaderPort
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.read_bounds import fitting
 from topics.engine.write.evictions import has_to_wait
@@ -51,10 +52,17 @@ class OnEnd(Protocol):
     def __call__(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None: ...
 
 
+class ForwardStepsCore(ForwardCore, SpaceCore, Protocol):
+    """The part of the core that the steps of routers need."""
+
+    reader: ReaderPort
+    turns: ReadTurns
+
+
 class ForwardSteps:
     """The steps of routers. Each ends with one call of `on_end`."""
 
-    def __init__(self, core: Core, on_end: OnEnd) -> None:
+    def __init__(self, core: ForwardStepsCore, on_end: OnEnd) -> None:
         self._core = core
         self._on_end = on_end
         self.stopped = False
@@ -87,7 +95,7 @@ class ForwardSteps:
             self._on_end(router, blocked=error is not None)
         elif router.config.guarantee == EXACTLY_ONCE and router.examined < router.dest.head:
             router.enter(RouterWork.SEARCHING)
-            Evidence(self._core, router, partial(self._on_retained, router)).begin()
+            Evidence(self._core.reader, self._core.turns, router, partial(self._on_retained, router)).begin()
         else:
             self._plan(router)
 
@@ -123,7 +131,7 @@ class ForwardSteps:
             step.upto = int(kept.seqs[most]) - 1
             kept = kept.rows(slice(most))
         router.enter(RouterWork.READING)
-        FrameRead(self._core, source, kept).begin(partial(self._on_read, router, step))
+        FrameRead(self._core.reader, source, kept).begin(partial(self._on_read, router, step))
 
     def _stage_evicted(self, router: Router, lost: int, head: int) -> bool:
         """Stage one run of kept frames below the source's floor: acknowledged, not lost.

@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
 from topics.engine.routers.catch_up import CatchUp
-from topics.engine.routers.forward_steps import ForwardSteps
-from topics.engine.routers.kept import keep_frames
-from topics.engine.shared.core import Core
+from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
+from topics.engine.routers.kept import KeepCore, keep_frames
 from topics.engine.state.router import HOPS_MAX, RouterLife
 from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
-from topics.engine.values.ports import TimerPort
+from topics.engine.values.ports import LoopPort, TimerPort
 from topics.engine.values.step_queue import another_pass
 from topics.errors import TopicsError
 
@@ -42,14 +42,30 @@ _BUSY_DELAYS = 5
 """Factor of the delay while a source is busy: a step has one cost for any number of records."""
 
 
+class ForwardingCore(ForwardStepsCore, KeepCore, Protocol):
+    """The part of the core that forwarding needs."""
+
+    closing: bool
+    loop: LoopPort
+
+
+class Load(Protocol):
+    """The load of the engine."""
+
+    @property
+    def defers_routers(self) -> bool:
+        """Whether forwarding for readers that merely wait is delayed."""
+
+
 class Forwarding:
     """The driver of the routers, one object per engine.
 
     `RouterWork` lists what a router may be doing.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: ForwardingCore, load: Load) -> None:
         self._core = core
+        self._load = load
         self._steps = ForwardSteps(core, self._on_end)
         self._news: dict[Router, None] = {}
         """Routers whose sources have new records and that were not checked yet."""
@@ -94,7 +110,7 @@ class Forwarding:
     def note(self, router: Router) -> bool:
         """Note that the router may lag. Return whether a step was begun, or tried."""
         core = self._core
-        deferred = core.scheduler.defers_routers
+        deferred = self._load.defers_routers
         if router.waiting or core.closing or (is_awaited(router.dest) and not deferred):
             return self.drive(router)
         if router.work is not RouterWork.HELD:
@@ -182,8 +198,15 @@ class Forwarding:
 
     # --- readers that wait -------------------------------------------------------------------------------------------
     def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
-        """Let routers into a topic catch up; see `Core.catch_up`."""
-        CatchUp(topic, self.catch_up_router, then).go_on()
+        """Call `then` once all records now in the sources of the topic's routers are forwarded.
+
+        Without routers it is called at once. It is called in any case: a router without room in its
+        destination is not waited for. Every read of a topic calls this first (R-RTR-4).
+        """
+        if topic.feeders:
+            CatchUp(topic, self.catch_up_router, then).go_on()
+        else:
+            then()
 
     def catch_up_router(self, router: Router, then: Callable[[], None]) -> None:
         """Call `then` when the router has come to its source's current head, or cannot."""

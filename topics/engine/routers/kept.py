@@ -9,17 +9,21 @@ destination is full for long.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
+from topics.clock import Clock
+from topics.config import Config
 from topics.engine.read.frame_read import FrameRead, verified
-from topics.engine.shared.core import Core
+from topics.engine.shared.router_registry import Routers
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
 from topics.engine.state.router import RouterLife
 from topics.engine.state.router_frames import KeepPayload
-from topics.engine.state.staged_operations import Operation
+from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, Router
+from topics.engine.values.ports import ReaderPort
 from topics.errors import DiskFullError, StorageError, TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
@@ -27,12 +31,21 @@ from topics.store.wal.commit import Commit
 Done = Callable[[TopicsError | None], None]
 
 
-class KeptFrames(Operation):
+class KeepCore(OperationCore, Protocol):
+    """The part of the core that the keeping of frames needs."""
+
+    clock: Clock
+    config: Config
+    reader: ReaderPort
+    routers: Routers
+
+
+class KeptFrames(Operation[OperationCore]):
     """Frames being written into the destination's part of the log."""
 
     __slots__ = ("done", "frames", "router")
 
-    def __init__(self, core: Core, router: Router, frames: list[tuple[int, bytes]], done: Done) -> None:
+    def __init__(self, core: OperationCore, router: Router, frames: list[tuple[int, bytes]], done: Done) -> None:
         super().__init__(core, router.dest)
         self.router = router
         self.frames = frames
@@ -47,7 +60,7 @@ class KeptFrames(Operation):
         self.done(error if self.router.life is not RouterLife.GONE else None)
 
 
-def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, bounded: bool) -> None:
+def keep_frames(core: KeepCore, router: Router, seqs: list[int], done: Done, *, bounded: bool) -> None:
     """Make the router keep the frames of these source records, unless it has passed or keeps them.
 
     They are durable when `done` is called, because the ack that follows may be in another shard of
@@ -86,10 +99,10 @@ def keep_frames(core: Core, router: Router, seqs: list[int], done: Done, *, boun
             return
         KeptFrames(core, router, frames, done).stage(synced=True)
 
-    FrameRead(core, source, rows).begin(on_read)
+    FrameRead(core.reader, source, rows).begin(on_read)
 
 
-def _stage(core: Core, router: Router, frames: list[tuple[int, bytes]]) -> None:
+def _stage(core: KeepCore, router: Router, frames: list[tuple[int, bytes]]) -> None:
     """Stage the frames. Raises StorageError.
 
     On a full disk acks continue (R-DUR-16), until routers keep as much as half the reserve.

@@ -8,30 +8,44 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
+from topics.clock import Clock
+from topics.config import Config
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
-from topics.engine.shared.core import Core
+from topics.engine.shared.router_registry import Routers
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
 from topics.engine.state.router import RouterConfig, RouterLife, StoredConfig
 from topics.engine.state.router_frames import RouterDeletePayload, RouterPayload
-from topics.engine.state.staged_operations import Operation
+from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.name_rules import Allowed, check_router_name, check_topic_name
 from topics.engine.values.results import Done
+from topics.engine.write.admission import check_backlog
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import RequestError, TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
 
-class _ChangeFrame(Operation):
+class ManagerCore(OperationCore, Protocol):
+    """The part of the core that the changes of routers need."""
+
+    clock: Clock
+    config: Config
+    registry: Registry
+    routers: Routers
+
+
+class _ChangeFrame(Operation[OperationCore]):
     """One of the frames of a change, in the queue of the topic whose shard has it."""
 
     __slots__ = ("done",)
 
-    def __init__(self, core: Core, topic: Topic, done: Callable[[TopicsError | None], None]) -> None:
+    def __init__(self, core: OperationCore, topic: Topic, done: Callable[[TopicsError | None], None]) -> None:
         super().__init__(core, topic)
         self.done = done
 
@@ -45,7 +59,7 @@ class _ChangeFrame(Operation):
 class RouterManager:
     """The changes of routers. Methods answer through `done`."""
 
-    def __init__(self, core: Core, lifecycle: Lifecycle, forwarding: Forwarding) -> None:
+    def __init__(self, core: ManagerCore, lifecycle: Lifecycle, forwarding: Forwarding) -> None:
         self._core = core
         self._lifecycle = lifecycle
         self._forwarding = forwarding
@@ -93,7 +107,7 @@ class RouterManager:
             cycle = find_cycle(existing, config, source, dest)
             if cycle:
                 raise refusals.router_cycle(cycle, allowed)
-        core.check_backlog()
+        check_backlog(core.log)
         if existing is not None:
             self._update(existing, config, done)
         else:
@@ -211,7 +225,7 @@ class RouterManager:
                 if topic.life is Life.DELETING:
                     topic.parked.append(lambda: self.delete(name, allowed, done))
                     return
-            core.check_backlog()
+            check_backlog(core.log)
             order = core.registry.take_order()
             with core.log.use_reserve():
                 payload = encode(RouterDeletePayload(router.id))

@@ -10,16 +10,15 @@ Source: docs/guides/scheduling.md.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from topics.clock import Clock
+from topics.config import Config
 from topics.engine.scheduling.governor import SAMPLE_NS, Governor, Sample
 from topics.engine.scheduling.ready import ReadySet
 from topics.engine.state.topic import Topic
-from topics.engine.values.ports import TimerPort
+from topics.engine.values.ports import LogPort, LoopPort, TimerPort
 from topics.engine.values.priority import effective_priority
-
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
 
 _AT_ONCE_MAX = 64
 """Topics in one pass above which all are taken by priority from the start."""
@@ -46,13 +45,23 @@ class LoadStats(NamedTuple):
     steps: dict[str, tuple[int, bool]]
 
 
+class SchedulerCore(Protocol):
+    """The part of the core that the scheduler needs."""
+
+    awake: dict[Topic, None]
+    clock: Clock
+    config: Config
+    log: LogPort
+    loop: LoopPort
+
+
 class Scheduler:
     """The delivery of changed topics.
 
     `drain` is called at the end of every pass, for `core.awake`.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: SchedulerCore) -> None:
         self._core = core
         self._now_ns = core.clock.monotonic_ns
         self._budget_ns = core.config.delivery_budget_us * 1000

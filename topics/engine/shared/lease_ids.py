@@ -27,7 +27,7 @@ Then = Callable[[StorageError | None], None]
 
 
 class LeaseIdsCore(Protocol):
-    """What a reservation needs of the core."""
+    """The part of the core that a reservation needs."""
 
     clock: Clock
     log: LogPort

@@ -1,4 +1,7 @@
-"""The part of the engine's state that a start finds again: recovery fills it, snapshots describe it."""
+"""The part of the engine's state that a start finds again: recovery fills it.
+
+Snapshots describe it.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Identity(Protocol):
 
     @property
     def is_piece(self) -> bool:
-        """Whether the write is a piece of a part, which `core.stager` takes after `find`."""
+        """Whether the write is a piece of a part, which the stager takes after `find`."""
 
     @property
     def is_last_piece(self) -> bool:

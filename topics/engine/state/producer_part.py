@@ -28,13 +28,6 @@ class PartTopic(refusals.NamedTopic, HasProducers, Protocol):
     id: int
 
 
-class ReceivedPieces(Protocol):
-    """The pieces of parts: see producers/stager.py."""
-
-    def appended(self, topic_id: int, part: Part) -> None:
-        """Delete the pieces of a part that was appended."""
-
-
 class PartHost(Protocol):
     """The engine, as far as a part uses it."""
 
@@ -42,8 +35,6 @@ class PartHost(Protocol):
 
     @property
     def producers(self) -> ProducerTotals: ...
-    @property
-    def stager(self) -> ReceivedPieces: ...
 
 
 class Part:
@@ -118,7 +109,6 @@ class Part:
         assert self._told is not None, "a write that was begun"
         assert topic.producers is not None, "a write that is held"
         topic.producers.publish(self._told, first_seq, core.clock.now_ms(), in_memory=in_memory)
-        core.stager.appended(topic.id, self)
         return PartEntry(first_seq, self._told.records, self._told.sum)
 
     def fail(self, core: PartHost, topic: PartTopic) -> None:

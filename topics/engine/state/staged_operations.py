@@ -8,18 +8,25 @@ delete finds exactly the records written before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, TypeVar
 
 from topics.engine.state.topic import Life, Topic
+from topics.engine.values.ports import LogPort
 from topics.errors import NotCreatedError, TopicsError
 from topics.store.wal.commit import Commit
 from topics.store.wal.commitment import AT_ONCE
 
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
+
+class OperationCore(Protocol):
+    """The part of the core that every operation needs."""
+
+    log: LogPort
 
 
-class Operation:
+C = TypeVar("C", bound=OperationCore)
+
+
+class Operation(Generic[C]):
     """A staged change of a topic, whose subclass implements its application.
 
     Exactly one of `apply` and `fail` is called; it answers the request.
@@ -27,7 +34,7 @@ class Operation:
 
     __slots__ = ("commit", "core", "topic")
 
-    def __init__(self, core: Core, topic: Topic) -> None:
+    def __init__(self, core: C, topic: Topic) -> None:
         self.core = core
         self.topic = topic
         self.commit: Commit | None = None
@@ -56,13 +63,13 @@ class Operation:
         settle(self.topic)
 
 
-class Turn(Operation):
+class Turn(Operation[OperationCore]):
     """A change that waits until all operations before it are decided, and is then tried again."""
 
     __slots__ = ("again", "failed")
 
     def __init__(
-        self, core: Core, topic: Topic, again: Callable[[], None], failed: Callable[[TopicsError], None]
+        self, core: OperationCore, topic: Topic, again: Callable[[], None], failed: Callable[[TopicsError], None]
     ) -> None:
         super().__init__(core, topic)
         self.again = again
@@ -103,7 +110,7 @@ def settle(topic: Topic) -> None:
             operation.apply(commit)
 
 
-def settle_all(operation: Operation, topics: Sequence[Topic]) -> None:
+def settle_all(operation: Operation[Any], topics: Sequence[Topic]) -> None:
     """`settle` an operation that is in the queues of several topics and whose commit has ended.
 
     The topics share a shard of the log, in which commits end in order, so the operation is the

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Waiter(Protocol):
+class EndsAtShutdown(Protocol):
+    """A wait that ends when the server shuts down."""
+
+    def on_shutdown(self) -> None:
+        """End the wait."""
+
+
+class Waiter(EndsAtShutdown, Protocol):
     """A reader in `topic.waiters` (a dict, by arrival), which it enters and leaves by itself.
 
-    Code that makes records readable, or loses them, calls `core.wake(topic)`. At the end of the
+    Code that makes records readable, or loses them, calls `wake` (wakes.py). At the end of the
     pass every waiter of the topic is notified once, topics in ascending order of name; records that
     become readable meanwhile cause another notification. A waiter therefore misses no change if it
     is in `waiters` before the change, or compares `topic.head` with its last view when it enters.
@@ -19,6 +26,3 @@ class Waiter(Protocol):
 
     def on_topic_gone(self) -> None:
         """Handle the deletion of the topic, instead of `look_again`."""
-
-    def on_shutdown(self) -> None:
-        """End the wait, because the server shuts down."""

@@ -1,18 +1,58 @@
-"""The admission of a write: caps that refuse, and the quota over all topics.
+"""The admission of a write: room in the log, caps that refuse, and the quota over all topics.
 
-Source: R-CAP-5, wire contract 7.5 checks 7 and 8.
+Source: R-CAP-5, R-LOG-2, wire contract 7.5 checks 7 and 8.
 """
 
 from __future__ import annotations
 
-from topics.engine.shared.core import Core
+from typing import Protocol
+
+from topics.config import Config
+from topics.engine.index.usage import Usage
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
-from topics.engine.write.retention import expire, expired_through
+from topics.engine.values.ports import LogPort
+from topics.engine.write.retention import ExpiryCore, expire, expired_through
 from topics.store.format.rows import Rows
 
 
-def check_admission(core: Core, topic: Topic, rows: Rows, now_ms: int) -> None:
+class LogRoomCore(Protocol):
+    """The part of the core that a check of the log needs."""
+
+    log: LogPort
+    log_refusals: int
+
+
+class QuotaCore(ExpiryCore, Protocol):
+    """The part of the core that a check of the quota needs."""
+
+    config: Config
+    registry: Registry
+    usage: Usage
+    quiet_from_ms: int
+    quiet_until_ms: int
+
+
+def check_backlog(log: LogPort) -> None:
+    """Check that the disk keeps up. Raises: RequestError throttled, it lags too far."""
+    if log.is_backlogged():
+        raise refusals.backlogged()
+
+
+def check_log(core: LogRoomCore) -> None:
+    """Check that records or topics may be added.
+
+    Raises: RequestError throttled, the disk lags, or the log has its maximum length (R-LOG-2).
+    """
+    check_backlog(core.log)
+    retry_ms = core.log.append_retry_ms()
+    if retry_ms:
+        core.log_refusals += 1
+        raise refusals.log_too_long(retry_ms)
+
+
+def check_admission(core: QuotaCore, topic: Topic, rows: Rows, now_ms: int) -> None:
     """Check caps and quota for a write; staged records count like published ones.
 
     Raises: RequestError record_too_large, topic_full or throttled.
@@ -37,7 +77,7 @@ def check_caps(topic: Topic, count: int, size: int) -> None:
             raise refusals.topic_full(topic)
 
 
-def check_quota(core: Core, size: int, now_ms: int) -> None:
+def check_quota(core: QuotaCore, size: int, now_ms: int) -> None:
     """Check the quota over all topics. Raises: RequestError throttled."""
     quota = core.config.max_total_bytes
     if quota and core.usage.bytes + core.usage.pending_bytes + size > quota:
@@ -46,7 +86,7 @@ def check_quota(core: Core, size: int, now_ms: int) -> None:
             raise refusals.limit_reached("max_total_bytes", quota)
 
 
-def expire_everywhere(core: Core, now_ms: int) -> int:
+def expire_everywhere(core: QuotaCore, now_ms: int) -> int:
     """Stage the loss of all expired records in all topics; return the bytes that it will free.
 
     It looks at the topics only if a record may have expired since the last look, because under a

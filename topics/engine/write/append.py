@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
 from topics.engine.index.usage import Usage
-from topics.engine.shared.core import Core
-from topics.engine.state.staged_operations import Operation, settle, settle_all
+from topics.engine.state.staged_operations import Operation, OperationCore, settle, settle_all
 from topics.engine.state.topic import Topic
+from topics.engine.state.wakes import WakeCore, wake
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import TopicsError
 from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed
@@ -35,7 +36,20 @@ sync_ns.
 """
 
 
-class Append(Operation):
+class NotifyCore(WakeCore, Protocol):
+    """The part of the core that a notice of new records needs."""
+
+    forwardable: dict[Topic, None]
+
+
+class AppendCore(OperationCore, NotifyCore, Protocol):
+    """The part of the core that an append needs."""
+
+    usage: Usage
+    in_log: set[int]
+
+
+class Append(Operation[AppendCore]):
     """Consecutive records in each of some topics, committed together, as columns over the topics.
 
     With one topic, it takes the rows of further requests while the topic's `filling` is this
@@ -62,7 +76,7 @@ class Append(Operation):
 
     def __init__(  # noqa: PLR0917 - columns
         self,
-        core: Core,
+        core: AppendCore,
         topics: list[Topic],
         first_seqs: list[int],
         counts: list[int],
@@ -201,15 +215,15 @@ class Append(Operation):
             done(error)
 
 
-def append_to(core: Core, topic: Topic, *, fsync: bool) -> Append:
+def append_to(core: AppendCore, topic: Topic, *, fsync: bool) -> Append:
     """Return an operation for one topic, without rows."""
     return Append(core, [topic], [topic.next_seq], [0], [0], [0], bytearray(), fsync=fsync)
 
 
 # --- publication ------------------------------------------------------------------------------------------------------
-def notify(core: Core, topic: Topic) -> None:
+def notify(core: NotifyCore, topic: Topic) -> None:
     """Notify readers and routers of new records: waiters look again at the end of the pass."""
-    core.wake(topic)
+    wake(core, topic)
     if topic.routers:
         core.forwardable[topic] = None
 

@@ -6,25 +6,27 @@ to the index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
-from topics.engine.shared.core import Core
 from topics.engine.state import refusals
-from topics.engine.state.append_request import AppendRequest, Identity
-from topics.engine.state.staged_operations import Operation, Turn
+from topics.engine.state.append_request import AppendRequest, Identity, IdentityHost
+from topics.engine.state.staged_operations import Operation, OperationCore, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.topic_numbers import TakesRows
 from topics.engine.values.results import AppendResult, Done
-from topics.engine.write.admission import check_admission
-from topics.engine.write.append import Append, append_to, index_rows, index_some
-from topics.engine.write.evictions import has_to_wait, log_evictions
+from topics.engine.write.admission import LogRoomCore, QuotaCore, check_admission, check_backlog, check_log
+from topics.engine.write.append import Append, AppendCore, append_to, index_rows, index_some
+from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictions
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import expire
 from topics.errors import TopicsError
 from topics.store.format.rows import Framed, Rows, tags_in
+from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Commit
 from topics.store.wal.commitment import AT_ONCE
@@ -40,7 +42,37 @@ def check_meant(topic: Topic, request: AppendRequest) -> None:
         raise refusals.incarnation_mismatch(request.topic, present)
 
 
-class LateRefusal(Operation):
+class AppenderCore(AppendCore, QuotaCore, EvictionCore, LogRoomCore, IdentityHost, Protocol):
+    """The part of the core that the taking of writes needs."""
+
+    memory: EphemeralFrames
+    filled: list[Topic]
+
+
+class Pieces(Protocol):
+    """The receiver of pieces of parts (producers/stager.py)."""
+
+    def take(
+        self,
+        appender: Appender,
+        topic: Topic,
+        request: AppendRequest,
+        now_ms: int,
+        *,
+        created: bool,
+        done: Done[AppendResult],
+    ) -> None:
+        """Take a piece of a part that has no other write in progress.
+
+        appender: it appends the pieces, and the whole part after the last one.
+        Raises: TopicsError; nothing was done then.
+        """
+
+    def appended(self, topic: Topic, identity: Identity) -> None:
+        """Delete the pieces of a part that was appended; other identities have none."""
+
+
+class LateRefusal(Operation[OperationCore]):
     """A refused write that created its topic.
 
     The refusal is sent once the topic is durable, because the topic stays (7.5).
@@ -48,7 +80,7 @@ class LateRefusal(Operation):
 
     __slots__ = ("done", "error")
 
-    def __init__(self, core: Core, topic: Topic, error: TopicsError, done: Done[AppendResult]) -> None:
+    def __init__(self, core: OperationCore, topic: Topic, error: TopicsError, done: Done[AppendResult]) -> None:
         super().__init__(core, topic)
         self.error = error
         self.done = done
@@ -63,9 +95,10 @@ class LateRefusal(Operation):
 class Appender:
     """Takes writes by `append`. At the end of a pass, the staged writes are one batch a topic."""
 
-    def __init__(self, core: Core, lifecycle: Lifecycle) -> None:
-        self.core = core
+    def __init__(self, core: AppenderCore, lifecycle: Lifecycle, pieces: Pieces) -> None:
+        self._core = core
         self._lifecycle = lifecycle
+        self._pieces = pieces
         self._by_name = core.registry.by_name
 
     def takes_plain(self, name: str) -> bool:
@@ -104,9 +137,9 @@ class Appender:
         topic = self._plain(request)
         try:
             if topic is not None and request.frames is None:
-                self._stage(topic, request.rows, request.node, self.core.clock.now_ms(), None, False, done)
+                self._stage(topic, request.rows, request.node, self._core.clock.now_ms(), None, False, done)
             else:
-                self._append_checked(self.core.registry.named(request.topic), request, done)
+                self._append_checked(self._core.registry.named(request.topic), request, done)
         except TopicsError as error:
             done(error)
 
@@ -115,7 +148,7 @@ class Appender:
         topic = self._plain(request)
         if topic is None or topic.pending or topic.waiters or topic.routers:
             return None
-        core, rows, first = self.core, request.rows, topic.next_seq
+        core, rows, first = self._core, request.rows, topic.next_seq
         count = rows.count
         last = first + count - 1
         if last > topic.ample and (topic.lacks(count) or topic.is_short(first)):
@@ -141,18 +174,18 @@ class Appender:
         The topic's limits refuse nothing. In any class the records are on stable storage when
         `done` is called, because the originals are deleted after that.
         """
-        topic = self.core.registry.named(name)
+        topic = self._core.registry.named(name)
         if topic is not None and topic.life is Life.DELETING:
             topic.parked.append(lambda: self.append_copies(name, rows, done))
             return
         if topic is not None and has_to_wait(topic):
-            Turn(self.core, topic, lambda: self.append_copies(name, rows, done), done).wait()
+            Turn(self._core, topic, lambda: self.append_copies(name, rows, done), done).wait()
             return
         try:
             if topic is None:
                 topic = self._lifecycle.create_for(AppendRequest(name, rows))
             topic.stop_filling()
-            self._stage(topic, rows, None, self.core.clock.now_ms(), None, False, done, synced=True)
+            self._stage(topic, rows, None, self._core.clock.now_ms(), None, False, done, synced=True)
             topic.stop_filling()
         except TopicsError as error:
             done(error)
@@ -170,7 +203,7 @@ class Appender:
             raise request.violation
         elif request.incarnation is not None:
             check_meant(topic, request)
-        core, config = self.core, topic.config
+        core, config = self._core, topic.config
         now_ms = core.clock.now_ms()
         if config.ttl_ms:
             expiry = expire(core, topic, now_ms)
@@ -187,7 +220,7 @@ class Appender:
                 if self._is_duplicate(topic, identity, now_ms, request, done):
                     return
                 if identity.is_piece:
-                    core.stager.take(topic, request, now_ms, created=created, done=done)
+                    self._pieces.take(self, topic, request, now_ms, created=created, done=done)
                     return
             check_admission(core, topic, request.rows, now_ms)
             if request.frames is None:
@@ -206,7 +239,7 @@ class Appender:
 
         Returns: False, and nothing is done, if it is no duplicate.
         """
-        known = identity.find(self.core, topic, now_ms)
+        known = identity.find(self._core, topic, now_ms)
         if known is not None:
             done(known.answer(request))
             return True
@@ -219,7 +252,7 @@ class Appender:
     def _begin(self, topic: Topic, identity: Identity, done: Done[AppendResult]) -> Done[AppendResult]:
         """Enter a write in flight under an identity; return its `done`."""
         topic.begin_identity(identity.name)
-        identity.hold(self.core, topic)
+        identity.hold(self._core, topic)
         return self._ending(topic, identity, done)
 
     def _ending(self, topic: Topic, identity: Identity, done: Done[AppendResult]) -> Done[AppendResult]:
@@ -231,7 +264,7 @@ class Appender:
                 self._on_published(topic, identity, result.first_seq, in_memory=in_memory)
                 done(result)
                 return
-            identity.fail(self.core, topic)
+            identity.fail(self._core, topic)
             waiting = topic.end_identity(identity.name)
             done(result)
             for request, later in waiting:
@@ -241,7 +274,8 @@ class Appender:
 
     def _on_published(self, topic: Topic, identity: Identity, first_seq: int, *, in_memory: bool) -> None:
         """Enter a published write (R-IDEM-6), and answer the waiting duplicates."""
-        known = identity.publish(self.core, topic, first_seq, in_memory=in_memory)
+        known = identity.publish(self._core, topic, first_seq, in_memory=in_memory)
+        self._pieces.appended(topic, identity)
         for request, done in topic.end_identity(identity.name):
             if request.identity is not None and request.identity.is_piece:
                 self.append(request, done)
@@ -265,7 +299,7 @@ class Appender:
 
         Raises: TopicsError; nothing is staged then.
         """
-        core, count, first = self.core, rows.count, topic.next_seq
+        core, count, first = self._core, rows.count, topic.next_seq
         ts, last = topic.stamp(now_ms), first + count - 1
         extension = b"" if identity is None else identity.begin(core, topic, rows, node, now_ms)
         filling: TakesRows | None = topic.filling
@@ -280,7 +314,7 @@ class Appender:
             if reserves or filling is None or filling.batch_number != core.log.batch_number(topic.id):
                 filling = None
                 self._check_room(created)
-            reserved = reserve(core, topic, count, now_ms) if reserves else 0
+            reserved = reserve(core.log, topic, count, now_ms) if reserves else 0
             framed = core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, node=node, extension=extension)
             if filling is None:
                 filling = self._open(topic, reserved, fsync=fsync, synced=synced)
@@ -293,7 +327,7 @@ class Appender:
         if in_memory is not None:
             in_memory.on_commit(AT_ONCE)
         elif last > topic.ample and topic.is_short(first):
-            reserve_ahead(core, topic, count, now_ms)
+            reserve_ahead(core.log, topic, count, now_ms)
 
     def _check_room(self, created: bool) -> None:
         """Check that the log accepts records. Raises: RequestError throttled.
@@ -301,22 +335,22 @@ class Appender:
         The creation of a topic has checked the log's length already.
         """
         if created:
-            self.core.check_backlog()
+            check_backlog(self._core.log)
         else:
-            self.core.check_log()
+            check_log(self._core)
 
     def _open(self, topic: Topic, reserved: int, *, fsync: bool, synced: bool) -> Append:
         """Return an operation for this pass's further writes.
 
         With a reservation, the writes wait for its sync.
         """
-        append = append_to(self.core, topic, fsync=fsync)
+        append = append_to(self._core, topic, fsync=fsync)
         if reserved:
             append.rely_on((reserved,))
         append.stage(synced=synced or fsync or bool(reserved))
-        append.batch_number = self.core.log.batch_number(topic.id)
+        append.batch_number = self._core.log.batch_number(topic.id)
         topic.fill(append)
-        self.core.filled.append(topic)
+        self._core.filled.append(topic)
         return append
 
     def append_piece(self, topic: Topic, request: AppendRequest, identity: Identity, done: Done[AppendResult]) -> None:
@@ -324,7 +358,7 @@ class Appender:
 
         Raises: TopicsError; nothing is staged then.
         """
-        now_ms = self.core.clock.now_ms()
+        now_ms = self._core.clock.now_ms()
         if request.frames is None:
             self._stage(topic, request.rows, request.node, now_ms, identity, False, done)
         else:
@@ -341,7 +375,7 @@ class Appender:
         done: Done[AppendResult],
     ) -> None:
         """Stage a write whose rows are frames already, as an operation of its own. See `_stage`."""
-        core, rows, first = self.core, request.rows, topic.next_seq
+        core, rows, first = self._core, request.rows, topic.next_seq
         if not created:  # the batch of a creation has begun with it
             core.log.begin_batch(topic.id)
         frames.extend(b"" if identity is None else identity.begin(core, topic, rows, request.node, now_ms))
@@ -349,7 +383,7 @@ class Appender:
         if topic.stage_class != "ephemeral":
             self._check_room(created)
             if topic.lacks(rows.count):
-                reserved = reserve(core, topic, rows.count, now_ms)
+                reserved = reserve(core.log, topic, rows.count, now_ms)
         ts = topic.stamp(now_ms)
         append, framed = self._number(topic, frames, rows.size, ts, synced=reserved > 0)
         if reserved:
@@ -358,7 +392,7 @@ class Appender:
             done = self._begin(topic, identity, done)
         append.add((rows.count, created, done), rows.count, rows.size, framed, ts, tags_in(rows))
         if topic.is_short(first):
-            reserve_ahead(core, topic, rows.count, now_ms)
+            reserve_ahead(core.log, topic, rows.count, now_ms)
         self._queue(append)
 
     def append_pending(  # noqa: PLR0917 - called in one place
@@ -377,9 +411,9 @@ class Appender:
         Raises: TopicsError; nothing is staged then.
         """
         if topic.stage_class != "ephemeral":
-            self.core.check_log()
-        self.core.log.begin_batch(topic.id)
-        ts = topic.stamp(self.core.clock.now_ms())
+            check_log(self._core)
+        self._core.log.begin_batch(topic.id)
+        ts = topic.stamp(self._core.clock.now_ms())
         append, framed = self._number(topic, frames, size, ts)
         write = (frames.count, created, self._ending(topic, identity, done))
         append.add(write, frames.count, size, framed, ts, tags)
@@ -395,7 +429,7 @@ class Appender:
 
         synced: sync them even if the topic's class does not require it.
         """
-        core, first = self.core, topic.next_seq
+        core, first = self._core, topic.next_seq
         fsync = topic.stage_class == "fsync"
         topic.stop_filling()
         append = append_to(core, topic, fsync=fsync)

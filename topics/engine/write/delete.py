@@ -4,30 +4,43 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from topics.clock import Clock
 from topics.engine.index.chunk import Dead
 from topics.engine.index.matching import Matching
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
-from topics.engine.shared.core import Core
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode, removal
 from topics.engine.state.staged_operations import Operation
 from topics.engine.state.topic import Life, Topic
+from topics.engine.state.wakes import CatchUpFirst, wake
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import DeleteResult, Done
-from topics.engine.write.retention import expire
+from topics.engine.values.step_queue import StepQueue
+from topics.engine.write.admission import check_backlog
+from topics.engine.write.retention import ExpiryCore, expire
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
 
-class RecordDeletion(Operation):
+class RecordDeletionCore(ExpiryCore, Protocol):
+    """The part of the core that a request to delete records needs."""
+
+    clock: Clock
+    deletions: PendingDeleteFlags
+    registry: Registry
+    searches: StepQueue
+
+
+class RecordDeletion(Operation[RecordDeletionCore]):
     """A deletion that covers all records written before it and none written later (R-DEL-4)."""
 
     __slots__ = ("before_seq", "done", "matching", "upto")
 
     def __init__(  # noqa: PLR0917 - built in one place
         self,
-        core: Core,
+        core: RecordDeletionCore,
         topic: Topic,
         upto: int,
         before_seq: int | None,
@@ -44,23 +57,19 @@ class RecordDeletion(Operation):
     def apply(self, commit: Commit) -> None:
         topic = self.topic
         if self.matching is not None:
-            deleted = _kill(self.core, topic, self.matching)
+            deleted = _kill(self.core.deletions, topic, self.matching)
         else:
-            deleted = delete_now(self.core, topic, self.upto, self.before_seq, None)
-        self.core.wake(topic)
+            deleted = delete_now(self.core.deletions, topic, self.upto, self.before_seq, None)
+        wake(self.core, topic)
         self.done(DeleteResult(deleted, topic.earliest, topic.head, topic.index.live, topic.index.bytes))
 
     def fail(self, error: TopicsError) -> None:
         self.done(error)
 
 
-class DeletionCore(Protocol):
-    """What a deletion needs of the core."""
-
-    deletions: PendingDeleteFlags
-
-
-def delete_now(core: DeletionCore, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None) -> int:
+def delete_now(
+    deletions: PendingDeleteFlags, topic: Topic, upto: int, before_seq: int | None, match: Predicate | None
+) -> int:
     """Delete matching live records up to `upto` and below `before_seq`; return their number."""
     # Later staged writes may have failed, and a floor is never above the head.
     upto = min(upto, topic.head)
@@ -72,15 +81,15 @@ def delete_now(core: DeletionCore, topic: Topic, upto: int, before_seq: int | No
     matching = Matching(topic.index, match, bound)
     for _ in matching.steps():
         pass
-    return _kill(core, topic, matching)
+    return _kill(deletions, topic, matching)
 
 
-def _kill(core: DeletionCore, topic: Topic, matching: Matching) -> int:
+def _kill(deletions: PendingDeleteFlags, topic: Topic, matching: Matching) -> int:
     """Kill the records that a search has found; return their number."""
     found = matching.kill()
     deleted = sum([each.records for each in found])
     for each in found:
-        core.deletions.add_later(topic.id, Dead(each.chunk, each.which))
+        deletions.add_later(topic.id, Dead(each.chunk, each.which))
     if topic.queue is not None and found:
         if deleted <= len(topic.queue.jobs):
             for each in found:
@@ -91,8 +100,13 @@ def _kill(core: DeletionCore, topic: Topic, matching: Matching) -> int:
     return deleted
 
 
-def delete_records(
-    core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
+def delete_records(  # noqa: PLR0917 - as in Engine
+    core: RecordDeletionCore,
+    catch_up: CatchUpFirst,
+    name: str,
+    before_seq: int | None,
+    match: Predicate | None,
+    done: Done[DeleteResult],
 ) -> None:
     """Stage the deletion; answer at the commit point of the topic's class.
 
@@ -103,11 +117,16 @@ def delete_records(
     if topic is None or topic.life is Life.CREATING:
         done(refusals.topic_not_found(name))
         return
-    core.catch_up(topic, lambda: _delete_records(core, name, before_seq, match, done))
+    catch_up(topic, lambda: _delete_records(core, catch_up, name, before_seq, match, done))
 
 
-def _delete_records(
-    core: Core, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
+def _delete_records(  # noqa: PLR0917 - as `delete_records`
+    core: RecordDeletionCore,
+    catch_up: CatchUpFirst,
+    name: str,
+    before_seq: int | None,
+    match: Predicate | None,
+    done: Done[DeleteResult],
 ) -> None:
     """Delete after the catch-up.
 
@@ -117,7 +136,7 @@ def _delete_records(
     if topic is None:
         done(refusals.topic_not_found(name))
     elif topic.life is Life.DELETING:
-        topic.parked.append(lambda: delete_records(core, name, before_seq, match, done))
+        topic.parked.append(lambda: delete_records(core, catch_up, name, before_seq, match, done))
     elif match is None:
         _stage(core, topic, before_seq, None, done)
     else:
@@ -135,7 +154,7 @@ def _delete_records(
 
 
 def _stage(
-    core: Core, topic: Topic, before_seq: int | None, matching: Matching | None, done: Done[DeleteResult]
+    core: RecordDeletionCore, topic: Topic, before_seq: int | None, matching: Matching | None, done: Done[DeleteResult]
 ) -> None:
     if topic.life is Life.DELETING:  # The topic may have changed during the search.
         topic.parked.append(lambda: _stage(core, topic, before_seq, matching, done))
@@ -145,7 +164,7 @@ def _stage(
         return
     now_ms = core.clock.now_ms()
     try:
-        core.check_backlog()
+        check_backlog(core.log)
         expire(core, topic, now_ms)
         operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, matching, done)
         if topic.stage_class == "ephemeral":

@@ -9,12 +9,22 @@ that.
 
 from __future__ import annotations
 
-from topics.engine.shared.core import Core
+from typing import Protocol
+
+from topics.clock import Clock
 from topics.engine.state.control_frames import RemovalPayload, encode
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Topic
+from topics.engine.values.ports import LogPort
 from topics.engine.values.topic_config import TopicConfig
 from topics.store.format.log_format import FrameType
+
+
+class EvictionCore(Protocol):
+    """The part of the core that the log of an eviction needs."""
+
+    clock: Clock
+    log: LogPort
 
 
 def has_to_wait(topic: Topic) -> bool:
@@ -37,7 +47,7 @@ def is_busy(topic: Topic) -> bool:
     return any(not isinstance(operation, Turn) and operation is not filling for operation in topic.pending)
 
 
-def log_evictions(core: Core, topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> None:
+def log_evictions(core: EvictionCore, topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> None:
     """Stage the floor that the caps of `config` will have after so many more records and bytes."""
     if config.discard != "old" or not topic.memory_through:
         return

@@ -5,10 +5,16 @@ Source: wire contract 7.1, 7.4, R-REC, R-CFG.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import msgspec
 import numpy as np
 
-from topics.engine.shared.core import Core
+from topics.config import Config
+from topics.engine.index.usage import Usage
+from topics.engine.shared.router_registry import Routers
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.control_frames import (
@@ -22,19 +28,47 @@ from topics.engine.state.control_frames import (
 from topics.engine.state.losses import FloorMarks
 from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
-from topics.engine.state.topic import STAGING, Life, Topic
+from topics.engine.state.topic import STAGING, Life, Router, Topic
+from topics.engine.state.wakes import CreationCore, notify_made, wake
 from topics.engine.values import incarnation
 from topics.engine.values.name_rules import check_topic_name
+from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done, PutResult
 from topics.engine.values.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
-from topics.engine.write.evictions import is_busy, log_evictions
-from topics.engine.write.retention import expire, when_retained
+from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
+from topics.engine.write.evictions import EvictionCore, is_busy, log_evictions
+from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
 
-class Creation(Operation):
+class LifecycleCore(ExpiryCore, CreationCore, EvictionCore, LogRoomCore, Protocol):
+    """The part of the core that the changes of topics need."""
+
+    config: Config
+    loop: LoopPort
+    usage: Usage
+    registry: Registry
+    routers: Routers
+    in_log: set[int]
+    quiet_until_ms: int
+
+
+class TopicRouters(Protocol):
+    """The routers' work, as far as it depends on the life of a topic."""
+
+    def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
+        """See `CatchUpFirst`."""
+
+    def note(self, router: Router) -> bool:
+        """Note that the router may lag."""
+
+    def forget(self, *gone: Router) -> None:
+        """Forget routers that are gone."""
+
+
+class Creation(Operation[LifecycleCore]):
     """A creation, the first operation in its topic's queue.
 
     `done` is None if a write created the topic.
@@ -42,7 +76,7 @@ class Creation(Operation):
 
     __slots__ = ("done",)
 
-    def __init__(self, core: Core, topic: Topic, done: Done[PutResult] | None) -> None:
+    def __init__(self, core: LifecycleCore, topic: Topic, done: Done[PutResult] | None) -> None:
         super().__init__(core, topic)
         self.done = done
 
@@ -52,7 +86,7 @@ class Creation(Operation):
         if self.topic.life is Life.CREATING:  # Its deletion may already be queued after it.
             self.topic.enter(Life.LIVE)
         if self.core.awaited:
-            self.core.tell_made(self.topic)
+            notify_made(self.core, self.topic)
         if self.done is not None:
             self.done(PutResult(True, self.topic.config))
 
@@ -63,10 +97,12 @@ class Creation(Operation):
             self.done(error)
 
 
-class Reconfiguration(Operation):
+class Reconfiguration(Operation[LifecycleCore]):
     __slots__ = ("config", "done", "order")
 
-    def __init__(self, core: Core, topic: Topic, config: TopicConfig, order: int, done: Done[PutResult]) -> None:
+    def __init__(
+        self, core: LifecycleCore, topic: Topic, config: TopicConfig, order: int, done: Done[PutResult]
+    ) -> None:
         super().__init__(core, topic)
         self.config = config
         self.order = order
@@ -80,7 +116,7 @@ class Reconfiguration(Operation):
         self.core.registry.configure(topic, self.config, topic.next_config)
         self.core.quiet_until_ms = 0
         topic.retain_caps()
-        self.core.wake(topic)
+        wake(self.core, topic)
         self.done(PutResult(False, self.config))
 
     def fail(self, error: TopicsError) -> None:
@@ -91,13 +127,22 @@ class Reconfiguration(Operation):
         self.done(error)
 
 
-class Removal(Operation):
+class Removal(Operation[LifecycleCore]):
     """The end of a topic. Nothing is queued after it: changes wait for the outcome."""
 
-    __slots__ = ("done", "routers")
+    __slots__ = ("done", "forget_pieces", "forwarding", "routers")
 
-    def __init__(self, core: Core, topic: Topic, done: Done[DeleteTopicResult]) -> None:
+    def __init__(
+        self,
+        core: LifecycleCore,
+        forwarding: TopicRouters,
+        forget_pieces: Callable[[int], None],
+        topic: Topic,
+        done: Done[DeleteTopicResult],
+    ) -> None:
         super().__init__(core, topic)
+        self.forwarding = forwarding
+        self.forget_pieces = forget_pieces
         self.routers = core.routers.of_topic(topic)
         """The topic's routers, by name. It gets no more of them, but some may be gone before it."""
         self.done = done
@@ -106,13 +151,13 @@ class Removal(Operation):
         topic = self.topic
         topic.index.kill_through(topic.head)
         self.core.registry.remove(topic)
-        self.core.stager.forget(topic.id)
+        self.forget_pieces(topic.id)
         self.core.in_log.discard(topic.id)
         gone = RouterLife.GONE
         routers = [router for router in self.routers if router.life is not gone]
         self.routers = []
         released = self.core.routers.remove_in_steps(routers)
-        self.core.forwarding.forget(*routers)
+        self.forwarding.forget(*routers)
         self.done(DeleteTopicResult(True, [router.name for router in routers]))
         for waiter in list(topic.waiters):
             waiter.on_topic_gone()
@@ -125,7 +170,7 @@ class Removal(Operation):
             self.topic.enter(Life.LIVE)
         # They may have become idle meanwhile.
         for router in self.core.routers.of_topic(self.topic):
-            self.core.forwarding.note(router)
+            self.forwarding.note(router)
         self.done(error)
         self._resume()
 
@@ -138,11 +183,14 @@ class Removal(Operation):
 class Lifecycle:
     """Stages the operations above. Methods answer through `done`; those that raise document it."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, core: LifecycleCore, forwarding: TopicRouters, forget_pieces: Callable[[int], None]) -> None:
+        """forget_pieces: takes the id of a topic that is gone; its staged pieces are dropped."""
+        self._core = core
+        self._forwarding = forwarding
+        self._forget_pieces = forget_pieces
 
     def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
-        topic = self.core.registry.named(name)
+        topic = self._core.registry.named(name)
         try:
             if topic is None:
                 self._create(name, config, done)
@@ -178,9 +226,9 @@ class Lifecycle:
 
         Both or none are created (R-RTR-10). Raises: RequestError.
         """
-        registry = self.core.registry
+        registry = self._core.registry
         missing = [name for name in names if registry.named(name) is None]
-        most = self.core.config.max_topics
+        most = self._core.config.max_topics
         if missing and most and len(registry) + len(missing) > most:
             raise refusals.limit_reached("max_topics", most)
         first, second = (registry.named(name) or self._create(name, DEFAULT, None) for name in names)
@@ -191,8 +239,8 @@ class Lifecycle:
     ) -> Topic:
         check_topic_name(name)
         check_dead_letter_of(config, name)
-        most = self.core.config.max_topics
-        if most and len(self.core.registry) >= most:
+        most = self._core.config.max_topics
+        if most and len(self._core.registry) >= most:
             raise refusals.limit_reached("max_topics", most)
         return self._stage_creation(name, config, done, begins_batch=begins_batch)
 
@@ -201,7 +249,7 @@ class Lifecycle:
 
         Raises: as a creation.
         """
-        return self.core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
+        return self._core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
 
     def _stage_creation(
         self, name: str, config: TopicConfig, done: Done[PutResult] | None, *, begins_batch: bool = False
@@ -210,8 +258,8 @@ class Lifecycle:
 
         begins_batch: its frame begins a batch, which prebuilt frames may end.
         """
-        core = self.core
-        core.check_log()
+        core = self._core
+        check_log(core)
         drawn = incarnation.draw(core.loop.random_bytes)
         topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage, drawn)
         payload = encode(CreatePayload(name, msgspec.Raw(config.as_json()), drawn))
@@ -223,7 +271,7 @@ class Lifecycle:
         return topic
 
     def _reconfigure(self, topic: Topic, config: TopicConfig, done: Done[PutResult]) -> None:
-        core = self.core
+        core = self._core
         if config.type != topic.config.type:
             raise refusals.incompatible_type(topic, config.type)
         now_ms = core.clock.now_ms()
@@ -234,7 +282,7 @@ class Lifecycle:
             # evictions.
             Turn(core, topic, lambda: self.put(topic.name, config, done), done).wait()
             return
-        core.check_backlog()
+        check_backlog(core.log)
         # A deletion that failed with the log may be found after a restart.
         core.log.check_writable()
         unchanged = config is topic.config and config is topic.next_config and topic.life is Life.LIVE
@@ -255,7 +303,7 @@ class Lifecycle:
 
         Raises: LogReadOnlyError.
         """
-        core = self.core
+        core = self._core
         before = removal(topic)
         if before.cap != (0, 0) and topic.stage_class != "ephemeral":
             # Records that the old caps have evicted stay evicted, too. (In class `ephemeral`, a
@@ -274,7 +322,7 @@ class Lifecycle:
                 # No frame states which records from a time in another class are gone since.
                 change.floors = FloorMarks.of(topic.floors)
                 change.keys_forgotten = topic.keys_forgotten
-                if gone := _gone(core, topic):
+                if gone := _gone(core.usage, topic):
                     payload = encode(RemovalPayload(before.upto, seqs=gone))
                     core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
                 topic.memory_through = topic.head
@@ -289,11 +337,11 @@ class Lifecycle:
         return order
 
     def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
-        topic = self.core.registry.named(name)
+        topic = self._core.registry.named(name)
         if topic is None:
             try:
                 # A creation that failed with the log may be found after a restart.
-                self.core.log.check_writable()
+                self._core.log.check_writable()
             except TopicsError as error:
                 done(error)
             else:
@@ -312,30 +360,30 @@ class Lifecycle:
                 else:
                     self._remove(topic, done)
 
-            core = self.core
-            core.catch_up(topic, lambda: when_retained(core, topic, core.clock.now_ms(), on_retained))
+            core = self._core
+            self._forwarding.catch_up(topic, lambda: when_retained(core, topic, core.clock.now_ms(), on_retained))
         else:
             self._remove(topic, done)
 
     def _remove(self, topic: Topic, done: Done[DeleteTopicResult]) -> None:
-        core = self.core
+        core = self._core
         order = core.registry.take_order()
         try:
-            core.check_backlog()
+            check_backlog(core.log)
             with core.log.use_reserve():
                 core.log.stage_control(topic.id, FrameType.TOPIC_DELETE, order, core.clock.now_ms(), b"{}")
         except TopicsError as error:
             done(error)
             return
         topic.enter(Life.DELETING)
-        Removal(core, topic, done).stage(synced=True)
+        Removal(core, self._forwarding, self._forget_pieces, topic, done).stage(synced=True)
 
 
-def _gone(core: Core, topic: Topic) -> list[int]:
+def _gone(usage: Usage, topic: Topic) -> list[int]:
     """Return the runs of seqs above the floors that hold no live record outside memory."""
     kept = [np.array([topic.floors.dead_through], np.uint64)]
     for chunk, rows, file_ids in topic.index.locations(0, topic.head):
-        in_memory = [file_id for file_id in np.unique(file_ids).tolist() if core.usage.is_memory(file_id)]
+        in_memory = [file_id for file_id in np.unique(file_ids).tolist() if usage.is_memory(file_id)]
         kept.append((rows[~np.isin(file_ids, in_memory)] + chunk.first).astype(np.uint64))
     seqs = np.concatenate([*kept, np.array([topic.head + 1], np.uint64)])
     before = np.flatnonzero(np.diff(seqs) > 1)

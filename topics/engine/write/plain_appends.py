@@ -8,12 +8,14 @@ same meaning.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from topics.clock import Clock
 from topics.common.tuples import make_tuple
-from topics.engine.shared.core import Core
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
-from topics.engine.write.append import Append
+from topics.engine.write.admission import check_backlog
+from topics.engine.write.append import Append, AppendCore
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.write_columns import GroupRow
 from topics.errors import TopicsError
@@ -40,10 +42,17 @@ _Taken = tuple[Topic, GroupRow, int]
 PlainDone = Callable[[PlainAppended], None]
 
 
+class PlainAppendCore(AppendCore, Protocol):
+    """The part of the core that a plain append needs."""
+
+    clock: Clock
+    registry: Registry
+
+
 class PlainAppender:
     """Takes the plain groups among many at once."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: PlainAppendCore) -> None:
         self._core = core
         self._by_name = core.registry.by_name
 
@@ -90,7 +99,7 @@ class PlainAppender:
         for taken, fsync, reserves in ((others, False, False), (short, False, True), (synced, True, False)):
             if taken:
                 try:
-                    core.check_backlog()
+                    check_backlog(core.log)
                     self._stage(taken, buffer, spans, done, fsync=fsync, reserves=reserves)
                 except TopicsError:  # `Appender.append` reports the error for each write.
                     left += [at for _topic, _group, at in taken]
@@ -118,7 +127,7 @@ class PlainAppender:
         groups = [group for _topic, group, _at in taken]
         counts = [group[5] for group in groups]
         reserved = (
-            [reserve(core, topic, count, now_ms) for topic, count in zip(topics, counts, strict=True)]
+            [reserve(core.log, topic, count, now_ms) for topic, count in zip(topics, counts, strict=True)]
             if reserves
             else []
         )
@@ -142,7 +151,7 @@ class PlainAppender:
         core.log.when_committed(topics[0].id, fsync or reserves, append.on_commit)
         for topic, first in zip(topics, first_seqs, strict=True):
             if topic.next_seq > topic.ample and topic.is_short(first):
-                reserve_ahead(core, topic, topic.next_seq - first, now_ms)
+                reserve_ahead(core.log, topic, topic.next_seq - first, now_ms)
 
 
 def _has_tag(spans: bytes, group: GroupRow) -> bool:

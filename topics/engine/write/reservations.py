@@ -5,25 +5,24 @@ After a power cut, a topic therefore never gives out an acknowledged seq again. 
 
 from __future__ import annotations
 
-from topics.engine.shared.core import Core
 from topics.engine.state.control_frames import ReservationPayload, encode
 from topics.engine.state.topic import Topic
+from topics.engine.values.ports import LogPort
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
 
-def reserve(core: Core, topic: Topic, count: int, now_ms: int) -> int:
+def reserve(log: LogPort, topic: Topic, count: int, now_ms: int) -> int:
     """Stage a reservation for the next `count` seqs and more; return its end."""
-    return reserve_beyond(core, topic, topic.next_seq + count - 1, count, now_ms)
+    return reserve_beyond(log, topic, topic.next_seq + count - 1, count, now_ms)
 
 
-def reserve_ahead(core: Core, topic: Topic, count: int, now_ms: int) -> None:
+def reserve_ahead(log: LogPort, topic: Topic, count: int, now_ms: int) -> None:
     """Stage the next reservation after a write of `count`, before the last one is used up.
 
     No write waits for it to be on stable storage.
     """
-    log = core.log
-    upto = reserve_beyond(core, topic, topic.next_seq - 1, count, now_ms)
+    upto = reserve_beyond(log, topic, topic.next_seq - 1, count, now_ms)
     generation = topic.reserve_ahead()
 
     def on_commit(commit: Commit) -> None:
@@ -38,10 +37,8 @@ def reserve_ahead(core: Core, topic: Topic, count: int, now_ms: int) -> None:
     log.when_committed(topic.id, False, on_commit)
 
 
-def reserve_beyond(core: Core, topic: Topic, last_seq: int, count: int, now_ms: int) -> int:
+def reserve_beyond(log: LogPort, topic: Topic, last_seq: int, count: int, now_ms: int) -> int:
     """Stage a reservation beyond `last_seq`, for a write of `count`; return its end."""
     upto = topic.next_reservation(last_seq, count)
-    core.log.stage_control(
-        topic.id, FrameType.HEAD_RESERVATION, upto, now_ms, encode(ReservationPayload(topic.generation))
-    )
+    log.stage_control(topic.id, FrameType.HEAD_RESERVATION, upto, now_ms, encode(ReservationPayload(topic.generation)))
     return upto

@@ -7,34 +7,36 @@ asking costs one comparison. Source: R-TTL, R-DUR-8.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from topics.engine.state.control_frames import encode, removal
-from topics.engine.state.staged_operations import Operation
+from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, PendingExpiry, Topic
+from topics.engine.state.wakes import WakeCore, wake
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
-if TYPE_CHECKING:
-    from topics.engine.shared.core import Core
-
 Then = Callable[[TopicsError | None], None]
 
 
-class Expiry(Operation):
+class ExpiryCore(OperationCore, WakeCore, Protocol):
+    """The part of the core that an expiry needs."""
+
+
+class Expiry(Operation[ExpiryCore]):
     """The expiry of records up to `ttl`; `then` holds the callbacks that wait for it."""
 
     __slots__ = ("then", "ttl")
 
-    def __init__(self, core: Core, topic: Topic, ttl: int) -> None:
+    def __init__(self, core: ExpiryCore, topic: Topic, ttl: int) -> None:
         super().__init__(core, topic)
         self.ttl = ttl
         self.then: list[Then] = []
 
     def apply(self, commit: Commit) -> None:
         self.topic.lose_through(ttl=self.ttl)
-        self.core.wake(self.topic)
+        wake(self.core, self.topic)
         self._end(None)
 
     def fail(self, error: TopicsError) -> None:
@@ -56,7 +58,7 @@ def expired_through(topic: Topic, now_ms: int) -> int:
     return index.last_before(now_ms - ttl_ms)
 
 
-def expire(core: Core, topic: Topic, now_ms: int) -> PendingExpiry | None:
+def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:
     """Stage the loss of expired records, or return the one staged; None if there is none.
 
     Raises: StorageError, the loss cannot be made durable.
@@ -79,7 +81,7 @@ def expire(core: Core, topic: Topic, now_ms: int) -> PendingExpiry | None:
     return expiry
 
 
-def when_retained(core: Core, topic: Topic, now_ms: int, then: Then) -> None:
+def when_retained(core: ExpiryCore, topic: Topic, now_ms: int, then: Then) -> None:
     """Call `then` once the loss of all records expired at `now_ms` is durable, or with the error.
 
     If nothing is expired, it is called at once.

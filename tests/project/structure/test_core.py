@@ -1,0 +1,48 @@
+"""The parts of the engine name what they take of its shared state: Protocols whose names end with `Core`."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from tests.project.structure.test_layers import imported_modules
+from tests.project.structure.trees import modules, name_of, nodes
+
+
+@cache
+def protocols() -> dict[str, tuple[Path, ast.ClassDef]]:
+    return {
+        node.name: (path, node)
+        for path in modules("engine")
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Core") and node.name != "Core"
+    }
+
+
+def fields(node: ast.ClassDef) -> set[str]:
+    """The fields that the class itself names."""
+    return {ast.unparse(line.target) for line in node.body if isinstance(line, ast.AnnAssign)}
+
+
+def inherited(node: ast.ClassDef) -> set[str]:
+    bases = [protocols()[base.id][1] for base in node.bases if isinstance(base, ast.Name) and base.id in protocols()]
+    return set().union(*(fields(base) | inherited(base) for base in bases))
+
+
+def test_the_whole_core_is_known_where_the_parts_are_built_and_nowhere_else() -> None:
+    knowing = {name_of(path) for path in modules() if "engine.shared.core.Core" in set(imported_modules(nodes(path)))}
+    assert knowing == {"engine/engine.py"}
+
+
+def test_what_a_part_names_of_the_core_is_used_where_it_is_named() -> None:
+    assert len(protocols()) > 20, "the Protocols of the core are found"
+    for name, (path, node) in protocols().items():
+        used = {each.attr for each in nodes(path) if isinstance(each, ast.Attribute)}
+        assert fields(node) <= used, f"{path}: {name} names {fields(node) - used}, which the module does not use"
+
+
+def test_what_a_part_names_of_the_core_is_named_once() -> None:
+    """A Protocol inherits those of the code to which it passes the core on, and adds what they lack."""
+    for name, (path, node) in protocols().items():
+        assert not fields(node) & inherited(node), f"{path}: {name} names again {fields(node) & inherited(node)}"
