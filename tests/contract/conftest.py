@@ -34,7 +34,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _bury_the_dead() -> Iterator[None]:
-    """Those coroutines end here, as in tests/engine."""
+    """Coroutines end here, as in tests/engine."""
     yield
     gc.collect()
 

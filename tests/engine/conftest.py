@@ -1,4 +1,4 @@
-"""What all modules here share."""
+"""Fixtures that all modules here share."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class FakeLog:
     append_wait_ns = 0
 
     def commit(self, error: StorageError | None = None) -> None:
-        """What is staged is written (and synced where asked for), or fails."""
+        """Write what is staged (and sync it where asked for), or fail."""
         batch, self.filling = self.filling, Batch()
         self.batches += 1
         memory = self.file.memory
@@ -320,7 +320,7 @@ def usage_of(files: FileTable) -> Usage:
 
 
 def replay(catalog: EngineCatalog, log: bytes, file: StoredFile) -> None:
-    """What recovery does with one chunk of log, whose bytes are those of `file`."""
+    """Do what recovery does with one chunk of log, whose bytes are those of `file`."""
     scan = codec.scan_frames(log)
     assert scan.position == len(log), "the fake log holds whole frames"
     frames = scan.frames

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Answer:
-    """A `done` that remembers what it was told."""
+    """A `done` that remembers its result."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []

@@ -120,7 +120,7 @@ class TopicMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.commit()
         self.model.expire(self.now)
-        self.h.state()  # what time has taken is durable only once somebody was told
+        self.h.state()  # what time has taken is durable only once a client was answered
         self.next_life()
 
     def next_life(self) -> None:
@@ -148,7 +148,7 @@ class TopicMachine(RuleBasedStateMachine):
 
 
 class RealTopicMachine(TopicMachine):
-    """The same on the real store; class `fsync` loses nothing in a power cut either."""
+    """The machine on the real store; class `fsync` loses nothing in a power cut either."""
 
     def world(self) -> Harness:
         return RealWorld()

@@ -111,7 +111,7 @@ def metric(world: World, name: str) -> float:
 
 
 def test_one_that_takes_longer_goes_on(sim_world: SimWorld) -> None:
-    """R-CHK-3: after wait_ms, and with 0 at once; and whoever leaves."""
+    """R-CHK-3: after wait_ms, and with 0 at once; and for a client that leaves."""
     world = sim_world
     world.write("t", *range(50))
     world.ring.sync_factor = 500
@@ -189,7 +189,7 @@ def test_the_time_is_clamped(sim_world: SimWorld) -> None:
 
 
 def test_a_full_disk_is_told(make_sim_world: Callable[..., SimWorld]) -> None:
-    """R-CHK-4, R-DUR-16: records are in the log alone; deletes show all the same, and all does once there is space."""
+    """R-CHK-4, R-DUR-16: records are only in the log; deletes show all the same, and all does once there is space."""
     world = make_sim_world(disk_reserve_bytes=64 << 10)
     world.write("t", 1, 2)
     assert checkpoint(world).json["done"]
@@ -205,7 +205,7 @@ def test_a_full_disk_is_told(make_sim_world: Callable[..., SimWorld]) -> None:
 
 
 def test_a_failing_disk_is_told(sim_world: SimWorld) -> None:
-    """R-CHK-4, R-DUR-16: at the failure, and from then on; no file's name is told."""
+    """R-CHK-4, R-DUR-16: at the failure, and from then on; no file's name is shown."""
     world = sim_world
     world.write("t", 1)
     world.fail_storage("sync", errno.EIO)
@@ -261,7 +261,7 @@ def test_what_is_no_request_for_one_is_400(world: World, body: Any) -> None:
 
 
 def test_the_key_must_be_an_admins(make_world: MakeWorld) -> None:
-    """4.4: a checkpoint is nobody's topic, so names do not matter."""
+    """4.4: a checkpoint belongs to no topic, so names do not matter."""
     world = make_world(api_keys="narrow:admin:box-,user:read+write+delete")
     for key, status in (("narrow", 200), ("user", 403)):
         assert world.request("POST", "/v0/checkpoint", ABSENT, {"Authorization": f"Bearer {key}"}).status == status

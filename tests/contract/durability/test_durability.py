@@ -1,4 +1,4 @@
-"""What survives: restarts, kills, power cuts, broken and full disks, by class."""
+"""Records that survive restarts, kills, power cuts, broken and full disks, by class."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_survivors_of_class_disk_are_a_prefix(request: pytest.FixtureRequest, se
 
 
 def test_a_crash_gap_is_an_interior_gap(world: World) -> None:
-    """R-DUR-6, R-TOMB-1, R-DUR-9: readers before it stop at it, readers at it are told, readers behind it are not."""
+    """R-DUR-6, R-TOMB-1, R-DUR-9: readers before it stop at it, readers at it get a report, readers after it do not."""
     world.put("t", durability="fsync")
     world.write("t", "kept", "kept")
     world.put("t", durability="disk")
@@ -239,7 +239,7 @@ def test_records_are_readable_from_the_moment_of_the_answer(world: World, durabi
 
 # --- deletes, floors, gaps ------------------------------------------------------------------------------------------
 def test_a_synced_delete_survives_a_power_cut(world: World) -> None:
-    """R-DUR-7: with its bound; records written behind it stay."""
+    """R-DUR-7: with its bound; records written after it stay."""
     world.put("t", durability="fsync")
     world.write_records("t", [{"data": n, "tag": "x" if n % 2 else "y"} for n in range(1, 9)])
     world.delete("t", before_seq=4)
@@ -313,7 +313,7 @@ def test_a_restart_changes_nothing_a_client_can_see(world: World) -> None:
 
 
 def test_clocks_of_recency_do_not_persist(world: World) -> None:
-    """R-DUR-12: after a restart nobody has read anything yet."""
+    """R-DUR-12: after a restart no topic has been read yet."""
     world.write("t", 1)
     world.request("GET", "/v0/topics/t")
     world.restart()
@@ -340,7 +340,7 @@ def test_the_number_of_log_files_may_change(world: World, crash: bool) -> None:
 # --- broken and full disks ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["write", "sync"])
 def test_an_io_error_makes_the_log_read_only_until_a_restart(world: World, kind: str) -> None:
-    """R-DUR-16, 3.2, 12.2: reads go on, every change is refused, readiness says why."""
+    """R-DUR-16, 3.2, 12.2: reads are answered, every change is refused, readiness says why."""
     world.put("t", durability="fsync")
     world.write("t", 1, 2)
     world.fail_storage(kind, errno.EIO)
@@ -370,7 +370,7 @@ def test_an_io_error_makes_the_log_read_only_until_a_restart(world: World, kind:
 
 
 def test_a_full_disk_refuses_appends_and_nothing_else(make_world: MakeWorld) -> None:
-    """R-DUR-16: deletes, configurations and topic deletion go on from a reserve; appends resume by themselves."""
+    """R-DUR-16: deletes, configurations and topic deletion use a reserve; appends resume by themselves."""
     world = make_world(disk_reserve_bytes=256 * 1024, disk_low_water_bytes=256 * 1024)
     world.put("t", durability="fsync")
     world.put("other")

@@ -1,4 +1,4 @@
-"""Goal: whatever happens, a reader gets every record, or is told of its loss, or somebody deleted it.
+"""Goal: whatever happens, a reader gets every record, or a report of its loss, or a client deleted it.
 
 Method: writers, deletes, caps, ages, new configurations, stops, kills and power cuts on one topic, by a seed. Readers
 with cursors of their own read on now and then, through all of it, and hold what they got against what was answered.
@@ -104,7 +104,7 @@ def test_no_record_is_ever_lost_in_silence(request: pytest.FixtureRequest, seed:
         assert state["earliest_seq"] >= earliest or (weakened and durability != "fsync"), "nothing lost comes back"
         assert state["head_seq"] >= seen_head, "the head never falls"
         earliest, seen_head = state["earliest_seq"], state["head_seq"]
-    world.put("t", **config | {"ttl_ms": 0})  # so that nothing goes while the last reader reads
+    world.put("t", **config | {"ttl_ms": 0})  # so that nothing is removed while the last reader reads
     readers.append(Reader())
     for reader in readers:
         for _ in range(10_000):

@@ -1,4 +1,4 @@
-"""How long the log may get: writers wait, then they are refused, and what empties it goes on (13.5)."""
+"""How long the log may get: writers wait, then they are refused, and requests that empty it are accepted (13.5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def checkpointer(world: SimWorld) -> Checkpointer:
 
 
 def hold_checkpoints(world: SimWorld) -> None:
-    """None begins from here on: as if the disk were too slow for them."""
+    """Begin no checkpoint from here on, as if the disk were too slow for them."""
     checkpointer(world)._stopped = True
 
 

@@ -37,7 +37,7 @@ def test_two_kills_without_a_checkpoint_between_lose_nothing(world: World, durab
 
 
 def test_a_topic_deleted_and_made_again_is_the_new_one_after_a_kill(make_world: MakeWorld) -> None:
-    """R-REC-1, R-DUR-1: with several log files, in which old and new may lie anywhere."""
+    """R-REC-1, R-DUR-1: with several log files, in which old and new may be anywhere."""
     world = make_world(wal_shards=4)
     names = [f"t{number}" for number in range(8)]
     for name in names:
@@ -69,7 +69,7 @@ def test_a_delete_far_below_the_first_live_record_costs_nothing(world: World) ->
 
 
 def test_memory_is_given_back_after_every_topic_was_deleted(live_world: LiveWorld) -> None:
-    """R-REC-1: records, their index and their tags; what a first round leaves behind, the second does not add to."""
+    """R-REC-1: records, their index and their tags; what a first round leaves, a second does not add to."""
     world = live_world
     world.start(hot_tail_bytes=4 << 20, checkpoint_wal_bytes=8 << 20)
     rows = [{"data": "x" * 100, "tag": f"tag {number}"} for number in range(4000)]

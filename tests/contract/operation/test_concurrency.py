@@ -1,4 +1,4 @@
-"""Many clients at once: backlog, duplicates behind a failure, topics that come and go under their writers."""
+"""Many clients at once: backlog, duplicates after a failure, topics that come and go under their writers."""
 
 from __future__ import annotations
 

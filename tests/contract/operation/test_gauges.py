@@ -1,4 +1,4 @@
-"""What the metrics page counts of features: routers, queues, streams, sessions, in both of its forms."""
+"""The counts of features on the metrics page: routers, queues, streams, sessions, in both of its forms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def numbers(world: World) -> dict[str, int]:
 
 
 def test_gauges_follow_what_exists(world: World) -> None:
-    """12.3: up when it comes, down when it goes."""
+    """12.3: up when it comes, down when it ends."""
     assert numbers(world) == dict.fromkeys(NAMES, 0)
     world.put("jobs", type="queue")
     world.write("jobs", 1, 2, 3)

@@ -1,4 +1,4 @@
-"""The same contract on real processes, files and sockets: what a simulated machine cannot vouch for."""
+"""The contract on real processes, files and sockets: what a simulated machine cannot vouch for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_killed_server_comes_back_with_all_it_acknowledged(live_world: LiveWor
 
 
 def test_a_kill_in_the_middle_of_writes_loses_no_answer(live_world: LiveWorld) -> None:
-    """R-DUR-2: what a client was told is there; the rest is there whole or not at all."""
+    """R-DUR-2: what a client got an answer for is there; the rest is there whole or not at all."""
     world = live_world
     world.start()
     world.put("t", durability="fsync")
@@ -160,7 +160,7 @@ def test_a_directory_in_use_is_refused(live_world: LiveWorld) -> None:
 
 
 def test_settings_come_from_the_environment(live_world: LiveWorld) -> None:
-    """14: blanks trimmed, what cannot be parsed is the default, booleans are on for true and 1 alone."""
+    """14: blanks trimmed, what cannot be parsed is the default, booleans are only on for true and 1."""
     live_world.start(
         max_topics=" 2 ", max_batch_records="many", max_tag_bytes="-4", wal_shards="0", allow_insecure_no_auth="yes"
     )

@@ -1,4 +1,4 @@
-"""Nothing that is over waits for the garbage collector: a server that looks at its whole heap stops for seconds.
+"""Nothing that has ended waits for the garbage collector: a server that looks at its whole heap stops for seconds.
 
 What lives is taken out of the collector's sight as the server grows, so a cycle among what dies later would stay.
 """

@@ -56,7 +56,7 @@ def limits() -> list[str]:
 
 @pytest.mark.parametrize("setting", limits())
 def test_zero_is_no_limit(make_world: MakeWorld, setting: str) -> None:
-    """14: everything that one of these may refuse, cut short or skip goes through whole."""
+    """14: everything that one of these may refuse, cut short or skip is accepted whole."""
     world = make_world(**{setting: 0})
     world.put("t", idempotency_window_ms=60_000)
     records = [{"data": [n, "x" * 1000], "meta": {"k": n}, "tag": "a:b", "node": "n"} for n in range(300)]
@@ -102,7 +102,7 @@ def test_settings_of_storage_have_no_effect_on_the_wire(make_world: MakeWorld, s
 
 
 def test_old_segments_are_read_from_the_cold_directory(make_world: MakeWorld) -> None:
-    """14, 5.4: what moved is read, deleted and kept like anything else; a read tells how many of its files it took."""
+    """14, 5.4: what moved is read, deleted and kept like anything else; a read reports how many files it took."""
     world = make_world(
         cold_dir="/srv/cold",
         hot_retain_segments=1,

@@ -24,7 +24,7 @@ def summary(world: World) -> Any:
 
 # --- recovery -------------------------------------------------------------------------------------------------------
 def test_nothing_is_served_while_the_log_is_recovered(make_world: MakeWorld) -> None:
-    """R-LIFE-4, R-LIFE-5, 12.2, 2.4/3: probes and metrics answer, everything else is told to come back in a second."""
+    """R-LIFE-4, R-LIFE-5, 12.2, 2.4/3: probes and metrics answer, other requests are asked to come back in a second."""
     world = make_world()
     fill(world)
     world.crash()

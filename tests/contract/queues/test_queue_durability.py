@@ -122,7 +122,7 @@ def test_durable_leases_survive(world: World, how: str) -> None:
 
 
 def test_durable_leases_outlive_checkpoints_and_a_moved_clock(make_world: MakeWorld) -> None:
-    """R-DUR-11: the snapshot keeps what the recycled log told; deadlines are absolute."""
+    """R-DUR-11: the snapshot keeps what the recycled log stated; deadlines are absolute."""
     world = make_world(checkpoint_every_ms=1000)
     queue = Queue(world, leases_durable=True)
     queue.put(*range(5))
@@ -196,7 +196,7 @@ def test_a_dead_letter_move_is_never_lost(make_world: MakeWorld, microseconds: i
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_dead_letter_that_was_moved_survives_whatever_its_class(make_world: MakeWorld, seed: int) -> None:
-    """R-DUR-14, R-Q-27: queue and dead letters lie in different parts of the log, and a power cut takes their ends."""
+    """R-DUR-14, R-Q-27: queue and dead letters are in different parts of the log, and a power cut takes their ends."""
     world = make_world(seed=seed, wal_shards=4)
     for number in range(4):
         world.write(f"dlq{number}", "before")
@@ -212,7 +212,7 @@ def test_a_dead_letter_that_was_moved_survives_whatever_its_class(make_world: Ma
 
 
 def test_a_failed_ack_gives_the_jobs_back(world: World) -> None:
-    """8.3, R-DUR-16: 500, nothing deleted; with a read-only log nothing is claimed either, reads go on."""
+    """8.3, R-DUR-16: 500, nothing deleted; with a read-only log nothing is claimed either, reads are answered."""
     queue = Queue(world, durability="fsync")
     queue.put(1, 2)
     queue.claim(2)
@@ -233,7 +233,7 @@ def test_a_failed_ack_gives_the_jobs_back(world: World) -> None:
 
 
 def test_a_full_disk_lets_jobs_be_worked_off(world: World) -> None:
-    """R-DUR-16: claims and acks go on where appends are refused."""
+    """R-DUR-16: claims and acks are accepted where appends are refused."""
     queue = Queue(world)
     queue.put(1, 2, 3)
     queue.claim(1)

@@ -16,7 +16,7 @@ from tests.contract.world.world import World, seqs
 
 
 def test_a_job_is_claimed_handed_back_and_acked(world: World) -> None:
-    """TV-17, R-Q-1, R-Q-10, R-Q-11, R-Q-13, 8.2, 8.3, 8.4: the counters tell."""
+    """TV-17, R-Q-1, R-Q-10, R-Q-11, R-Q-13, 8.2, 8.3, 8.4: the counters show it."""
     queue = Queue(world)
     queue.put(1, 2, 3, 4, 5)
     first = queue.claim(2)
@@ -402,7 +402,7 @@ def test_the_pass_goes_on_behind_a_poison_job(world: World) -> None:
 
 
 def test_without_a_dead_letter_topic_a_job_is_delivered_for_ever(world: World) -> None:
-    """R-Q-22: max_deliveries alone moves nothing."""
+    """R-Q-22: max_deliveries by itself moves nothing."""
     queue = Queue(world, max_deliveries=1)
     queue.put("job")
     for deliveries in range(1, 4):
@@ -454,7 +454,7 @@ def answers(*asked: Any) -> list[Any]:
 
 
 def test_a_cohort_shares_what_there_is(world: World) -> None:
-    """R-Q-17, R-Q-18: 20 jobs over four claims of 10 are five each, and no job goes to two."""
+    """R-Q-17, R-Q-18: 20 jobs over four claims of 10 are five each, and no job is given to two."""
     queue = Queue(world, claim_jitter_ms=300)
     queue.put(*range(20))
     asked = [queue.ask_claim(10, node=f"w{n}") for n in range(4)]
@@ -480,7 +480,7 @@ def test_a_cohort_passes_over_who_has_enough(
 
 
 def test_everybody_waits_the_window(world: World) -> None:
-    """R-Q-17: also a claim alone; a later one opens the next cohort."""
+    """R-Q-17: also a single claim; a later one opens the next cohort."""
     queue = Queue(world, claim_jitter_ms=1000)
     queue.put(1, 2)
     alone = queue.ask_claim()
@@ -531,7 +531,7 @@ def test_the_window_is_that_of_the_arrival(world: World) -> None:
 
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_claimer_that_leaves_strands_nobody(world: World, who: int) -> None:
-    """R-NET-11: be it the one that opened the cohort; what it would have got goes to the others."""
+    """R-NET-11: be it the one that opened the cohort; what it would have got is given to the others."""
     queue = Queue(world, claim_jitter_ms=600)
     queue.put(1, 2)
     asked = [queue.ask_claim(2, node="a"), queue.ask_claim(2, node="b")]

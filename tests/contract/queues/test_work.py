@@ -71,7 +71,7 @@ def test_a_stream_holds_at_most_max_leases(world: World) -> None:
 
 
 def test_streams_take_turns(world: World) -> None:
-    """R-Q-28, R-Q-6: no job goes to two; a wide stream leaves something for the others."""
+    """R-Q-28, R-Q-6: no job is given to two; a wide stream leaves something for the others."""
     queue = Queue(world)
     streams = [work(queue, node=f"w{n}", max=100) for n in range(3)]
     queue.put(*range(96))
@@ -92,7 +92,7 @@ def test_an_expired_lease_is_pushed_again(world: World) -> None:
 
 
 def test_what_others_give_back_is_pushed(world: World) -> None:
-    """R-Q-28: leases that end by themselves, delays that are over, jobs handed back."""
+    """R-Q-28: leases that end by themselves, delays that have ended, jobs handed back."""
     queue = Queue(world)
     queue.put(1, 2, 3)
     queue.claim(1, node="a", lease_ms=500)
@@ -138,7 +138,7 @@ def test_an_idle_stream_has_heartbeats(world: World) -> None:
 
 @pytest.mark.parametrize("recreated", [False, True])
 def test_the_end_of_the_topic_is_the_end_of_the_stream(world: World, recreated: bool) -> None:
-    """8.6, 7.4: told at once, in a frame without an id."""
+    """8.6, 7.4: reported at once, in a frame without an id."""
     queue = Queue(world)
     queue.put(1)
     stream = work(queue)
@@ -204,7 +204,7 @@ def test_a_token_in_the_query_is_a_key(make_world: MakeWorld) -> None:
 
 
 def test_with_a_window_streams_share_what_comes(world: World) -> None:
-    """8.6, R-Q-17, R-Q-18: every refill goes through a cohort."""
+    """8.6, R-Q-17, R-Q-18: every refill takes part in a cohort."""
     queue = Queue(world, claim_jitter_ms=800)
     streams = [work(queue, node=f"w{n}", max=50) for n in range(4)]
     queue.put(*range(20))
@@ -226,7 +226,7 @@ def test_poison_is_moved_on_a_stream(world: World) -> None:
 
 
 def test_a_client_that_does_not_read_stalls_itself_alone(make_world: MakeWorld) -> None:
-    """R-SSE-6: little is leased to it beyond what its connection takes; others go on."""
+    """R-SSE-6: little is leased to it beyond what its connection takes; others continue."""
     world = make_world(send_high_water_bytes=65_536, send_low_water_bytes=16_384)
     queue = Queue(world)
     for _ in range(10):

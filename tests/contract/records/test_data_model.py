@@ -307,7 +307,7 @@ def test_everything_but_the_type_may_change(world: World) -> None:
 
 @pytest.mark.parametrize("weaker", ["ephemeral", "memory", "disk"])
 def test_writes_after_a_change_of_class_have_the_new_guarantee(world: World, weaker: str) -> None:
-    """R-CFG-3, R-DUR-2: also behind records of a weaker class."""
+    """R-CFG-3, R-DUR-2: also after records of a weaker class."""
     world.put("t", durability=weaker)
     world.write("t", "weak", "weak")
     world.put("t", durability="fsync")

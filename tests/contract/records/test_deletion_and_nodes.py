@@ -190,7 +190,7 @@ def noded(world: World, *nodes: str | None, topic: str = "t") -> None:
 
 
 def test_a_reader_leaves_out_its_own(world: World) -> None:
-    """R-NODE-1, R-NODE-2, TV-6: one name or several; the cursor goes on over them."""
+    """R-NODE-1, R-NODE-2, TV-6: one name or several; the cursor passes them."""
     noded(world, "self", "other", "self")
     page = world.diff("t", node="self")
     assert (seqs(page), page["next_from_seq"], page["caught_up"]) == ([2], 3, True)
@@ -244,7 +244,7 @@ def test_filtered_records_take_no_room_in_an_answer(world: World) -> None:
 
 
 def test_a_long_run_of_ones_own_may_take_several_reads(world: World) -> None:
-    """R-NODE-3: each moves the cursor; what is behind it arrives."""
+    """R-NODE-3: each moves the cursor; what is after it arrives."""
     for _ in range(4):
         world.write_records("t", [{"data": 1}] * 10_000, node="me")
     world.write("t", "mine not")

@@ -1,4 +1,4 @@
-"""Incarnations: what tells a reader that a seq names another record now."""
+"""Incarnations: how a reader sees that a seq names another record now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def incarnation_of(world: World, topic: str) -> str:
 
 # --- shown ----------------------------------------------------------------------------------------------------------
 def test_it_is_shown_where_the_query_asks_for_it(world: World) -> None:
-    """R-INC-3, 7.2, 7.3: as one more field, and to nobody else."""
+    """R-INC-3, 7.2, 7.3: as one more field, and to no other reader."""
     world.put("t")
     world.put("q", type="queue")
     for name in ("t", "q"):

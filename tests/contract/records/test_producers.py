@@ -148,7 +148,7 @@ def test_a_part_needs_no_key(world: World) -> None:
 
 
 def test_sixteen_epochs_are_known(world: World) -> None:
-    """R-PROD-3: the lowest goes when a new one comes, wherever that lies, and is never appended again."""
+    """R-PROD-3: the lowest is dropped when a new one comes, wherever that is, and is never appended again."""
     for epoch in range(10, 42, 2):
         written(world, epoch, epoch=epoch)
     assert written(world, 10, epoch=10)["deduped"] is True
@@ -186,7 +186,7 @@ def test_a_producer_that_was_silent_goes_on_above_its_newest_epoch(make_world: M
 
 
 def test_so_many_producers_are_taken_over_all_topics(make_world: MakeWorld) -> None:
-    """R-PROD-5: those forgotten but for their newest epoch count; what is known goes on, what goes frees its place."""
+    """R-PROD-5: producers with only their newest epoch count; known ones continue, dropped ones free their place."""
     world = make_world(max_producers=2, producer_silence_ms=1000)
     written(world, 1)
     written(world, 1, topic="u")
@@ -362,7 +362,7 @@ def test_an_ephemeral_topic_forgets_parts_with_their_records(world: World) -> No
 
 
 def test_a_power_cut_takes_parts_with_their_records(world: World) -> None:
-    """R-PROD-7: what is left of a topic is a beginning, and of its parts those that lie in it."""
+    """R-PROD-7: what is left of a topic is a beginning, and of its parts those that are in it."""
     world.put("t", durability="disk")
     for part in range(8):
         written(world, part, part=part)

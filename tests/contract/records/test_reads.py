@@ -225,7 +225,7 @@ def test_every_waiter_is_woken_by_one_write(world: World) -> None:
 
 
 def test_deleting_the_topic_ends_a_wait(world: World) -> None:
-    """7.6, 7.4: with 404, also when it is made again at once."""
+    """7.6, 7.4: with 404, also when it is created again at once."""
     world.put("t")
     first = poll(world)
     world.drop("t")
@@ -253,7 +253,7 @@ def test_a_stop_ends_a_wait_with_the_empty_result(world: World) -> None:
 
 
 def test_a_wait_holds_up_nobody_on_its_own_connection_for_ever(world: World) -> None:
-    """R-NET-3, 7.6: what is pipelined behind it is answered after it."""
+    """R-NET-3, 7.6: what is pipelined after it is answered after it."""
     world.put("t")
     connection = poll(world, 0, 500)
     connection.start("GET", "/healthz")
@@ -313,7 +313,7 @@ def test_a_read_may_begin_at_a_time(world: World) -> None:
 
 
 def test_a_read_from_a_time_tells_of_no_loss_before(world: World) -> None:
-    """R-FROM-2: neither by the floor nor by a gap, also when nothing is left; and later ones as ever."""
+    """R-FROM-2: neither by the floor nor by a gap, also when nothing is left; and later ones as before."""
     first, second, _third = write_at_times(world, 2, 3, 1)
     world.put("t", cap_records=2)
     world.write("t", 7)

@@ -1,4 +1,4 @@
-"""Caps and expiry, and the tombstones that tell readers of them."""
+"""Caps and expiry, and the tombstones that report them to readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def live(world: World, topic: str = "t") -> tuple[int, int, int]:
 
 # --- caps -----------------------------------------------------------------------------------------------------------
 def test_a_record_cap_keeps_the_newest(world: World) -> None:
-    """R-CAP-1, TV-1: what goes is told to readers behind it, once."""
+    """R-CAP-1, TV-1: a loss is reported once to readers before it."""
     world.put("t", cap_records=3)
     world.write_singly("t", *range(1, 7))
     assert live(world) == (6, 4, 3)
@@ -217,7 +217,7 @@ def lossy(world: World) -> World:
 
 
 def test_only_cursors_below_the_loss_get_a_tombstone(lossy: World) -> None:
-    """R-TOMB-1, R-TOMB-2, R-TOMB-6: it ends at the loss; the delete behind it is passed in silence."""
+    """R-TOMB-1, R-TOMB-2, R-TOMB-6: it ends at the loss; the delete after it is passed in silence."""
     for cursor in (0, 1, 2):
         page = lossy.diff("t", cursor)
         assert page["tombstone"] == tombstone(cursor + 1, 3, "cap", 6)
@@ -228,7 +228,7 @@ def test_only_cursors_below_the_loss_get_a_tombstone(lossy: World) -> None:
 
 
 def test_reading_goes_on_behind_the_tombstone(lossy: World) -> None:
-    """R-TOMB-4, R-TOMB-8: in the same answer, with all its fields as ever."""
+    """R-TOMB-4, R-TOMB-8: in the same answer, with all its fields."""
     page = lossy.diff("t", 0, limit=1)
     assert (seqs(page), page["next_from_seq"], page["lag"], page["caught_up"]) == ([5], 5, 1, False)
 
@@ -315,7 +315,7 @@ def test_a_cursor_above_an_empty_instance_is_told_too(world: World) -> None:
 
 
 def test_a_recreated_tombstone_names_the_earliest_there_is(world: World) -> None:
-    """R-REC-2: and reading goes on from it, with a limit too."""
+    """R-REC-2: and reading continues from it, with a limit too."""
     world.put("t", cap_records=3)
     world.write("t", 1, 2, 3, 4, 5)
     page = world.diff("t", 99, limit=1)
@@ -324,7 +324,7 @@ def test_a_recreated_tombstone_names_the_earliest_there_is(world: World) -> None
 
 
 def test_a_stale_cursor_within_the_new_instance_just_goes_on(world: World) -> None:
-    """R-REC-3: nothing tells it apart."""
+    """R-REC-3: nothing distinguishes it."""
     world.write("t", 1, 2, 3)
     world.drop("t")
     world.write("t", "a", "b", "c", "d")

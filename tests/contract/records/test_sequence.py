@@ -49,7 +49,7 @@ def test_concurrent_writes_never_share_or_skip_a_number(world: World) -> None:
 
 
 def test_nothing_is_read_before_it_is_committed(world: World) -> None:
-    """R-SEQ-3: whoever reads while a write is in flight sees all of it or nothing, and never a gap."""
+    """R-SEQ-3: a read while a write is in flight sees all of it or nothing, and never a gap."""
     world.put("t", durability="fsync")
     connections = [world.connect() for _ in range(6)]
     pending = []
@@ -121,7 +121,7 @@ def test_a_refused_write_changes_nothing(world: World, body: dict[str, object]) 
 
 
 def test_a_write_the_disk_refused_is_not_visible(world: World) -> None:
-    """R-SEQ-6: afterwards nobody reads it; what was there stays."""
+    """R-SEQ-6: afterwards no client reads it; what was there stays."""
     world.put("t", durability="fsync")
     world.write("t", "good")
     world.fail_storage("write", 5, times=10)
@@ -145,7 +145,7 @@ def test_the_earliest_is_the_first_live_record_or_the_one_to_come(world: World) 
 
 
 def test_deletion_does_not_move_what_was_lost_involuntarily(world: World) -> None:
-    """R-FLOOR-3, R-FLOOR-4: an old cursor is told of the cap's loss only."""
+    """R-FLOOR-3, R-FLOOR-4: an old cursor gets a report of only the cap's loss."""
     world.put("t", cap_records=3)
     world.write("t", *range(1, 7))
     world.delete("t", before_seq=6)
@@ -167,7 +167,7 @@ def test_what_was_evicted_never_comes_back(world: World) -> None:
 
 
 def test_what_expired_never_comes_back(world: World) -> None:
-    """R-FLOOR-5: not when the time to live grows or goes, nor when the clock steps back."""
+    """R-FLOOR-5: not when the time to live grows or is removed, nor when the clock steps back."""
     world.put("t", ttl_ms=100)
     world.write("t", 1)
     world.advance_ms(200)
@@ -214,7 +214,7 @@ def test_count_and_bytes_are_exact(world: World) -> None:
 
 @pytest.mark.parametrize("look", ["state", "list", "diff", "delete", "if_empty", "write"])
 def test_retention_is_applied_before_any_answer_that_depends_on_it(world: World, look: str) -> None:
-    """R-FLOOR-7: time alone is enough, whoever looks first."""
+    """R-FLOOR-7: time by itself is enough, whichever request comes first."""
     world.put("t", ttl_ms=100, cap_records=1, discard="reject")
     world.write("t", "old")
     world.advance_ms(101)

@@ -83,7 +83,7 @@ def test_a_log_may_name_itself_as_dead_letter(world: World) -> None:
 
 
 def test_a_full_server_still_updates_what_it_has(make_world: MakeWorld) -> None:
-    """7.1/6, R-LIM-1: a cap frees as soon as a topic goes."""
+    """7.1/6, R-LIM-1: a cap frees as soon as a topic is deleted."""
     world = make_world(max_topics=2)
     world.put("a")
     world.write("b", 1)
@@ -137,7 +137,7 @@ def test_the_state_of_a_fresh_log(world: World) -> None:
 
 
 def test_the_state_of_a_queue_counts_its_jobs(world: World) -> None:
-    """7.2: all ready while nobody claims."""
+    """7.2: all ready while no worker claims."""
     world.put("q", type="queue")
     world.write("q", 1, 2, 3)
     state = world.state("q")
@@ -153,7 +153,7 @@ def test_a_state_read_never_creates(world: World) -> None:
 
 
 def test_a_touching_state_shows_itself(world: World) -> None:
-    """7.2, R-PRI-4: unless told not to."""
+    """7.2, R-PRI-4: unless the request says not to."""
     world.put("t")
     world.advance_ms(10)
     at_ms = world.now_ms()

@@ -65,7 +65,7 @@ def test_a_topic_that_has_gone_is_news_at_once(world: World) -> None:
 
 
 def test_what_is_known_rightly_is_waited_for(world: World) -> None:
-    """R-WAIT-1, R-WAIT-4: until the time is over, and with 0 not at all."""
+    """R-WAIT-1, R-WAIT-4: until the time has passed, and with 0 not at all."""
     world.write("t", 1, 2)
     known = {"seq": 2, "incarnation": incarnation_of(world, "t")}
     topics = {"t": known, "absent": None, "new": 0, "none": {"seq": 0}}
@@ -235,7 +235,7 @@ def test_who_leaves_ends_the_wait(make_world: MakeWorld) -> None:
 
 
 def test_all_waits_together_name_so_many_topics_at_most(make_world: MakeWorld) -> None:
-    """7.8/3: what is over frees its names; an answer that comes at once needs none."""
+    """7.8/3: a wait that has ended frees its names; an answer that comes at once needs none."""
     world = make_world(max_waited_topics=3)
     full = (429, "throttled", {"limit": "max_waited_topics", "max": 3})
     asked = park(world, {"a": None, "b": None})
@@ -318,7 +318,7 @@ def test_many_names_are_counted_and_not_looked_at(world: World) -> None:
 
 
 def test_all_names_have_to_be_the_keys(make_world: MakeWorld) -> None:
-    """R-AUTH-8, 7.8/2: absent ones too; behind the shape of the body."""
+    """R-AUTH-8, 7.8/2: absent ones too; after the shape of the body."""
     world = make_world(api_keys="narrow:read:box-,writer:write")
     narrow = {"Authorization": "Bearer narrow"}
     assert heads(world.request("POST", "/v0/wait", {"topics": {"box-1": None}}, narrow)) == {"box-1": None}

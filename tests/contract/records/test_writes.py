@@ -125,7 +125,7 @@ CHECKS: list[tuple[str, str, dict[str, Any], Any]] = [
 
 @pytest.mark.parametrize(("topic", "body", "expected"), [row[1:] for row in CHECKS], ids=[row[0] for row in CHECKS])
 def test_the_checks_of_a_write_come_in_order(make_world: MakeWorld, topic: str, body: Any, expected: Any) -> None:
-    """7.5/1, 7.5/3, 7.5/4, 7.5/5, 7.5/6, 7.5/7, 7.5/8: the first failure is told, and nothing is appended."""
+    """7.5/1, 7.5/3, 7.5/4, 7.5/5, 7.5/6, 7.5/7, 7.5/8: the first failure is reported, and nothing is appended."""
     world = make_world(max_topics=2, max_total_bytes=100)
     world.put("full", discard="reject", cap_records=2)
     world.write("full", 1, idempotency_key="known")
@@ -173,7 +173,7 @@ def test_the_quota_is_over_all_topics_and_may_be_reached(make_world: MakeWorld) 
 
 
 def test_what_expired_frees_the_quota(make_world: MakeWorld) -> None:
-    """7.5: also in a topic nobody looks at."""
+    """7.5: also in a topic that no client reads."""
     world = make_world(max_total_bytes=10)
     world.put("old", ttl_ms=1000)
     world.write("old", "x" * 8)

@@ -71,7 +71,7 @@ def test_what_is_no_valid_credential(keyed: World, value: str | None) -> None:
 
 @pytest.mark.parametrize("value", ["Bearer root", "Bearer   root", "Bearer root  ", "Bearer \troot"])
 def test_blanks_around_a_token_are_trimmed(keyed: World, value: str) -> None:
-    """4.3/3: behind the scheme and its one blank."""
+    """4.3/3: after the scheme and its one blank."""
     assert keyed.request("GET", "/v0/topics", headers={"Authorization": value}).status == 200
 
 
@@ -200,7 +200,7 @@ ACCESS_OF_THE_CONTRACT = {
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.pattern}")
 def test_every_route_declares_the_scope_of_the_contract(route: Route) -> None:
-    """4.4: a route nobody thought of here fails."""
+    """4.4: a route that is missing here fails."""
     name = f"{route.method} {route.pattern}".replace(":q", ":topic")
     assert route.scope == SCOPES_OF_THE_CONTRACT[name]
     assert route.access == ACCESS_OF_THE_CONTRACT.get(name, Access.KEY)
@@ -272,7 +272,7 @@ def test_a_list_shows_what_the_key_may_see(keyed: World) -> None:
 
 
 def test_metrics_show_the_topics_of_the_key_one_by_one(keyed: World) -> None:
-    """12.3, 4.3: all others are in the sums alone."""
+    """12.3, 4.3: all others are only in the sums."""
     for name in ("a", "box-1", "b:x", "c"):
         ask(keyed, "root", "PUT", f"/v0/topics/{name}")
 
@@ -355,7 +355,7 @@ POLL = {"wait_ms": 30_000}
 
 
 def test_requests_in_flight_of_a_key_have_a_cap(make_world: MakeWorld) -> None:
-    """4.3/4, 14: TOPICS_MAX_INFLIGHT_PER_KEY, felt by that key alone, told before its rights, freed by the answer."""
+    """4.3/4, 14: TOPICS_MAX_INFLIGHT_PER_KEY, felt only by that key, checked before its rights, freed by the answer."""
     world = make_world(api_keys="k,other,narrow:r:x", max_inflight_per_key=2)
     ask(world, "k", "PUT", "/v0/topics/t")
     polls = [world.ask("POST", "/v0/topics/t/diff", POLL, bearer("k")) for _ in range(2)]
@@ -438,7 +438,7 @@ def test_secrets_are_not_kept_by_a_running_server(make_world: MakeWorld) -> None
 
 @pytest.mark.http1
 def test_a_key_that_is_taken_away_writes_no_more(make_world: MakeWorld, tmp_path: Path) -> None:
-    """4.1, 4.3: however often its requests were seen before, on connections that stay; others go on."""
+    """4.1, 4.3: however often its requests were seen before, on connections that stay; others continue."""
     keys = tmp_path / "keys"
     keys.write_text("old\nstays\n")
     keys.chmod(0o600)
@@ -510,7 +510,7 @@ FEWER = "less:r:t\nstays\n"
 
 @pytest.mark.parametrize("token", ["gone", "less"])
 def test_a_watch_stream_ends_with_its_key(changing: World, key_file: Path, token: str) -> None:
-    """4.1, R-WATCH-4, R-WATCH-15: without a frame; its session is gone, too. Those of other keys go on."""
+    """4.1, R-WATCH-4, R-WATCH-15: without a frame; its session is gone, too. Streams of other keys continue."""
     streams = {}
     for each in (token, "stays"):
         answer = create(changing, "t", headers=bearer(each))
@@ -547,7 +547,7 @@ def test_a_stream_of_jobs_ends_with_its_key(changing: World, key_file: Path, tok
 @pytest.mark.http1
 @pytest.mark.parametrize("token", ["gone", "less"])
 def test_a_websocket_ends_with_its_key(changing: World, key_file: Path, token: str) -> None:
-    """4.1, 11.6: told why, then 1008; nothing is delivered to it any more."""
+    """4.1, 11.6: the reason, then 1008; nothing is delivered to it any more."""
     socket, other = WebSocket(changing, **bearer(token)), WebSocket(changing, **bearer("stays"))
     for each in (socket, other):
         each.subscribe("t", 1)
@@ -576,7 +576,7 @@ def test_streams_of_a_key_that_stays_go_on(changing: World, key_file: Path) -> N
 def test_a_key_is_asked_again_when_the_body_is_whole(
     changing: World, key_file: Path, token: str, status: int, chunked: bool
 ) -> None:
-    """R-AUTH-10: whoever lets a body trickle would go on writing with a key that is gone."""
+    """R-AUTH-10: a client that sends a body slowly would continue to write with a removed key."""
     body = b'{"records":[{"data":"late"}]}'
     framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(body)
     head = b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%b\r\n"

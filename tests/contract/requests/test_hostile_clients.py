@@ -21,7 +21,7 @@ HEAD = (
 
 
 def held(world: World) -> dict[str, int]:
-    """What the server holds for clients, as far as it can be seen from here."""
+    """Return the bytes that the server holds for clients, as far as they can be seen from here."""
     if isinstance(world, LiveWorld):
         return {"descriptors": world.descriptors() // 10}  # its own files come and go
     assert isinstance(world, SimWorld)
@@ -71,7 +71,7 @@ def gone(world: World, connections: list[Connection]) -> None:
 
 
 def test_heads_that_trickle_end_within_their_minute(sober: World) -> None:
-    """R-NET-4: a byte a second of a head each, and nobody else waits (T18)."""
+    """R-NET-4: a byte a second of a head each, and no other client waits (T18)."""
     attackers = [sober.connect() for _ in range(20)]
     head = b"GET /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200
     for second in range(62):
@@ -116,7 +116,7 @@ def test_clients_that_vanish_are_missed_by_keep_alive(sober: World) -> None:
 
 @pytest.mark.parametrize("cut", [1, len(HEAD) // 2, len(HEAD), len(HEAD) + 100])
 def test_a_reset_anywhere_in_a_request_leaves_nothing(sober: World, cut: int) -> None:
-    """R-NET-11: of a head, behind it, or in the body (T18)."""
+    """R-NET-11: of a head, after it, or in the body (T18)."""
     data = HEAD + b" " * 5000
     attackers = [sober.connect().send(data[:cut]) for _ in range(20)]
     sober.settle()

@@ -93,7 +93,7 @@ def test_a_reset_stream_gives_back_what_it_held(make_world: MakeWorld) -> None:
 
 
 def test_a_stop_says_goaway_and_answers_what_is_under_way(world: World) -> None:
-    """R-NET-2, R-LIFE-7: a waiting poll ends empty, a new request is told, then the connection ends."""
+    """R-NET-2, R-LIFE-7: a waiting poll ends empty, a new request is refused, then the connection ends."""
     client = Client(world)
     assert client.ask("PUT", "/v0/topics/t").status == 201
     poll = client.h2.begin("POST", "/v0/topics/t/diff", b'{"wait_ms":20000}', {"content-type": "application/json"})

@@ -1,4 +1,4 @@
-"""Bodies that are taken in turns are answered as those that are taken at one go (2.3, 7.5, 11.4)."""
+"""Bodies that are taken in turns are answered as those that are taken at once (2.3, 7.5, 11.4)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BODIES = (
 )
 
 WRITES = BODIES[:4] + BODIES[6:-1]
-"""Those that are objects, and whose seqs are given out when they are staged: not so the last piece of a part."""
+"""The bodies that are objects, and whose seqs are given out when they are staged: not so the last piece of a part."""
 
 
 def told(world: World, body: bytes, headers: dict[str, str], path: str = "/v0/topics/t") -> Any:
@@ -149,7 +149,7 @@ def commands(world: World, *messages: bytes) -> list[Any]:
 
 @pytest.mark.http1
 def test_publishes_are_too_and_keep_their_order(make_world: MakeWorld) -> None:
-    """R-WS-1: a short one behind a long one comes after it."""
+    """R-WS-1: a short one after a long one comes after it."""
     publishes = [b'{"op":"publish","topic":"t","request_id":%d,' % i + body[1:] for i, body in enumerate(WRITES)]
     short = b'{"op":"publish","topic":"t","records":[{"data":1}]}'
     messages = [part for each in publishes for part in (each, short)]

@@ -1,4 +1,4 @@
-"""Paths, queries, bodies and strict JSON: what of a request is understood, and which failure is told first."""
+"""Paths, queries, bodies and strict JSON: what of a request is understood, and which failure is reported first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_any_other_path_is_unknown(world: World, path: str) -> None:
 
 
 def test_a_parameter_is_decoded_after_matching(world: World) -> None:
-    """2.1: %61 is a letter like others, %2F is part of a name nobody can have."""
+    """2.1: %61 is a letter like others, %2F is part of a name that no topic can have."""
     assert world.request("PUT", "/v0/topics/%61b%2Ec").json["topic"] == "ab.c"
     assert world.request("GET", "/v0/topics/ab.c").status == 200
     assert world.request("GET", "/v0/topics/a%2Fdiff").refusal == (404, "topic_not_found", {"topic": "a/diff"})
@@ -143,7 +143,7 @@ def test_an_integer_of_a_query_that_is_none_means_the_default(world: World, valu
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
 def test_a_body_over_the_limit_is_refused_without_reading(make_world: MakeWorld) -> None:
-    """2.3/1: from its length alone, whatever its type; one of exactly the limit passes."""
+    """2.3/1: only from its length, whatever its type; one of exactly the limit passes."""
     world = make_world(max_body_bytes=100)
     too_large = (413, "payload_too_large", None)
     connection = world.connect()
@@ -245,7 +245,7 @@ def test_bodies_of_get_and_delete_do_not_matter(world: World) -> None:
 
 
 def test_a_body_nobody_reads_may_come_after_its_head(world: World) -> None:
-    """2.3, R-NET-3: the connection goes on behind it."""
+    """2.3, R-NET-3: the connection continues after it."""
     world.put("t")
     connection = world.connect()
     for path, status in (("/v0/topics/t", 200), ("/nowhere", 404)):

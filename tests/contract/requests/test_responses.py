@@ -282,7 +282,7 @@ def test_page_sizes_are_clamped(world: World) -> None:
 
 @pytest.mark.parametrize("gone", ["c", "d"])
 def test_a_page_starts_after_a_name_whether_or_not_it_still_exists(world: World, gone: str) -> None:
-    """3.4: what comes and goes between two pages neither repeats nor hides others."""
+    """3.4: what is created and deleted between two pages neither repeats nor hides others."""
     for name in ("a", "c", "d", "e"):
         world.put(name)
     first, cursor = page(world, "page_size=2")

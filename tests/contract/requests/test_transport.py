@@ -213,7 +213,7 @@ def test_answers_carry_nothing_of_browsers_and_sessions(world: World) -> None:
 
 
 def test_out_of_descriptors_is_no_reason_to_end(world: World) -> None:
-    """R-NET-8: accepting fails for a while, then goes on."""
+    """R-NET-8: accepting fails for a while, then works."""
     for error in (errno.EMFILE, errno.ENFILE, errno.ECONNABORTED, errno.ENOBUFS):
         world.fail_storage("accept", error, times=3)
         connections = [world.connect() for _ in range(5)]

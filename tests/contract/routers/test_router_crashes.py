@@ -1,7 +1,7 @@
 """Destinations over crashes at any moment: what a reader saw is what every later reader sees.
 
-Each seed is a life story of a source `a`, two destinations of it and one more behind: writes to all of them, deletes, a
-source that is trimmed, checkpoints, kills and power cuts in the middle of requests. An oracle keeps what was
+Each seed is a life story of a source `a`, two destinations of it and one more after them: writes to all of them,
+deletes, a source that is trimmed, checkpoints, kills and power cuts in the middle of requests. An oracle keeps what was
 acknowledged and what was read.
 """
 
@@ -113,7 +113,7 @@ class Story:
         self.seen[topic] = found
 
     def check_told(self, topic: str, told: set[int], found: dict[int, str]) -> None:
-        """told: the seqs that tombstones cover."""
+        """Check `told`, the seqs that tombstones cover."""
         assert self.lost_tail or not told, f"{topic}: told of {sorted(told)[:5]}"
 
     def delete(self, topic: str) -> None:
@@ -321,8 +321,8 @@ def _rebuilt_behind_its_copies(world: SimWorld) -> None:
 def test_copies_are_known_by_their_frames_after_restarts_merges_and_a_rebuild(
     run_bytes: int, former: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-EO-3: copies above the position are not made again, and forged ones are no copies. Of a build that did not mark
-    its copies the meta alone counts."""
+    """R-EO-3: copies above the position are not created again, and forged ones are no copies. Of a build that did not
+    mark its copies only the meta counts."""
     world = SimWorld(5, **(sim_options() | {"pack_run_bytes": run_bytes, "segment_max_events": 1000}))
     if former:
         monkeypatch.setattr(forward, "EXACTLY_ONCE", "never")

@@ -91,7 +91,7 @@ def test_an_absent_router_is_404_to_read_and_no_error_to_delete(world: World) ->
 
 
 def test_routers_are_listed_by_name_page_by_page_and_filtered(world: World) -> None:
-    """9.4, 3.4: prefix, source and dest combine with AND; a page starts behind its cursor."""
+    """9.4, 3.4: prefix, source and dest combine with AND; a page starts after its cursor."""
     for name, source, dest in (("x1", "a", "b"), ("x2", "a", "c"), ("y1", "a", "b"), ("z", "c", "d")):
         route(world, name, source, dest)
 
@@ -266,7 +266,7 @@ def test_deleting_a_router_stops_it_at_once_and_recreating_starts_at_the_head(wo
 
 
 def test_deleting_a_topic_deletes_the_routers_tied_to_it_and_names_them(world: World) -> None:
-    """R-RTR-11, 7.4: the others go on, and a new topic of the name has none."""
+    """R-RTR-11, 7.4: the others continue, and a new topic of the name has none."""
     route(world, "jobs->audit", "jobs", "audit")
     route(world, "audit->mirror", "audit", "mirror")
     route(world, "other", "jobs", "x")
@@ -327,7 +327,7 @@ def test_the_quota_holds_routers_back_like_a_full_destination(make_world: MakeWo
 
 
 def test_a_destination_that_discards_evicts_as_for_writes(world: World) -> None:
-    """R-RTR-14: readers are told of it as cap."""
+    """R-RTR-14: it is reported to readers as cap."""
     world.put("b", cap_records=2)
     route(world, "r", "a", "b")
     world.write("a", 1, 2, 3)
@@ -453,7 +453,7 @@ def test_exactly_once_says_in_the_meta_where_a_copy_came_from(world: World) -> N
 
 
 def test_what_clients_write_to_the_destination_keeps_exactly_once_from_nothing(world: World) -> None:
-    """R-EO-3, R-RTR-15: whoever may write there could tell of copies that were never made."""
+    """R-EO-3, R-RTR-15: a client that may write there could state copies that were never made."""
     route(world, "r", "a", "b", guarantee="exactly_once")
     world.write("a", 1)
     first = records(world, "b")[0]["meta"]["_topics_router"]
@@ -729,7 +729,7 @@ def test_a_job_acked_before_it_was_forwarded_is_still_forwarded(make_world: Make
 
 
 def test_an_ack_comes_after_the_forward(world: World) -> None:
-    """R-RTR-18, R-RTR-5: nobody had read the destination, and the background had no time."""
+    """R-RTR-18, R-RTR-5: no client had read the destination, and the background had no time."""
     world.put("jobs", type="queue")
     route(world, "r", "jobs", "b")
     world.write("jobs", 1)

@@ -359,7 +359,7 @@ def test_a_stream_resumes_after_its_last_frame_or_further_back(world: World) -> 
 
 
 def test_an_id_moves_only_the_topics_in_it(world: World) -> None:
-    """R-WATCH-5: others go on from the session."""
+    """R-WATCH-5: others continue from the session."""
     world.write("a", 1, 2)
     world.write("b", 1, 2)
     path = session(world, ["a", "b"])
@@ -452,7 +452,7 @@ def test_options_are_those_of_diff(world: World) -> None:
 
 
 def test_the_reader_s_own_records_pass_silently(world: World) -> None:
-    """R-WATCH-12, R-NODE-2: nothing is told of what is only skipped, and later cursors are past it."""
+    """R-WATCH-12, R-NODE-2: nothing is reported of what is only skipped, and later cursors are past it."""
     world.put("t")
     stream = watch(world, "t", node=["me", "also me"])
     assert short(stream.one()) == ("caught-up", "t", 0)
@@ -474,7 +474,7 @@ def test_topics_are_drained_in_order_of_their_names(world: World) -> None:
 
 
 def test_a_deleted_topic_ends_alone_and_the_last_one_ends_the_stream(world: World) -> None:
-    """R-WATCH-13: told once; a topic made anew under its name is another one."""
+    """R-WATCH-13: reported once; a topic created anew under its name is another one."""
     world.write("a", 1)
     world.write("b", 1)
     stream = watch(world, ["a", "b"])
@@ -579,7 +579,7 @@ def test_heartbeats_come_when_nothing_else_does(make_world: MakeWorld) -> None:
 
 @pytest.mark.http1  # a client of HTTP/2 that does not read answers no PING
 def test_a_stalled_reader_costs_nobody_else_anything_and_reads_on_at_once(make_world: MakeWorld) -> None:
-    """R-SSE-6: what is held for it is bounded; when it reads it goes on, not at a heartbeat."""
+    """R-SSE-6: what is held for it is bounded; when it reads it continues, not at a heartbeat."""
     world = make_world()
     world = simulated(world)
     world.put("t")

@@ -8,7 +8,7 @@ from tests.contract.world.world import seqs
 
 
 def test_stalled_streams_on_real_sockets_give_everything_back(live_world: LiveWorld) -> None:
-    """R-SSE-6, R-NET-11: others go on while some read nothing; what is held for those is bounded, and given back."""
+    """R-SSE-6, R-NET-11: others continue while some read nothing; what is held for those is bounded, and given back."""
     world = live_world
     world.start()
     world.put("t", durability="memory")

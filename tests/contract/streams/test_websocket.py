@@ -77,7 +77,7 @@ def test_a_page_of_another_origin_cannot_connect(world: World) -> None:
 
 
 def test_any_valid_key_may_connect(make_world: MakeWorld) -> None:
-    """11.1, R-AUTH-7: by the header alone; the handshake is looked at after the key."""
+    """11.1, R-AUTH-7: only by the header; the handshake is looked at after the key."""
     world = make_world(api_keys="d:d")
     assert upgrade(world).refusal == (401, "unauthorized", None)
     assert world.request("GET", "/v0/ws?token=d", headers=HEADERS).status == 401

@@ -1,6 +1,6 @@
 """WebSockets on a simulated machine whose seed decides everything: who says what, who does not read, who leaves.
 
-Whatever happens: replies come in the order of the commands, acks before their records, and a subscription tells every
+Whatever happens: replies come in the order of the commands, acks before their records, and a subscription reports every
 seq once and in order: as a record as it was written, silently when it was deleted, by a tombstone when a cap took it.
 """
 
@@ -24,7 +24,7 @@ STEPS = 120
 
 
 class Told:
-    """What one subscription has told so far."""
+    """The deliveries of one subscription so far."""
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
@@ -92,7 +92,7 @@ class Person:
                 assert (message["gap_from"], message["reason"]) == (told.cursor + 1, "cap")
                 told.lost = message["gap_to"]
             case "record":
-                # A pass over deleted records alone moves the cursor without a frame; what was missed is checked below.
+                # A pass over only deleted records moves the cursor without a frame; what was missed is checked below.
                 assert message["from_seq"] >= told.cursor, "nothing twice"
                 seqs = [record["$seq"] for record in message["records"]]
                 assert seqs == sorted(set(seqs))
@@ -155,7 +155,7 @@ class Run:
             case 9:
                 person.reads = not person.reads
             case 10:
-                if topic != "capped":  # what its caps take and what a delete takes would have to be told apart
+                if topic != "capped":  # what its caps take and what a delete takes would have to be distinguished
                     seq = rng.randint(1, 20)
                     self.deleted[topic] |= set(range(1, seq))
                     self.world.delete(topic, before_seq=seq)
@@ -169,7 +169,7 @@ class Run:
                 each.hear()
 
     def finish(self) -> None:
-        """Everybody reads to the end."""
+        """All readers read to the end."""
         for person in self.people:
             person.reads = True
         for _ in range(400):

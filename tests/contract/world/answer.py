@@ -51,7 +51,7 @@ class Answer:
 def take_answer(buffer: bytearray, method: str = "GET", *, ended: bool = False) -> Answer | None:
     """Cuts one whole response off the front of `buffer`; None while it is not all there.
 
-    ended: the connection is over, which completes a body without a length.
+    ended: the connection has ended, which completes a body without a length.
     """
     head_end = buffer.find(b"\r\n\r\n")
     if head_end < 0:

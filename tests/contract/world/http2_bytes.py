@@ -83,7 +83,7 @@ class Http2Connection(Connection):
 
 
 class Told:
-    """How much of a stream has been told as HTTP/1.1."""
+    """How much of a stream has been passed on as HTTP/1.1."""
 
     def __init__(self, method: str) -> None:
         self.done = False

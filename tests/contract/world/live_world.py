@@ -64,7 +64,7 @@ class SocketStream:
         self._ended = True
 
     def wait(self, seconds: float) -> None:
-        """Until something arrives, or the time is over."""
+        """Wait until something arrives, or the time has passed."""
         if not self._ended:
             self._poll.poll(seconds * 1000)
 
@@ -112,7 +112,7 @@ class LiveWorld(World):
         }
         env = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
         env |= {f"TOPICS_{name.upper()}": _env_text(value) for name, value in values.items()}
-        # Standard error goes to a file: a pipe nobody reads would stop a talkative server.
+        # Standard error is written to a file: a pipe without a reader would stop a talkative server.
         with open(self.directory / "stderr", "ab") as stderr:
             return subprocess.Popen(self.command, env=env, stderr=stderr)
 

@@ -1,4 +1,4 @@
-"""What a worker does, in the words of the suite: each call fails unless the answer is 200."""
+"""The calls of a worker, in the words of the suite: each call fails unless the answer is 200."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class SimWorld(World):
         only_woken: bool = False,
         **settings: Any,
     ) -> None:
-        """all_in_lane: also a connection that is alone with its plain request takes the lane.
+        """all_in_lane: also a connection that is the only one with a plain request takes the lane.
 
         only_woken: the loop makes no pass for a client's sake, as a real one makes none.
         """
@@ -163,14 +163,14 @@ class SimWorld(World):
                 self.loop.run_pass(instant_ns - clock.monotonic_ns())
 
     def _run(self, until_ns: int, done: Callable[[], bool]) -> None:
-        """Passes of the loop until `done()` or the time is over.
+        """Run the loop until `done()` or the time has passed.
 
-        A client's bytes are events and no completions: a wait that went on would miss their arrival, so it is left.
+        A client's bytes are events and no completions: a wait that continued would miss their arrival, so it is left.
         """
         loop, ring = self.loop, self.ring
         assert loop is not None
         if self._only_woken:
-            ring.events.at(until_ns + 1, _nothing)  # behind the timers of that instant
+            ring.events.at(until_ns + 1, _nothing)  # after the timers of that instant
         for _ in range(_PASSES_MAX):
             now_ns, due_ns = ring.clock.monotonic_ns(), ring.events.next_due_ns()
             if now_ns >= until_ns or done():

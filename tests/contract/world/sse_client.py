@@ -19,7 +19,7 @@ class Frame(NamedTuple):
 
     @property
     def cursors(self) -> dict[str, int]:
-        """What the id stands for."""
+        """The cursors that the id stands for."""
         assert self.id is not None
         assert "=" not in self.id
         cursors = json.loads(base64.urlsafe_b64decode(self.id + "=" * (-len(self.id) % 4)))

@@ -32,7 +32,7 @@ class WebSocket:
 
     # --- out ---------------------------------------------------------------------------------------------------------
     def say(self, message: Any) -> WebSocket:
-        """A JSON message; a str goes as it is."""
+        """Send a JSON message; a str is sent as it is."""
         text = message if isinstance(message, str) else json.dumps(message)
         return self.send(frame(TEXT, text.encode()))
 

@@ -20,7 +20,7 @@ class Stream(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def receive(self) -> bytes:
-        """What has arrived by now, perhaps nothing."""
+        """Return what has arrived by now, perhaps nothing."""
 
     @property
     def ended(self) -> bool:
@@ -67,7 +67,7 @@ class Connection:
         return found[0]
 
     def head(self, within_ms: int = 5000) -> Answer:
-        """An answer without a body (a 101); what comes behind it stays."""
+        """An answer without a body (a 101); what comes after it stays."""
         return self.answer("HEAD", within_ms)
 
     def take_bytes(self) -> bytes:
@@ -137,17 +137,17 @@ class Connection:
 
 
 class World:
-    """What a test may do. Backends fill in the methods that raise NotImplementedError."""
+    """The actions of a test. Backends fill in the methods that raise NotImplementedError."""
 
     connection_type: type[Connection] = Connection
-    """What speaks the protocol the requests go over."""
+    """The client of the protocol of the requests."""
 
     # --- a backend's part --------------------------------------------------------------------------------------------
     def connect(self) -> Connection:
         raise NotImplementedError
 
     def wait_until(self, done: Any, within_ms: int) -> None:
-        """Lets time pass until `done()` or the time is over."""
+        """Let time pass until `done()` or the limit."""
         raise NotImplementedError
 
     def settle(self) -> None:
@@ -167,7 +167,7 @@ class World:
         raise NotImplementedError
 
     def step_clock_ms(self, milliseconds: int) -> None:
-        """Moves the wall clock alone, as an administrator would."""
+        """Move only the wall clock, as an administrator would."""
         raise NotImplementedError
 
     def crash(self) -> None:
@@ -175,7 +175,7 @@ class World:
         raise NotImplementedError
 
     def power_cut(self) -> None:
-        """Of what was not synced, anything may be lost."""
+        """Cut the power: anything that was not synced may be lost."""
         raise NotImplementedError
 
     def begin_stop(self) -> None:

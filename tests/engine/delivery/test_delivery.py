@@ -120,7 +120,7 @@ def test_readers_that_begin_in_one_pass_share_what_they_read(h: Harness) -> None
 
 
 def test_readers_that_leave_out_their_own_share_what_is_of_others(h: Harness) -> None:
-    """R-NODE-1: in a room, most hear the same, and nobody hears himself."""
+    """R-NODE-1: in a room, most get the same records, and none gets its own."""
     people = [Reader(h, nodes=(f"p{n}".encode(),)).follow() for n in range(6)]
     everything = Reader(h).follow()
     h.append("hello", node=b"p2")
@@ -188,7 +188,7 @@ def test_what_a_filter_leaves_out_does_not_count_toward_a_frame_s_bounds(h: Harn
 
 
 def test_readers_that_leave_out_thousands_hold_up_nobody(h: Harness) -> None:
-    """Together they took 17 s for this, where one alone takes a few milliseconds."""
+    """Together they took 17 s for this, where a single one takes a few milliseconds."""
     nodes = tuple(b"%05d" % number for number in range(20_000))
     people = [Reader(h, nodes=nodes, limit=100 + at).follow() for at in range(6)]
     began = time.process_time()

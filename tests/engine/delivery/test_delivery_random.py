@@ -1,4 +1,4 @@
-"""R-WATCH-16 under anything: no reader that stays ever misses a record without being told, sees one twice, or stops."""
+"""R-WATCH-16 under anything: no reader that stays ever misses a record without a report, sees one twice, or stops."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ NODES = ("n0", "n1", "n2")
 
 
 class Life:
-    """What is known of one instance of a topic."""
+    """The facts of one instance of a topic."""
 
     def __init__(self) -> None:
         self.nodes: list[str | None] = []
-        """Of seq 1, 2, ..."""
+        """The records of seq 1, 2, ..."""
         self.deleted: set[int] = set()
         """On purpose."""
 
 
 class Reader:
-    """A sink that checks what it is told against what was written."""
+    """A sink that checks deliveries against what was written."""
 
     def __init__(self, world: World, nodes: tuple[str, ...], limit: int) -> None:
         self.world = world
@@ -60,7 +60,7 @@ class Reader:
         life = self.world.lives.get(name)
         tombstoned = False
         if life is not self.lives[name]:
-            # Another instance, unnoticed: the reader goes on from its number (R-REC-3), which may have moved unseen.
+            # Another instance, unnoticed: the reader continues from its number (R-REC-3), which may have moved unseen.
             self.lives[name] = life
             self.cursors[name] = _start(burst)
         for frame in burst.frames:
@@ -115,7 +115,7 @@ class Reader:
 
 
 def _start(burst: Burst) -> int:
-    """The cursor before a burst, as far as it tells."""
+    """The cursor before a burst, if the burst shows it."""
     first = burst.frames[0]
     if isinstance(first, RecordsFrame):
         return first.from_seq
@@ -163,7 +163,7 @@ class World:
             h.delete(bound, name=name)
         elif dice < 0.48 and life is not None:
             h.settle()
-            del self.lives[name]  # before its readers are told
+            del self.lives[name]  # before its readers are notified
             h.delete_topic(name)
         elif dice < 0.55:
             h.advance_ms(rng.choice((1, 20, 60)))
@@ -194,7 +194,7 @@ class World:
             h.settle()
 
     def finish(self) -> None:
-        """Everybody reads on; then everybody has caught up with everything."""
+        """All readers continue; then each has caught up with everything."""
         for _ in range(50):
             self.h.settle()
             while self.waiting:

@@ -1,4 +1,4 @@
-"""Who is delivered next, how hard the engine is pressed, and what a storm does to deliveries."""
+"""The order of deliveries, the pressure on the engine, and the effect of a storm on deliveries."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_a_higher_priority_comes_first_when_not_all_can() -> None:
 
 
 def test_a_pass_asked_for_later_is_asked_for_at_once_when_something_is_ready() -> None:
-    """What cools down or is paused may wait; what is left of a pass may not wait with it."""
+    """A topic that cools down or is paused may wait; the rest of a pass may not wait with it."""
     h = Harness(delivery_budget_us=1000)
     for name, priority in (("a", 0), ("b", 0), ("paused", -1)):
         h.put(name, durability="ephemeral", priority=priority)
@@ -357,14 +357,14 @@ def test_in_a_storm_latency_degrades_and_nothing_else() -> None:
     load = storm.h.engine.load()
     assert load.pressure > 0.8
     assert all(times for name, (times, _) in load.steps.items() if name != "refuse")
-    # Nobody starves: not the lowest among the busy ones, and the paused one comes when its age has made up for its
+    # No topic starves: not the lowest among the busy ones, and the paused one comes when its age has made up for its
     # priority, which takes ten seconds at most.
     assert storm.worst_ms["low"] < 2000
     assert "negative" in storm.worst_ms
     assert 1000 < storm.worst_ms["negative"] < 4000
     # Many records of a topic share a frame.
     assert storm.reader.frames < sum(storm.heads.values()) * 2 / 3
-    # Whoever asks gets everything at once, whatever is delivered to others.
+    # A diff gets everything at once, whatever is delivered to others.
     assert storm.h.diff(0, "negative", limit=1000).head_seq == storm.heads["negative"]
     storm.run(3000, writes=False)
     assert {name: len(seqs) for name, seqs in storm.reader.seqs.items()} == dict(storm.heads)

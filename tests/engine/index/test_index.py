@@ -76,7 +76,7 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
     last = 0
     searches: list[tuple[Matching, Iterator[None], Predicate, int]] = []
     for step, a, b in plan:
-        if step == "search":  # it goes on while others come and go; some of the rows it is about are still to come
+        if step == "search":  # it continues while others come and go; some of the rows it is about are still to come
             assert isinstance(a, int)
             assert isinstance(b, bytes)
             predicate = Predicate(b in (b"t", b""), b)
@@ -184,7 +184,7 @@ def finish(matching: Matching, steps_left: Iterator[None]) -> list[int]:
 def _move(  # noqa: PLR0917 - of one test
     index: Index, model: dict[int, tuple[int, bytes | None]], file_id: int, usage: Usage, first: int, count: int
 ) -> None:
-    """As a checkpoint does it with the rows of copies."""
+    """Move rows as a checkpoint does those of copies."""
     seqs = np.array([seq for seq in sorted(model) if first <= seq < first + count], np.uint64)
     for chunk, start, end in index.by_chunk(seqs):
         rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)

@@ -1,4 +1,4 @@
-"""A filter never hides a tag that is there, and a delete by tag looks at the chunks that hold it alone."""
+"""A filter never hides a tag that is there, and a delete by tag looks only at the chunks that hold it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dies in whole chunks costs what the chunks are; the tags of its rows are counted down in turns."""
+"""Rows that die in whole chunks cost no more than chunks; the tags of its rows are counted down in turns."""
 
 from __future__ import annotations
 

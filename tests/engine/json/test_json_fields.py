@@ -126,7 +126,7 @@ def test_what_follows_too_many_members_is_not_looked_at() -> None:
 
 
 def test_a_long_list_over_its_limit_is_counted_and_not_decoded() -> None:
-    """Lists of less than 64 KiB are decoded whatever they hold: what is wrong in them is named as ever."""
+    """Lists of less than 64 KiB are decoded whatever they hold: what is wrong in them is named as before."""
     numbers = read_object(b'{"x":[%b]}' % b",".join([b"1"] * 40_000))
     assert numbers.u64s("x", 1000) == ([], 40_000)
     assert numbers.u64s("x", 40_000) == ([1] * 40_000, 40_000)

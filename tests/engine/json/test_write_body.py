@@ -238,7 +238,7 @@ def test_an_object_of_very_many_keys_makes_the_scanner_grow_once() -> None:
 
 
 def test_the_body_and_a_record_have_a_thousand_members_at_most_and_payloads_any_number() -> None:
-    """Nothing behind them is looked at: the rest of these is no JSON."""
+    """Nothing after them is looked at: the rest of these is no JSON."""
     members = b",".join([b'"":0'] * 999)
     assert records_of(scan(b'{"records":[{"data":{%b,"":0,"":0},%b}],%b}' % (members, members, members)))
     refused = refusal(b'{"records":[{"data":1}],%b,"":0 and no JSON' % members)
@@ -355,7 +355,7 @@ def in_turns(body: bytes, step_bytes: int, scanner: WriteScanner = SCANNER) -> t
 
 
 def found(scan: Callable[[], WriteBody]) -> object:
-    """What a scan says, rows spelled out; a refusal as its words."""
+    """Return a scan's result, rows spelled out; a refusal as its words."""
     try:
         body = scan()
     except RequestError as error:

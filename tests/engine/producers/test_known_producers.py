@@ -1,4 +1,4 @@
-"""What a topic knows of producers, against the plainest model; and what that takes."""
+"""A topic's knowledge of producers, against the plainest model; and its memory."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ names = st.tuples(st.integers(0, 9) | st.just(2**63 - 1), st.integers(0, 3) | st
 @given(st.lists(names, min_size=1, max_size=40), st.integers(0, 40))
 @examples(150)
 def test_parts_are_known_as_a_model_has_it_also_from_a_snapshot(told: list[tuple[int, int]], cut: int) -> None:
-    """R-PROD-3: restored in the middle, and told again of what came before."""
+    """R-PROD-3: restored in the middle, and given again what came before."""
     count = totals()
     known, model = Producers(count), Model()
     for seq, (epoch, number) in enumerate(told, 1):
@@ -213,7 +213,7 @@ def send(h: Harness, *values: Any, epoch: int = 0, number: int = 0, producer: st
 
 
 def test_a_snapshot_that_is_prepared_in_steps_has_what_changed_meanwhile() -> None:
-    """R-PROD-7: no pass encodes all producers, and those that append between the steps are told of once more."""
+    """R-PROD-7: no pass encodes all producers, and those that append between the steps are encoded once more."""
     h = Harness()
     h.put()
     h.put("gone")
@@ -244,7 +244,7 @@ def test_a_snapshot_that_is_prepared_in_steps_has_what_changed_meanwhile() -> No
 
 
 def test_the_frame_of_a_part_bears_its_name_and_its_sum() -> None:
-    """R-PROD-7: the first of its records alone."""
+    """R-PROD-7: only the first of its records."""
     h = Harness()
     send(h, 1, 2, epoch=5, number=6)
     memory = bytes(h.store.log.file.memory or b"")
@@ -310,7 +310,7 @@ def test_a_part_whose_topic_could_not_be_made_is_given_back() -> None:
 @pytest.mark.parametrize("snapshots", [True, False], ids=["snapshots", "no snapshots"])
 @pytest.mark.parametrize("run_bytes", [0, 1 << 20], ids=["segments", "packs"])
 def test_parts_outlive_a_rebuild(snapshots: bool, run_bytes: int) -> None:
-    """R-PROD-7: those of frames in files and in the log, deleted ones too, and those that a description tells of."""
+    """R-PROD-7: those of frames in files and in the log, deleted ones too, and those that a description states."""
     world = RealWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes, segment_max_events=4, producer_epochs=3)
     world.put(durability="fsync", cap_records=4)
     for epoch in range(5):
@@ -328,7 +328,7 @@ def test_parts_outlive_a_rebuild(snapshots: bool, run_bytes: int) -> None:
             ring.disk.unlink(f"data/snapshots/{name}")
     loop = Loop(ring, ring.clock)
     loop.run_task(rebuild(loop, "data"))
-    for again in (False, True):  # a start, and one after it that goes by its snapshot
+    for again in (False, True):  # a start, and one after it that relies on its snapshot
         world._open(ring if not again else world.ring.next_life(power_cut=False))
         for epoch in (3, 4):
             assert send(world, epoch, epoch, epoch=epoch).deduped

@@ -78,7 +78,7 @@ class Story:
         return True
 
     def send(self, name: Name, values: list[int]) -> AppendResult | None:
-        """None: the topic has forgotten the part's epoch."""
+        """For None, the topic has forgotten the part's epoch."""
         answer = self.world.start_append(records(*values), identity=Part(*name))
         self.world.settle()
         try:
@@ -99,7 +99,7 @@ class Story:
         self.world._open(ring)
 
     def check(self) -> None:
-        """Of each producer the three newest epochs are known."""
+        """The three newest epochs of each producer are known."""
         for producer in (b"p", b"q"):
             epochs = sorted({epoch for found, epoch, _part in self.sent if found == producer})
             for name in self.sent:
@@ -120,7 +120,7 @@ def test_a_part_that_was_acknowledged_is_never_appended_again(seed: int) -> None
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_without_a_snapshot_parts_whose_records_are_there_are_known(seed: int) -> None:
-    """R-PROD-7: a rebuild that goes by segments, packs and the log alone."""
+    """R-PROD-7: a rebuild from only segments, packs and the log."""
     story = Story(seed)
     for _ in range(_STEPS):
         story.step()

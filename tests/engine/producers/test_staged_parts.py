@@ -97,7 +97,7 @@ def test_a_piece_that_is_repeated_is_staged_once_and_the_last_one_appended_once(
 
 @WORLDS
 def test_pieces_come_in_their_order_and_of_one_attempt(world: type[Harness]) -> None:
-    """R-PROD-10: what does not come next is told which piece does; piece 0 of another attempt begins again."""
+    """R-PROD-10: one out of order is refused with the next number; piece 0 of another attempt begins again."""
     h = world()
     h.put()
     detail = {"topic": "t", "producer": "p", "epoch": 0, "part": 0}
@@ -240,7 +240,7 @@ def test_many_parts_that_are_too_old_are_dropped_a_few_at_a_time(monkeypatch: py
 
 @WORLDS
 def test_pieces_are_dropped_when_they_are_too_old(world: type[Harness]) -> None:
-    """R-PROD-12: by a timer, though nobody asks for anything; a part that goes on stays."""
+    """R-PROD-12: by a timer, without any request; a part that continues stays."""
     h = world(staged_ttl_ms=5000)
     h.put()
     piece(h, 0, 1)
@@ -259,7 +259,7 @@ def test_pieces_are_dropped_when_they_are_too_old(world: type[Harness]) -> None:
 
 
 def test_the_end_of_the_topic_is_the_end_of_its_pieces() -> None:
-    """R-PROD-8: a topic made again knows none, also one that was deleted while the part was put together."""
+    """R-PROD-8: a topic created again knows none, also one that was deleted while the part was put together."""
     h = RealWorld()
     h.put()
     piece(h, 0, 1)

@@ -1,4 +1,4 @@
-"""What tests of queues ask an engine on the fake store."""
+"""Calls of the tests of queues on an engine with the fake store."""
 
 from __future__ import annotations
 

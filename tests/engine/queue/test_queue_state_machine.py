@@ -178,7 +178,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class RealQueueMachine(QueueMachine):
-    """The same on the real store; class `fsync` loses nothing in a power cut either."""
+    """The machine on the real store; class `fsync` loses nothing in a power cut either."""
 
     def world(self) -> Harness:
         return RealWorld()

@@ -158,7 +158,7 @@ def test_an_eviction_during_a_cold_read_changes_nothing_of_its_answer(h: Harness
     assert (result.count, result.next_from_seq, result.head_seq, result.earliest_seq) == (2, 2, 3, 1)
     assert result.tombstone is None
     h.store.reader.slow = False
-    assert h.diff(2).tombstone is not None  # what was evicted behind it is told
+    assert h.diff(2).tombstone is not None  # what was evicted after it is reported
 
 
 def test_a_delete_during_a_cold_read_excludes_its_records(h: Harness) -> None:
@@ -177,7 +177,7 @@ def test_a_delete_during_a_cold_read_excludes_its_records(h: Harness) -> None:
 def test_a_record_deleted_during_a_cold_read_that_an_eviction_passes_is_excluded_and_the_loss_is_told(
     h: Harness, how: dict[str, Any]
 ) -> None:
-    """R-DEL-7, R-TOMB-1: of rows that are dead below the floor only a look at the instant behind both can tell."""
+    """R-DEL-7, R-TOMB-1: whether rows below the floor were lost or deleted shows only in the instants of both."""
     h.put(cap_records=3)
     for tag in ("a", "gone", "c"):
         h.append(tag, tag=tag)

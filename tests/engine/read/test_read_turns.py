@@ -1,4 +1,4 @@
-"""Many large reads at once: each pass renders so much, and everybody has his turn."""
+"""Many large reads at once: each pass renders so much, and each reader gets its turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for news of several topics: what it costs, and that nothing of it is left behind."""
+"""Waiting for news of several topics: what it costs, and that nothing of it remains."""
 
 from __future__ import annotations
 

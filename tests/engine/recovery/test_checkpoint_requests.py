@@ -1,4 +1,4 @@
-"""Requests for a checkpoint: what they cost, and that nothing of them is left behind."""
+"""Requests for a checkpoint: what they cost, and that nothing of them remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that nobody has asked for since the start: what they cost, and that nobody can tell them from others."""
+"""Topics that no request has used since the start: their costs, and that clients see no difference."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def world() -> RealWorld:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Of which objects are made from now on: the kinds."""
+    """Return the kinds of objects that are made from now on."""
     found: list[str] = []
     for kind in (Topic, Chunk):
         monkeypatch.setattr(kind, "__init__", _told(kind, found))
@@ -51,12 +51,12 @@ def dormant(world: RealWorld) -> Dormant:
 
 
 def states(world: RealWorld) -> list[TopicState]:
-    """As they are listed, without what a restart forgets."""
+    """Return the list of topics, without what a restart forgets."""
     return [state._replace(last_write_ts=None, last_read_ts=None) for state in world.list().rows]
 
 
 def live_rows(world: RealWorld) -> dict[str, int]:
-    """Of the packs there are."""
+    """Return the rows of all packs."""
     return {file.path: file.live_rows for file in world.real_store.files if "/packs/" in file.path}
 
 
@@ -174,7 +174,7 @@ def test_a_topic_made_while_a_snapshot_is_prepared_is_in_it_once(world: RealWorl
     catalog = world.catalog
     steps = catalog.prepare_snapshot(1)
     next(steps)
-    world.append(8, name="t00")  # told of already
+    world.append(8, name="t00")  # described already
     world.append(8, name="t39")  # not yet
     for _ in steps:
         pass

@@ -283,7 +283,7 @@ def test_topics_are_told_of_some_at_a_time_and_what_happens_meanwhile_is_in_the_
     h.checkpoint()  # the rows are in a segment, and the log is cut
     steps = h.catalog.prepare_snapshot(3)
     next(steps)
-    h.append(3, 4, name="t0")  # told of already
+    h.append(3, 4, name="t0")  # described already
     h.append(3, 4, name="t9")  # not yet
     h.append(3, 4, name="t1")  # its cap takes one
     h.delete_topic("t2")

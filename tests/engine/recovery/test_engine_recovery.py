@@ -1,4 +1,4 @@
-"""What an engine remembers over checkpoints, restarts and power cuts: the catalog, reservations, classes."""
+"""The memory of an engine over checkpoints, restarts and power cuts: the catalog, reservations, classes."""
 
 from __future__ import annotations
 

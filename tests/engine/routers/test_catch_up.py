@@ -52,7 +52,7 @@ class Net:
         self.at_once = True
 
     def read(self, name: str) -> list[str]:
-        """What was waited for, in its order."""
+        """The events that were waited for, in their order."""
         topic: Any = self.places[name]
         ask: Any = self._ask
         CatchUp(topic, ask, self._on_end).go_on()

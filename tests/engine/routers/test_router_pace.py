@@ -32,11 +32,11 @@ def routed(destinations: int, **topic: Any) -> RealWorld:
 
 
 class Work:
-    """What routers cost, in units of work."""
+    """The cost of routers, in units of work."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.noted: list[str] = []
-        """Routers that were found to be behind, by name."""
+        """Routers that were found to lag, by name."""
         self.stepped: list[str] = []
         """Routers that a step was begun of."""
         note, begin = Forwarding.note, ForwardSteps.begin

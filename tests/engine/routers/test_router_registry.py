@@ -31,7 +31,7 @@ class Place:
 
 
 def test_routers_that_go_with_their_topic_go_together() -> None:
-    """One by one they took their number squared: of 10,000 seconds in which nobody else was served."""
+    """One by one they took their number squared: of 10,000 seconds in which no other client was served."""
     source: Any = Place("s", 1)
     dests: list[Any] = [Place(f"d{at}", 2 + at) for at in range(3)]
     routers = Routers()

@@ -1,4 +1,4 @@
-"""What a router is doing: the table of what may follow what, and routers that go through all of it."""
+"""The work of a router: the table of its transitions, and routers that take all of them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def forward(h: Harness) -> None:
 
 
 def publish(h: Harness, value: str = "a") -> None:
-    """A record that the engine has not told the routers of yet."""
+    """A record that the engine has not announced to the routers yet."""
     h.start_append(records(value), "source")
     h.store.log.commit()
 

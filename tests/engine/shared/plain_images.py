@@ -1,4 +1,4 @@
-"""What a snapshot says of its topics, one by one."""
+"""The topics of a snapshot, one by one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from topics.engine.shared.topic_snapshot import TopicImage, TopicsSnapshot
 
 
 def topic_images(snapshot: TopicsSnapshot) -> list[TopicImage]:
-    """Of all its topics, those that it has as columns among them."""
+    """Return the images of all its topics, also of those that it has as columns."""
     images = list(snapshot.topics)
     for block in snapshot.plain:
         for at, name in enumerate(block.names):

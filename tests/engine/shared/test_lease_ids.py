@@ -26,8 +26,8 @@ def test_nobody_gets_a_lease_before_its_number_is_safe() -> None:
 
 @pytest.mark.parametrize("keep", ["log", "nothing", "checkpointed log", "snapshots"])
 def test_lease_ids_are_new_in_a_rebuilt_directory(keep: str) -> None:
-    """R-Q-5: segments do not tell which were used, and neither log nor snapshot may be there to do it; or a snapshot is
-    there, and the log that told which were used since is damaged."""
+    """R-Q-5: segments do not show which were used, and neither log nor snapshot may be there to do it; or a snapshot is
+    there, and the log that shows which were used since is damaged."""
     world = RealWorld()
     world.put("q", type="queue", durability="fsync", leases_durable=True)
     world.append(*range(300), name="q")

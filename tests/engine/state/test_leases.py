@@ -41,7 +41,7 @@ class FakeIndex:
 
 
 class Stream:
-    """A holder that remembers what it was told."""
+    """A holder that remembers its calls."""
 
     def __init__(self) -> None:
         self.held: list[int] = []

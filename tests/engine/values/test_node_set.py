@@ -1,4 +1,4 @@
-"""Sets of nodes: what goes in is what is found, here and by `tp_project`."""
+"""Sets of nodes: what is put in is what is found, here and by `tp_project`."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_a_failed_creation_keeps_no_memory_of_the_writes_behind_it(h: Harness) -
 
 
 def test_publication_is_in_seq_order_whatever_the_classes(h: Harness) -> None:
-    """R-SEQ-3: a synced write staged first holds back the unsynced one behind it."""
+    """R-SEQ-3: a synced write staged first holds back the unsynced one after it."""
     h.put(durability="fsync")
     fsync = h.start_append(records(1))
     log = h.store.log

@@ -22,7 +22,7 @@ from topics.errors import LogReadOnlyError
 
 
 def world_with(**config: object) -> RealWorld:
-    """A disk topic "t" whose next append finds nothing else going on."""
+    """A disk topic "t" whose next append finds nothing else in progress."""
     world = RealWorld()
     world.real_store.log.commit_in_place()
     world.put(**config)

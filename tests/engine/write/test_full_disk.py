@@ -1,4 +1,4 @@
-"""A disk that fills up, on the real store: what is deleted gives its space back without anybody's help. R-DUR-16."""
+"""A disk that fills up, on the real store: deletes give space back without a restart. R-DUR-16."""
 
 import pytest
 

@@ -255,7 +255,7 @@ def test_queries_are_clamped(h: Harness) -> None:
 
 
 def counted(h: Harness) -> tuple[dict[str, int], int]:
-    """What a walk over all topics finds: topics by class, and queues."""
+    """The findings of a walk over all topics: topics by class, and queues."""
     by_class = dict.fromkeys(DURABILITIES, 0)
     queues = 0
     for state in h.list(page_size=1000).rows:

@@ -1,4 +1,4 @@
-"""Long bodies take turns: with everybody else, and one after another."""
+"""Long bodies take turns: with all other requests, and one after another."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def columns(writes: list[Write]) -> tuple[list[tuple[int, int, int, int, int, in
 
 
 class Both:
-    """The same writes to two engines, as columns to one and one by one to the other."""
+    """Make equal writes to two engines, as columns to one and one by one to the other."""
 
     def __init__(self, **config: Any) -> None:
         self.fast = Harness(**config)
@@ -149,7 +149,7 @@ def test_what_is_not_plain_is_left_and_nothing_was_done() -> None:
 
 
 def test_no_power_cut_makes_topics_reuse_acknowledged_seqs() -> None:
-    """R-DUR-6: what goes beyond the reservation waits for the next one to be on stable storage, many topics at once."""
+    """R-DUR-6: a write beyond the reservation waits for the next one to be on stable storage, many topics at once."""
     world = Harness()
     names = [f"t{number}" for number in range(5)]
     for name in names:

@@ -1,4 +1,4 @@
-"""What holds between the numbers of a topic, whatever changes them."""
+"""Invariants between the numbers of a topic, whatever changes them."""
 
 from __future__ import annotations
 
