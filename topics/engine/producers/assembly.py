@@ -52,7 +52,10 @@ class AssemblyCore(OperationCore, IdentityHost, Protocol):
 
 
 class Assembly:
-    """The append of one part. `ended` is called when the next one may begin."""
+    """The append of one part, with memory for all its frames, so it is built when its turn comes.
+
+    `ended` is called when the next one may begin.
+    """
 
     def __init__(  # noqa: PLR0917 - called in one place
         self,
@@ -81,22 +84,20 @@ class Assembly:
         self._extension = extension
         self._done = done
         self._ended = ended
-        self._frames: PrebuiltFrames
-        self._last_parts: Iterator[Rows]
+        staging = core.registry.staging
+        assert staging is not None, "something is staged"
+        self._staging = staging
+        room = len(extension) + room_for(request.rows, request.node)
+        for first, last in zip(runs[::2], runs[1::2], strict=True):
+            for chunk, rows, _files in staging.index.locations(first, last):
+                room += int(chunk.lengths[rows].sum())
+        self._frames = PrebuiltFrames(room)
+        self._last_parts: Iterator[Rows] = parts_of(request.rows, _LAST_BYTES)
         self._tags: list[NDArray[np.uint32]] = []
         """Numbers of the topic's tags, taken for the rows to come."""
         self._has_tags = False
 
     def begin(self) -> None:
-        staging, request = self._core.registry.staging, self._request
-        assert staging is not None, "something is staged"
-        self._staging = staging
-        room = len(self._extension) + room_for(request.rows, request.node)
-        for first, last in zip(self._runs[::2], self._runs[1::2], strict=True):
-            for chunk, rows, _files in staging.index.locations(first, last):
-                room += int(chunk.lengths[rows].sum())
-        self._frames = PrebuiltFrames(room)
-        self._last_parts = parts_of(request.rows, _LAST_BYTES)
         self._core.loop.call_later(0, self._take_turn)
 
     # --- the pieces before --------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ Writes of a part that is being written wait for it at its topic, as those of any
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol, cast
 
 from topics.engine.producers.assembly import Assembly, AssemblyCore
@@ -45,8 +47,8 @@ class Stager:
         self._sweeper = sweeper
         self._coming_bytes = 0
         """Bytes of pieces on the way into the staging area, counted as `StagedParts.bytes`."""
-        self._assemblies: deque[Assembly] = deque()
-        """Appends of parts whose last piece is here; the first one is being made."""
+        self._assemblies: deque[Callable[[], Assembly]] = deque()
+        """Builders of the appends of parts whose last piece is here; the first has built its."""
 
     # --- one piece ----------------------------------------------------------------------------------------------------
     def take(
@@ -189,15 +191,16 @@ class Stager:
         extension = part.begin_whole(core, topic, total.records, total.sum, now_ms)
         topic.begin_identity(part.name)
         part.hold(core, topic)
-        assembly = Assembly(core, appender, topic, request, before.runs, total, extension, done, self._next_assembly)
-        self._assemblies.append(assembly)
+        ended = self._next_assembly
+        build = partial(Assembly, core, appender, topic, request, before.runs, total, extension, done, ended)
+        self._assemblies.append(build)
         if len(self._assemblies) == 1:
-            assembly.begin()
+            build().begin()
 
     def _next_assembly(self) -> None:
         self._assemblies.popleft()
         if self._assemblies:
-            self._assemblies[0].begin()
+            self._assemblies[0]().begin()
 
     def appended(self, topic: Topic, identity: Identity) -> None:
         if not isinstance(identity, Part):

@@ -20,7 +20,7 @@ from topics.engine.values.ports import ReaderPort
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import FLAG_COPY, Frame
 from topics.store.read.own_frames import own_frames, share_frames
-from topics.store.read.reader import Fetched, FileRange
+from topics.store.read.reader import Fetched
 
 _NO_COPY = np.uint8(~FLAG_COPY & 0xFF)
 
@@ -44,7 +44,6 @@ class FrameRead:
         self._reader = reader
         self._topic = topic
         self._deaths, self._removals = index.deaths, index.removals
-        self.pieces: list[FileRange]
         self.pieces, self._rows = plan_pieces(rows)
         self._views: list[memoryview] = []
 
