@@ -893,8 +893,8 @@ MUTANTS = (
     _one(
         "parts of producers lost at a checkpoint",
         "engine/recovery/engine_catalog.py",
-        "            if topic.producers is not None:\n                known",
-        "            if False:\n                known",
+        "            elif topic.producers is not None:\n                known",
+        "            elif False:\n                known",
     ),
     _one(
         "producers that append while a snapshot is prepared are not in it",

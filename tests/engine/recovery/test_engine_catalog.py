@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType as PythonFrame
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.engine.harness import Harness, records
+from tests.engine.harness import Answer, Harness, records
 from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.state.producer_part import Part
 from topics.engine.values.results import TopicState
+from topics.engine.values.topic_config import TopicConfig
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import FrameType
@@ -299,6 +306,41 @@ def test_topics_are_told_of_some_at_a_time_and_what_happens_meanwhile_is_in_the_
     assert [(each.name, each.head_seq, each.earliest_seq, each.count, each.incarnation) for each in states(h)] == [
         (each.name, each.head_seq, each.earliest_seq, each.count, each.incarnation) for each in before
     ]
+
+
+def test_no_step_of_a_snapshot_looks_at_all_topics() -> None:
+    h = Harness()
+    for number in range(2000):
+        answer = Answer()
+        h.engine.put_topic(f"t{number}", TopicConfig.make(), answer)
+    h.settle()
+    h.append(1, name="t7", key=b"k")
+    h.append(1, name="t1999", identity=Part(b"p", 0, 0))
+    steps = h.catalog.prepare_snapshot(10)
+    counts, lines = [], [0]
+
+    def count(_frame: PythonFrame, _event: str, _argument: Any) -> Any:
+        lines[0] += 1
+        return count
+
+    def lines_of(step: Callable[[], Any]) -> Any:
+        lines[0] = 0
+        sys.settrace(count)
+        try:
+            return step()
+        finally:
+            sys.settrace(before)
+            counts.append(lines[0])
+
+    before = sys.gettrace()
+    while lines_of(lambda: next(steps, "done")) != "done":
+        pass
+    h.snapshot = b"".join(lines_of(h.catalog.snapshot))
+    assert len(counts) > 200
+    assert max(counts) < 1000
+    h.restart()
+    assert h.append(1, name="t7", key=b"k").deduped
+    assert h.append(1, name="t1999", identity=Part(b"p", 0, 0)).deduped
 
 
 def test_idempotency_keys_are_told_of_a_thousand_at_a_time() -> None:

@@ -582,14 +582,19 @@ class EngineCatalog:
         for block in self._stored.registry.dormant.blocks(_DORMANT_A_STEP * step):
             prepared.plain.append(b"," + msgspec.json.encode(block))
             yield
+        with_keys: list[Topic] = []
+        with_producers: list[Topic] = []
         for at in range(0, len(topics), step):
-            self._describe(prepared, [topic for topic in topics[at : at + step] if topic.visible], now_ms)
+            some = [topic for topic in topics[at : at + step] if topic.visible]
+            self._describe(prepared, some, now_ms)
+            with_keys += [topic for topic in some if topic.keys is not None]
+            with_producers += [topic for topic in some if topic.producers is not None]
             yield
-        for topic in topics:
+        for topic in with_keys:
             for rows in key_rows_of(topic, now_ms) if topic.visible else ():
                 prepared.keys.append(b"," + msgspec.json.encode((topic.id, rows)))
                 yield
-        for topic in topics:
+        for topic in with_producers:
             if topic.producers is None or not topic.visible:
                 continue
             told: list[bytes] = []
@@ -621,8 +626,12 @@ class EngineCatalog:
     def _pack_producers(self, prepared: Mapping[int, Sequence[bytes]], now_ms: int) -> list[bytes]:
         """Return the prepared rows, followed by those of producers that have appended since."""
         rows: list[bytes] = []
-        for topic in self._stored.registry.by_id.values():
-            if topic.producers is not None:
+        topic_ids, by_id = self._stored.producers.topic_ids, self._stored.registry.by_id
+        for topic_id in sorted(topic_ids):
+            topic = by_id.get(topic_id)
+            if topic is None:
+                topic_ids.discard(topic_id)
+            elif topic.producers is not None:
                 known = topic.producers
                 rows += prepared.get(topic.id, ())
                 late = known.images_since(now_ms) if topic.id in prepared else known.images(now_ms)

@@ -65,6 +65,7 @@ class HasProducers(Protocol):
     """A topic, as far as its producers are concerned."""
 
     producers: Producers | None
+    id: int
 
 
 class PartEntry(NamedTuple):
@@ -251,6 +252,8 @@ class ProducerTotals:
         """
         self.parts = 0
         """Parts that are known or in flight."""
+        self.topic_ids: set[int] = set()
+        """Ids of the topics with producers, and of some that are gone since the last snapshot."""
         self.epochs_max = config.producer_epochs
         self.silence_ms = config.producer_silence_ms
         self._producers_max = config.max_producers
@@ -464,4 +467,5 @@ def producers_of(topic: HasProducers, totals: ProducerTotals) -> Producers:
     """Return the producers of a topic, which are created with its first part."""
     if topic.producers is None:
         topic.producers = Producers(totals)
+        totals.topic_ids.add(topic.id)
     return topic.producers
