@@ -36,7 +36,7 @@ SOON = 10_000
 """Futures not awaited one by one: so many are let stand at a time."""
 
 Step = Callable[[], int]
-"""Do some work; return its number of records."""
+"""A function that does some work and returns its number of records."""
 
 
 @dataclass

@@ -28,7 +28,7 @@ Record = tuple[int, int, str | None, str | None, str, str | None]
 
 
 class Seen(NamedTuple):
-    """Return what a reader gets from the first seq to the head."""
+    """The records and losses that a reader gets from the first seq to the head."""
 
     records: list[Record]
     losses: list[tuple[int, int, str]]

@@ -1,1 +1,1 @@
-"""Searches that go on for as long as one likes; a short run of each is among the tests."""
+"""Searches that last for as long as one likes; a short run of each is among the tests."""

@@ -45,7 +45,7 @@ class ColumnEcho(Recorder):
             self.answer()
 
     def answer(self) -> None:
-        """Return what waits, in one call."""
+        """Answer what waits, in one call."""
         waiting, self.waiting = self.waiting, []
         if not waiting:
             return

@@ -111,7 +111,7 @@ def test_only_the_first_findings_are_listed_and_all_are_counted(data: Path, monk
 
 
 class Meddling(LocalEngine):
-    """Do something between planning and the first unit; keeps the units of each plan."""
+    """An engine that acts between planning and the first unit; keeps the units of each plan."""
 
     def __init__(self, meddle: Any) -> None:
         self.meddle = meddle

@@ -223,7 +223,10 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
 BESIDE = (
     "perf",
     "scripts",
-    *(f"tests/{room}" for room in ("cli", "contract", "embedded", "engine", "files", "http", "loop", "pipelines")),
+    *(
+        f"tests/{room}"
+        for room in ("cli", "contract", "embedded", "engine", "files", "http", "long", "loop", "pipelines")
+    ),
     *(f"tests/{room}" for room in ("project", "server", "spark", "store", "uring", "ws")),
 )
 """Folders beside `topics/` whose docstrings and comments are checked. Rule ids may come first."""

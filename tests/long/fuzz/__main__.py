@@ -23,7 +23,7 @@ OUTPUT = Path("build/fuzz")
 CORPUS = Path(__file__).parent / "corpus"
 _INPUT_BYTES_MAX = 2048
 _KEPT_BYTES_MAX = 16 << 10
-"""Of a decoder's inputs in the tree."""
+"""Bytes of a decoder's inputs in the tree."""
 _INSTRUMENTED = ["topics", "h11", "h2", "hpack", "hyperframe", "wsproto"]
 
 
@@ -59,7 +59,7 @@ def keep(name: str) -> None:
 
 
 def _command(name: str) -> str:
-    """Of a process that has imported nothing of what is to be instrumented."""
+    """The command of a process that has imported nothing that is to be instrumented."""
     return shlex.join([sys.executable, "-W", "ignore", "-m", "tests.long.fuzz", "--one", name])
 
 

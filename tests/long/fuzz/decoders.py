@@ -34,7 +34,7 @@ class Decoder(NamedTuple):
     name: str
     decode: Callable[[bytes], object]
     errors: tuple[type[Exception], ...]
-    """What it may raise."""
+    """The errors that it may raise."""
     examples: Mapping[str, bytes]
     """By what they are."""
 

@@ -52,7 +52,7 @@ def http1_by_both(data: bytes) -> None:
 
 
 def http2(data: bytes) -> None:
-    """What comes behind the preface, whole and in two pieces."""
+    """Feed bytes after the preface, whole and in two pieces."""
     for pieces in ((), (len(data) // 2,)):
         echo, wire = Echo(), Wire()
         wire.state = FirstBytes(make_service(_routes(echo), **_HEADS), wire)
@@ -85,7 +85,7 @@ def _send(receive: Callable[[memoryview], None], wire: Wire, data: bytes, pieces
 
 
 def _answer(echo: Echo) -> None:
-    """Those who wait, though some have gone; what follows them on their connections is handled then."""
+    """Answer the waiting, though some have left; later requests on their connections are handled then."""
     while echo.parked:
         echo.parked.pop(0).reply(b"1")
 
@@ -100,7 +100,7 @@ def _check_frames(data: bytes) -> None:
 
 
 def websocket_frames(data: bytes) -> None:
-    """The same messages however the bytes arrive, and those that wsproto alone takes."""
+    """Check for equal messages however the bytes arrive, equal to those of wsproto by itself."""
     whole = receive(data)
     assert receive(data, 3) == whole
     found = [(kind, bytes([code & 255]) if kind == CLOSED else payload) for kind, payload, code in whole]

@@ -59,7 +59,7 @@ def test_examples_and_what_the_fuzzer_kept_decode(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES[: NAMES.index("snapshot") + 1])
 def test_what_is_whole_is_taken(name: str) -> None:
-    """So that damage to it is damage to something."""
+    """The input is valid, so damage to it is damage to something."""
     by_name()[name].decode(by_name()[name].examples["whole"])
 
 

@@ -1,9 +1,9 @@
-"""How long does the longest pass of a server's loop last, whatever a client sends in a field?
+"""Measure the longest pass of a server's loop, whatever a client sends in a field.
 
     python -m tests.long.limits [--records 1000000] [--topics 100000] [--body-bytes 67000000] [--only PATTERN]
 
 For every field of every operation of the route table and of the WebSocket's commands the costliest values are sent to a
-real server on tmpfs, with data behind it. Printed: operation, field, case, the answer's status (0: an error over a
+real server on tmpfs that has stored data. Printed: operation, field, case, the answer's status (0: an error over a
 WebSocket), and the CPU time of the loop's thread in its longest pass (the best of up to three runs), worst first. The
 exit code is 1 when a pass is longer than 20 ms (TOPICS_LIMITS_MS) and `known.py` does not say why.
 """
@@ -54,7 +54,7 @@ class LimitsWorld(LiveWorld):
             file.write(bytes(_U64.size))
 
     def wait_until(self, done: Callable[[], bool], within_ms: int) -> None:
-        """Of whichever connection; those that were reset are forgotten."""
+        """Wait on any connection; reset ones are forgotten."""
         self._streams = [stream for stream in self._streams if not stream.ended]
         until = time.monotonic() + within_ms / 1000
         while not done() and time.monotonic() < until:

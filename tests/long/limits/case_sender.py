@@ -1,4 +1,4 @@
-"""Sends cases to a server, with data behind them, and waits until it has done with each."""
+"""Sends cases to a server, with data before them, and waits until it has done with each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ws.frame_client import TEXT, Incoming, frame
 
 FRAME_BYTES = 8 << 20
 ROOM_BYTES = 1 << 16
-"""Of a body, for the fields besides the one a case is about."""
+"""Bytes of a body for the fields besides the one of the case."""
 ANSWER_MS = 120_000
 _BATCH = 10_000
 _NO_MASK = bytes(4)
@@ -190,7 +190,7 @@ class Client:
             self.probe()
 
     def probe(self) -> None:
-        """A request of another client; when it is answered the passes before are over."""
+        """A request of another client; when it is answered the passes before have ended."""
         if self._other.over:  # while the data were made, or a case was, it was idle for too long
             self._other = self._world.connect()
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""What is sent for each field of each operation. A field without an entry here fails
+"""The values that are sent for each field of each operation. A field without an entry here fails
 `tests/long/limits/test_limits.py`."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Fields = dict[str, bytes]
 IN_NEW_TOPIC = "in a new topic"
 """The end of the names of values that are written to a topic which the write creates."""
 _HEAD_ROOM_BYTES = 1000
-"""Of a head, for the rest of it."""
+"""Bytes of a head for the rest of it."""
 
 
 def _in_head(name: str, piece: bytes) -> Value:
@@ -152,7 +152,7 @@ _UNKNOWN = (
 
 
 def _distinct_members(scale: Scale) -> bytes:
-    """Of an object that is as large as a record may be."""
+    """The members of an object that is as large as a record may be."""
     count = min(scale.config.max_record_bytes, scale.body_bytes) // 9 - 2
     return b"{%b}" % b",".join([b'"%05x":0' % i for i in range(count)])
 
@@ -308,7 +308,7 @@ def with_value(base: Fields, path: str, value: Value, scale: Scale) -> bytes:
 
 
 def _elements(field: str, value: Value, scale: Scale) -> bytes:
-    """As many records with the value as a write and its body may hold."""
+    """Return as many records with the value as a write and its body may hold."""
     one = _object({"data": b"0"} | {field: value.text(scale, 0)})
     count = max(1, min(scale.config.max_batch_records, scale.body_bytes // (len(one) + 1)))
     if value.name.startswith("text of"):

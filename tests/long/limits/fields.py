@@ -23,7 +23,7 @@ _OF_FUNCTIONS = {
     "_starts": ("subscribe", "topics.*."),
     "_unsubscribe": ("unsubscribe", ""),
 }
-"""Functions of ws/commands.py that read fields: the command, and what its fields lie in."""
+"""Functions of ws/commands.py that read fields: the command, and the container of its fields."""
 _OF_ALL_COMMANDS = ("op", "request_id")
 
 
@@ -59,7 +59,7 @@ def _properties(schema: Schema) -> Iterator[str]:
 
 
 def _of_commands(write: set[str]) -> dict[str, set[str]]:
-    """What ws/commands.py reads; `publish` takes the body of a write, too."""
+    """The fields that ws/commands.py reads; `publish` takes the body of a write, too."""
     found: dict[str, set[str]] = {"publish": {field for field in write if field.startswith("body.")}}
     source = Path(commands.__file__).read_text()
     for function in ast.parse(source).body:

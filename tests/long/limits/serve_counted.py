@@ -1,6 +1,6 @@
 """`topics serve`, which notes the CPU time of the loop's thread in its longest pass.
 
-A pass is what lies between two returns of the ring's wait, less the allocation of files: on tmpfs that makes all of
+A pass is the time between two returns of the ring's wait, less the allocation of files: on tmpfs that makes all of
 their pages, 30 ms for 64 MiB, where a disk takes 0.03. The time, in ns, is the u64 in the file `longest` beside the
 port file; a client that writes 0 there begins anew.
 """
@@ -21,7 +21,7 @@ _U64 = struct.Struct("=Q")
 
 
 def note_passes(path: Path) -> None:
-    """Has the ring of this process note its passes."""
+    """Make the ring of this process note its passes."""
     with path.open("r+b") as file:
         longest = mmap.mmap(file.fileno(), _U64.size)
     open_ring = root.open_ring

@@ -9,14 +9,14 @@ from topics.config import Config
 
 
 class Scale(NamedTuple):
-    """How large values and the data behind them are."""
+    """The sizes of values and of the stored data."""
 
     config: Config
     """With the limits in force."""
     body_bytes: int
-    """Of the largest value: what a body may have, less the rest of it."""
+    """Bytes of the largest value: those of a body, less the rest of it."""
     records: int
-    """Of a large topic."""
+    """Records of a large topic."""
     topics: int
 
 
@@ -32,7 +32,7 @@ def const(name: str, text: bytes) -> Value:
 
 
 def many(name: str, item: Callable[[int], bytes] | bytes, count: str = "", shape: bytes = b"[]") -> Value:
-    """As many items as a body holds, or as the setting `count` allows. item: bytes for equal ones."""
+    """Return as many items as a body holds, or as the setting `count` allows. item: bytes for equal ones."""
 
     def text(scale: Scale, _number: int) -> bytes:
         size = len(item if isinstance(item, bytes) else item(0)) + 1

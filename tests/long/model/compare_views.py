@@ -36,7 +36,7 @@ def _diff(machine: Machine, name: str, from_seq: int, **fields: Any) -> Any:
 
 
 def _forwarded(machine: Machine, name: str) -> None:
-    """A reader of a destination finds what was written before (R-RTR-4); what goes in circles comes soon (R-RTR-5)."""
+    """A reader of a destination finds earlier records (R-RTR-4); those in a circle of routers come soon (R-RTR-5)."""
     oracle = machine.oracle
     topic = oracle.places[name].topic
     for _ in range(_ROUNDS if oracle.is_fed_by_a_cycle(name) else 1):
@@ -74,7 +74,7 @@ def _records(machine: Machine, name: str) -> None:
 
 
 def _cursors(machine: Machine, name: str) -> None:
-    """What readers are told who were away, and those who skip what they wrote."""
+    """Compare what returning readers get, and those that skip their own records."""
     topic = machine.oracle.places[name].topic
     interesting = {0, topic.lost - 1, topic.lost, topic.earliest - 1, topic.head // 2, topic.head, topic.head + 3}
     interesting |= {edge for gap in topic.gaps for edge in (gap[0] - 1, gap[0])}
@@ -95,7 +95,7 @@ def _cursors(machine: Machine, name: str) -> None:
 
 
 def _times(machine: Machine, name: str) -> None:
-    """What readers get who know a time and no seq (R-FROM); every `$ts` is known by now."""
+    """Compare what readers get that know a time and no seq (R-FROM); every `$ts` is known by now."""
     topic = machine.oracle.places[name].topic
     stamps = [record.ts for record in topic.live.values()]
     if not stamps:

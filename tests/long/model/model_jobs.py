@@ -1,4 +1,4 @@
-"""What a queue adds to its topic, as the wire contract tells it, in the plainest way. Source: R-Q, R-DUR-11."""
+"""A queue beyond its topic, as the wire contract states it, in the plainest way. Source: R-Q, R-DUR-11."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Jobs:
     lease_ms: int = 30_000
     max_deliveries: int = 0
     dead_letters: bool = True
-    """There is a topic for them; otherwise poison goes on being delivered."""
+    """There is a topic for them; otherwise poison is delivered again and again."""
     leases: dict[int, Lease] = field(default_factory=dict)
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Ready again at: not before the first instant, surely from the second on."""
@@ -33,7 +33,7 @@ class Jobs:
     """By the last claim."""
 
     def look(self, now: int) -> None:
-        """What is over is over."""
+        """End the leases whose time has passed."""
         self.topic.expire(now)
         self.leases = {seq: lease for seq, lease in self.leases.items() if now <= lease.deadline}
         self.delayed = {seq: at for seq, at in self.delayed.items() if now < at[1] and seq in self.topic.live}
@@ -46,7 +46,7 @@ class Jobs:
         return len(live), len(live) - in_flight - len(self.delayed), in_flight
 
     def claim(self, now: int, node: str, most: int, lease_ms: int) -> list[tuple[int, int]]:
-        """(seq, deliveries) of each job handed out, ascending; the caller tells the leases their numbers."""
+        """(seq, deliveries) of each job handed out, ascending; the caller gives the leases their numbers."""
         self.look(now)
         self.moved = []
         free = [seq for seq in self.topic.live if seq not in self.leases and seq not in self.delayed]

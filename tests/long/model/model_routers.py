@@ -1,4 +1,4 @@
-"""Routers as the wire contract tells them: all that can be forwarded is. Source: R-RTR, R-EO, R-TRIM."""
+"""Routers as the wire contract states them: all that can be forwarded is. Source: R-RTR, R-EO, R-TRIM."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Router:
     """Jobs that were acknowledged before they could be forwarded (R-RTR-18)."""
 
     def step(self, source: Topic, dest: Topic, since: int, now: int) -> bool:
-        """As far as there is room; whether that is any way at all."""
+        """Forward as far as there is room; return whether that is any way at all."""
         before = self.position
         if source.lost > self.position:
             dest.add_holes(source.lost - self.position)

@@ -1,4 +1,4 @@
-"""One topic as the wire contract tells it, in the plainest way. Source: sections 6.1 to 6.8, 6.11, 6.12."""
+"""One topic as the wire contract states it, in the plainest way. Source: sections 6.1 to 6.8, 6.11, 6.12."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Record:
 
     @property
     def is_guessed(self) -> bool:
-        """A copy nobody has read: a router may be long in making it."""
+        """A copy that no client has read: a router may be long in making it."""
         return self.since is not None and self.hops > 0
 
 
@@ -106,7 +106,7 @@ class Topic:
         self.settle_gaps()
 
     def stretch(self, now: int) -> None:
-        """Copies nobody has read may not have been made yet: a router works behind the answers."""
+        """Copies that no client has read may not exist yet: a router works after the answers."""
         for record in self.live.values():
             if record.is_guessed:
                 record.ts = max(record.ts, now)
@@ -184,7 +184,7 @@ class Topic:
         return len(doomed)
 
     def learn_ts(self, now: int, seq: int, ts: int) -> None:
-        """A reader is told when a record was written; a copy comes after what it is made of."""
+        """A reader sees when a record was written; a copy comes after what it is made of."""
         record = self.live[seq]
         if record.since is not None:
             assert record.since <= ts <= now, f"{ts} is not in {record.since} .. {now}"

@@ -1,7 +1,7 @@
-"""The whole server as the wire contract tells it: what each request must answer, whatever came before.
+"""The whole server as the wire contract states it: what each request must answer, whatever came before.
 
 Every method takes the instant at which the server is asked. Answers are dicts of the keys that are certain; refusals
-are (status, code). What happens by time alone happens when somebody looks.
+are (status, code). What time by itself changes is changed by the next look.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ DEFAULTS = {"ttl_ms": 0, "cap_records": 0, "cap_bytes": 0, "discard": "old", "id
 
 @dataclass
 class Holding:
-    """What a name stands for."""
+    """The topic of a name."""
 
     config: dict[str, Any]
     topic: Topic = field(default_factory=Topic)
     jobs: Jobs | None = None
     dead_lettered: int = 0
     incarnation: str | None = None
-    """As it was shown last; None: it was not since it is another one."""
+    """The incarnation shown last; None: not shown since the topic is another one."""
 
     def configure(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -57,8 +57,8 @@ class Oracle:
 
     # --- time --------------------------------------------------------------------------------------------------------
     def moments(self) -> Iterator[tuple[int, int]]:
-        """When something will change by itself: before the first instant it has not, from the second on it has. It may
-        be that nobody can say when it has (`NEVER`)."""
+        """Return when something will change by itself: before the first instant it has not,
+        from the second on it has. It may be that no instant is certain (`NEVER`)."""
         for place in self.places.values():
             topic = place.topic
             if topic.ttl_ms:
@@ -268,10 +268,10 @@ class Oracle:
     def is_certain(
         self, configs: dict[str, dict[str, Any]] | None = None, edges: list[tuple[str, str]] | None = None
     ) -> bool:
-        """Whether the contract leaves open nothing of what happens with other configurations and more routers.
+        """Return whether the contract leaves nothing open of what happens with other configurations and more routers.
 
         How many records arrive at once decides what a cap evicts in a topic that is fed and feeds others. Expiry that
-        makes room for a router makes it at an instant nobody is told.
+        makes room for a router makes it at an instant that no answer shows.
         """
         settings = {name: place.config for name, place in self.places.items()} | (configs or {})
         pairs = [(router.source, router.dest) for router in self.routers.values()] + (edges or [])

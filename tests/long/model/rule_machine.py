@@ -117,7 +117,7 @@ works = st.lists(
 
 
 class Inconclusive(Exception):
-    """The answer took so long that time alone may have changed what it says."""
+    """The answer took so long that time by itself may have changed what it says."""
 
 
 def step(**given: Any) -> Any:
@@ -139,9 +139,9 @@ class Machine(RuleBasedStateMachine):
     """Subclasses say where the server runs."""
 
     failures: ClassVar[list[Exception]] = []
-    """What went wrong, first to last: on a real server it may not go wrong again."""
+    """Failures, first to last: on a real server they may not happen again."""
     counts: ClassVar[Counter[str]] = Counter()
-    """Of all examples: how often each rule was tried, and how often the server was too slow to be sure of anything."""
+    """Counts over all examples: the tries of each rule, and how often the server was too slow to be certain."""
 
     def host_of(self, seed: int) -> Host:
         raise NotImplementedError
@@ -156,7 +156,7 @@ class Machine(RuleBasedStateMachine):
         self.synced = synced
         self.oracle = Oracle()
         self.compared: dict[str, Any] = {}
-        """What a topic was like when it was last read from every cursor."""
+        """The state of a topic when it was last read from every cursor."""
         self.lease_numbers: set[int] = set()
         self.lost_track = False
         self.made = 0
@@ -256,7 +256,7 @@ class Machine(RuleBasedStateMachine):
             self.put(name, config)
 
     def need(self, name: str) -> None:
-        """What only a configuration can make is there, or anything that survives a power cut."""
+        """Create an absent topic if only a configuration can, or if all must survive a power cut."""
         if name not in self.oracle.places and (self.synced or name in QUEUES):
             self.put(name, self.complete({}, name, "disk"))
 
@@ -300,7 +300,7 @@ class Machine(RuleBasedStateMachine):
 
     @step(where=st.lists(st.tuples(some, batches, keys), min_size=2, max_size=6))
     def write_at_once(self, where: Any) -> None:
-        """Several clients in one moment: seqs tell in which order they came."""
+        """Several clients in one moment: seqs show in which order they came."""
         asked = self.independent(where)
         connections = self.host.others(len(asked))
         for connection, (name, _, _) in zip(connections, asked, strict=True):  # the second request may take the lane
@@ -321,7 +321,7 @@ class Machine(RuleBasedStateMachine):
             self.agree(answers[at], self.oracle.write(self.before, self.now, name, records, config={}, key=key))
 
     def independent(self, where: list[Any]) -> list[Any]:
-        """Those writes whose order among topics changes nothing: whatever is written is admitted, and nothing that one
+        """Return the writes whose order changes nothing: whatever is written is admitted, and nothing that one
         of them leads to by routers comes between the others."""
         where = [(self.first if name == FIRST else name, batch, key) for name, batch, key in where]
         found = {name for name, _, _ in where if self.takes_anything(name)}
@@ -335,7 +335,7 @@ class Machine(RuleBasedStateMachine):
         return not self.is_capped(name) or (place.topic.discard == "old" and not self.feeds(name))
 
     def keeps_all(self, name: str) -> bool:
-        """Until somebody reads it after a start, which may take a real server seconds."""
+        """Return whether records stay until a read after a start, which may take a real server seconds."""
         return not self.is_capped(name) and not self.oracle.places[name].topic.ttl_ms
 
     def is_capped(self, name: str) -> bool:
@@ -366,7 +366,7 @@ class Machine(RuleBasedStateMachine):
 
     # --- waits -------------------------------------------------------------------------------------------------------
     def known_of(self, name: str) -> Any:
-        """What a client that has just looked knows of a topic."""
+        """Return what a client that has just looked knows of a topic."""
         place = self.oracle.places.get(name)
         if place is None or place.incarnation is None:
             return None if place is None else place.topic.head
@@ -399,7 +399,7 @@ class Machine(RuleBasedStateMachine):
 
     @step(name=names, batch=batches, what=st.sampled_from(["write", "write", "drop", "put"]))
     def wait_for_news(self, name: str, batch: Any, what: str) -> None:
-        """Of a topic that is written to, deleted or made while a client waits for all of them."""
+        """Change a topic (a write, a delete or a new one) while a client waits for all of them."""
         if any(self.oracle.is_fed_by_a_cycle(each) for each in self.oracle.places):
             return
         known = {each: self.known_of(each) for each in LOGS + QUEUES}
@@ -429,7 +429,7 @@ class Machine(RuleBasedStateMachine):
 
     @step(wait_ms=st.sampled_from([0, 30_000]), number=st.sampled_from([0, 1, 2, 2**40]))
     def checkpoint(self, wait_ms: int, number: int) -> None:
-        """It changes nothing that anybody sees. number: of whichever there may have been."""
+        """Ask for a checkpoint, which changes nothing visible. number: of any that there may have been."""
         told = self.agree(self.ask("POST", "/v0/checkpoint", {"wait_ms": wait_ms, "checkpoint": number}), {})
         assert told["done"] or not wait_ms
         assert ("checkpoint" in told) is not told["done"]
@@ -572,7 +572,7 @@ class Machine(RuleBasedStateMachine):
 
     @step(where=st.lists(st.tuples(some, batches, keys), min_size=1, max_size=4), life=settings, cut=st.booleans())
     def end_in_the_middle_of_writes(self, where: Any, life: dict[str, Any], cut: bool) -> None:
-        """Nobody is answered: each write is there whole or not at all, and its key says which."""
+        """No client is answered: each write is there whole or not at all, and its key says which."""
         asked = [each for each in self.independent(where) if self.keeps_all(each[0])]
         if self.restarts == self.host.restarts_max:
             return

@@ -1,4 +1,4 @@
-"""So many examples of so many steps."""
+"""Run so many examples of so many steps."""
 
 from __future__ import annotations
 

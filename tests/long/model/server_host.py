@@ -58,7 +58,7 @@ class Host:
             getattr(self.world, how)()
 
     def close(self) -> None:
-        """The example is over."""
+        """End the example."""
         raise NotImplementedError
 
 
@@ -89,7 +89,7 @@ class LiveHost(Host):
     def __init__(self, directory: Path, restarts_max: int) -> None:
         super().__init__(LiveWorld(directory, checkpoint_wal_bytes=64_000, checkpoint_every_ms=1000))
         self.restarts_max = restarts_max
-        """Of one example: each costs a second."""
+        """Restarts of one example: each costs a second."""
         self._runs = False
 
     def begin(self, *, http2: bool, **settings: Any) -> None:

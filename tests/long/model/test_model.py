@@ -19,5 +19,5 @@ def test_the_server_does_what_the_oracle_says() -> None:
 
 
 def test_a_real_server_does_what_the_oracle_says(tmp_path: Path) -> None:
-    """The same over loopback, with SIGTERM and SIGKILL."""
+    """The machine over loopback, with SIGTERM and SIGKILL."""
     run_live(tmp_path, examples=2, steps=10, restarts_max=1)

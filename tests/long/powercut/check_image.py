@@ -1,4 +1,4 @@
-"""A data directory as a power cut left it, opened: what was promised is there, nothing was invented, and it goes on."""
+"""A data directory as a power cut left it, opened: what was promised is there, nothing was invented, and it works."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _whole(log: Log, name: str) -> tuple[dict[int, Record], int, list[tuple[int,
 
 
 def _continues(log: Log, history: History, cut: int) -> None:
-    """A new record gets a seq that nobody was told of before."""
+    """A new record gets a seq that no client has seen before."""
     certain, doubtful = history.at(cut)
     topic = Topic(history.topic.name)
     for operation in certain:

@@ -48,7 +48,7 @@ def run(*command: str) -> str:
 
 
 def unmount(mountpoint: Path) -> None:
-    """umount, once nobody is in it: the kernel drops the files of a killed process's ring a while after its end."""
+    """Unmount, once no process is in it: the kernel drops the files of a dead process's ring with a delay."""
     until = time.monotonic() + _MOUNT_S_MAX
     while subprocess.run(("umount", str(mountpoint)), capture_output=True, check=False).returncode:
         if time.monotonic() > until:
@@ -112,7 +112,7 @@ class LoggedDisk:
         return int(writes) + int(flushes)
 
     def wait_until_idle(self) -> None:
-        """So that what it is told to fail next is asked for by whoever calls this."""
+        """Wait until the disk is idle, so that the next fault strikes a call of this process."""
         until = time.monotonic() + _MOUNT_S_MAX
         seen, since = self.position(), time.monotonic()
         while time.monotonic() < min(since + _IDLE_S, until):
@@ -121,7 +121,7 @@ class LoggedDisk:
                 seen, since = now, time.monotonic()
 
     def control(self, order: str) -> None:
-        """ "eio AFTER COUNT", "eioflush COUNT", "lie" or "honest"."""
+        """Set the disk's faults: `eio AFTER COUNT`, `eioflush COUNT`, `lie` or `honest`."""
         with open(self._fuse / "ctl", "w") as control:
             control.write(order)
 

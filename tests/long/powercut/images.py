@@ -1,6 +1,6 @@
-"""What a power cut may leave of a disk: all that was flushed, and of what came after, what the seed decides.
+"""The images that a power cut may leave of a disk: all that was flushed, and of what came after, what the seed decides.
 
-A write behind the last flush is there, not there, or there up to some sector. Source: RELIABILITY, T8.
+A write after the last flush is there, not there, or there up to some sector. Source: RELIABILITY, T8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Clients of a server whose disk will lose power: what each asked, what was answered, and where the disk's log stood.
 
-Every writer owns its topics, so at any position of the log a topic's history is certain but for one call at most.
+Every writer owns its topics, so at any position of the log a topic's history is certain, except one call at most.
 `strict` topics are of class `fsync` and take every kind of call; `loose` ones are of class `disk` and take writes only,
 since there the rule is a prefix of what was acknowledged.
 """
@@ -43,7 +43,7 @@ class History:
     events: list[Event] = field(default_factory=list)
     restarts: list[tuple[int, int]] = field(default_factory=list)
     """(position, calls): by then a restarted server had served the outcome of these, which makes it durable. Positions
-    alone do not tell: a call of class `disk` right after the restart moves nothing on the disk."""
+    by themselves do not show it: a call of class `disk` right after the restart moves nothing on the disk."""
 
     def durable_calls(self, cut: int) -> int:
         """How many calls, of those that happened, a restarted server had served when the power went at `cut`."""
@@ -56,7 +56,7 @@ class History:
         return self.events[-1] if self.events and self.events[-1].end == _FAR else None
 
     def at(self, cut: int) -> tuple[list[Operation], Operation | None]:
-        """(operations that certainly happened, the one that may have) when the power goes at `cut`."""
+        """(operations that certainly happened, the one that may have) when the power fails at `cut`."""
         certain: list[Operation] = []
         for event in self.events:
             if event.end <= cut:
@@ -70,7 +70,7 @@ class History:
 
 
 class Writer:
-    """One client: `run` until the server goes away, `settle` when it is back."""
+    """One client: `run` until the server is away, `settle` when it is back."""
 
     def __init__(self, number: int, rng: random.Random, disk: LoggedDisk) -> None:
         self._rng = rng

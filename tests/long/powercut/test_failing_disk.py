@@ -1,7 +1,7 @@
-"""R-DUR-16, R-DUR-2: a disk that fails a write or a flush, or lies about flushes, under the real server on a real ext4.
+"""R-DUR-16, R-DUR-2: a disk that fails writes or flushes, or falsely confirms flushes, under a real server and ext4.
 
-Goal: an error that reaches the kernel reaches the clients, nothing acknowledged is lost by it, and a restart heals; of
-a lie nothing comes but the loss of what the lie was about. Method: the disk of disk.c is told to fail or to lie; then
+Goal: an error that reaches the kernel reaches the clients, nothing acknowledged is lost by it, and a restart heals; a
+false flush costs no more than what it should have flushed. Method: the disk of disk.c fails or falsely confirms; then
 the server is killed and started again on the same mount (the page cache is what the kernel left of it), or the power
 is cut, and what is there is compared with what was answered. TOPICS_TEST_CUTS: so many of each.
 """
@@ -56,7 +56,7 @@ def write(client: Client, name: str, text: str) -> tuple[int, Any]:
 
 
 def write_many(client: Client, name: str, texts: list[str]) -> dict[int, str]:
-    """What was acknowledged."""
+    """Return what was acknowledged."""
     acked = {}
     for text in texts:
         status, answer = write(client, name, text)
@@ -89,7 +89,7 @@ def reason(answer: Any) -> str:
 def test_one_error_of_the_disk_latches_the_log_and_a_restart_heals(
     program: Path, tmp_path: Path, io: str, order: str
 ) -> None:
-    """The disk works again at once, but nobody knows what it holds: nothing is tried again before a restart."""
+    """The disk works again at once, but no process knows what it holds: nothing is tried again before a restart."""
     with LoggedDisk(program, tmp_path, megabytes=32, options="commit=600") as disk:
         with serving(disk, io=io) as client:
             assert client.ask("PUT", "/v0/topics/t", {"durability": "fsync"})[0] == 201
@@ -117,7 +117,7 @@ def test_one_error_of_the_disk_latches_the_log_and_a_restart_heals(
 def test_what_is_served_after_a_sync_that_failed_once_survives_a_power_cut(
     program: Path, tmp_path: Path, io: str
 ) -> None:
-    """The kernel tells of lost pages once, and goes on showing them. Records of class `disk` whose background sync
+    """The kernel reports lost pages once, and continues to show them. Records of class `disk` whose background sync
     failed are in them: a restart may serve them only once they are on the disk."""
     with LoggedDisk(program, tmp_path, megabytes=32, options="commit=600") as disk:
         with serving(disk, io=io, sync_every_ms=60_000) as client:
@@ -146,7 +146,7 @@ def test_what_is_served_after_a_sync_that_failed_once_survives_a_power_cut(
 
 @pytest.mark.parametrize("io", ENGINES)
 def test_a_flush_that_lies_costs_no_more_than_what_it_was_about(program: Path, tmp_path: Path, io: str) -> None:
-    """What was written before the lie is there, what is there was written, and what is missing is the end."""
+    """Records written before the false flush are there, what is there was written, and what is missing is the end."""
     with LoggedDisk(program, tmp_path, megabytes=32, options="commit=600") as disk, serving(disk, io=io) as client:
         assert client.ask("PUT", "/v0/topics/t", {"durability": "fsync"})[0] == 201
         honest = write_many(client, "t", [f"honest {number}" for number in range(10)])

@@ -71,7 +71,7 @@ class Owned:
 
 
 class Writer:
-    """One client. `run` until the server goes away; `verify` when it is back."""
+    """One client. `run` until the server is away; `verify` when it is back."""
 
     def __init__(self, number: int, seed: int, counts: Counter[str]) -> None:
         self.number = number
@@ -180,7 +180,7 @@ class Writer:
         self.counts["read"] += 1
 
     def verify(self, client: Client) -> None:
-        """After a restart: every topic is in one of the states that are right, and goes on from there."""
+        """After a restart: every topic is in one of the states that are right, and continues from there."""
         for owned in self.topics:
             differences = []
             for state in outcomes(owned.model, owned.cut_off):
@@ -196,7 +196,7 @@ class Writer:
 
 
 def whole_difference(client: Client, topic: Topic) -> str | None:
-    """What the server's topic has other than the model; None: nothing."""
+    """Return how the server's topic differs from the model; None: it does not."""
     status, state = client.ask("GET", f"/v0/topics/{topic.name}")
     if not topic.exists:
         return None if status == 404 else f"there: {state}"
@@ -243,7 +243,7 @@ def read_difference(client: Client, topic: Topic, cursor: int) -> str | None:
 
 
 def verify_shared(client: Client, writers: list[Writer], last_head: int) -> int:
-    """Every acknowledged record once, at its seq; nothing twice; nothing that nobody wrote. Returns the head."""
+    """Every acknowledged record once, at its seq; nothing twice; nothing that no client wrote. Returns the head."""
     acked: dict[int, str] = {}
     for writer in writers:
         assert not acked.keys() & writer.shared_acked.keys(), f"{_SHARED}: a seq was given twice"

@@ -1,7 +1,7 @@
-"""What a topic must hold: the oracle of kill_loop.py, for processes that are killed (the page cache survives).
+"""The required state of a topic: the oracle of kill_loop.py, for processes that are killed (the page cache survives).
 
 A `Topic` is the state after the last answered operation. An operation that was cut off leaves several states that are
-right; `outcomes` lists them, and whoever reads the server back picks the one that is there.
+right; `outcomes` lists them, and a client that reads the server back picks the one that is there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Record(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What an idempotent write answered."""
+    """The answer of an idempotent write."""
 
     first: int
     last: int
@@ -61,7 +61,7 @@ class Topic:
         }
 
     def tombstone(self, cursor: int) -> tuple[int, int] | None:
-        """(gap_from, gap_to) that a reader at the cursor is told."""
+        """(gap_from, gap_to) that is reported to a reader at the cursor."""
         if cursor > self.head:
             return (1, self.head)
         return (cursor + 1, self.floor) if cursor < self.floor else None
@@ -126,7 +126,7 @@ class Operation(NamedTuple):
 
 
 def outcomes(topic: Topic, cut_off: Operation | None) -> list[Topic]:
-    """The states that are right when nobody knows whether the operation was carried out: whole or not at all."""
+    """Return the right states when it is unknown whether the operation was carried out: whole or not at all."""
     states = [topic]
     if cut_off is not None:
         if cut_off.create is not None and not topic.exists:

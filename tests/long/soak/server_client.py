@@ -19,7 +19,7 @@ _ANSWER_S_MAX = 30.0
 
 
 class Gone(Exception):
-    """The server went away in the middle of a request: nobody knows whether it was carried out."""
+    """The server went away in the middle of a request: it is unknown whether it was carried out."""
 
 
 class Client:
@@ -47,7 +47,7 @@ class Client:
 
 
 class Server:
-    """`topics serve` on a directory; its standard error goes to a file beside it."""
+    """`topics serve` on a directory; its standard error is written to a file beside it."""
 
     def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
         self._port_file = directory / "port"
