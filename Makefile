@@ -14,7 +14,7 @@ N ?= 1000
 SEED ?=
 # Processes that run tests, or lives, side by side.
 JOBS ?= 2
-# Tests start many processes: without compiled modules each of them takes two thirds of a second longer.
+# Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
