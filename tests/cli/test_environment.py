@@ -149,7 +149,7 @@ def test_more_shards_and_larger_segments_than_there_can_be_mean_the_most_there_c
         "max_backlog_bytes",
     ],
 )
-def test_a_limit_so_low_that_nobody_could_be_served_is_refused(name: str) -> None:
+def test_a_limit_so_low_that_no_client_could_be_served_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is 0: use "):
         config_of({f"TOPICS_{name.upper()}": "0"})
 

@@ -124,7 +124,7 @@ def test_a_caller_that_cannot_wait_is_served_by_the_maintenance_thread(disk: Dis
     driver.end(nothing)
 
 
-def test_timers_run_while_nobody_calls(disk: Disk) -> None:
+def test_timers_run_without_calls(disk: Disk) -> None:
     driver = Driver(disk.loop)
     rang = threading.Event()
 

@@ -51,7 +51,7 @@ def test_the_log_is_refused_in_a_forked_child_and_goes_on_in_the_parent(tmp_path
         assert log.append("t", [3]).last_seq == 5
 
 
-def test_a_fork_in_the_midst_of_other_threads_calls_hangs_nobody(tmp_path: Path) -> None:
+def test_a_fork_in_the_midst_of_other_threads_calls_hangs_no_caller(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data") as log:
         stop = threading.Event()
 
@@ -72,7 +72,7 @@ def test_a_fork_in_the_midst_of_other_threads_calls_hangs_nobody(tmp_path: Path)
             assert not thread.is_alive()
 
 
-def test_a_child_that_lives_on_keeps_nobody_from_the_directory(tmp_path: Path) -> None:
+def test_a_child_that_lives_on_keeps_no_process_from_the_directory(tmp_path: Path) -> None:
     go_on, woken = os.pipe()
     log = topics.open(tmp_path / "data")
     child = os.fork()

@@ -155,7 +155,7 @@ def test_a_handler_that_raises_nothing_ends_no_call_and_may_call_the_log_itself(
     assert by_handler == len(seen)
 
 
-def test_who_is_interrupted_beside_other_threads_leaves_nobody_asleep(log: topics.Log, number: int) -> None:
+def test_a_caller_interrupted_beside_other_threads_leaves_none_asleep(log: topics.Log, number: int) -> None:
     stop, counts = threading.Event(), [0, 0, 0]
 
     def write(thread: int) -> None:
@@ -177,7 +177,7 @@ def test_who_is_interrupted_beside_other_threads_leaves_nobody_asleep(log: topic
     assert [found.count(index) for index in range(len(counts))] == counts
 
 
-def test_a_second_interrupt_at_any_place_keeps_nobody_else_from_driving(
+def test_a_second_interrupt_at_any_place_keeps_no_other_thread_from_driving(
     log: topics.Log, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one reached a caller that slept, and had just been asked to drive: it has to ask another one."""

@@ -397,7 +397,7 @@ def test_what_is_appended_soon_has_its_seqs_in_order(log: topics.Log) -> None:
     assert [record.data["n"] for record in log.read("t")] == list(range(2500))
 
 
-def test_what_is_appended_soon_is_written_without_anybody_asking(log: topics.Log) -> None:
+def test_what_is_appended_soon_is_written_unasked(log: topics.Log) -> None:
     log.put_topic("t")
     future = log.append_soon("t", 1)
     found = next(log.tail("t", 0))
@@ -445,7 +445,7 @@ def test_threads_that_append_soon_lose_nothing(log: topics.Log) -> None:
             assert [int(n) for who, n in texts if who == str(number)] == list(range(400))
 
 
-def test_of_a_batch_refused_as_a_whole_what_is_fine_is_written_without_anybody_asking(log: topics.Log) -> None:
+def test_of_a_batch_refused_as_a_whole_what_is_fine_is_written_unasked(log: topics.Log) -> None:
     log.put_topic("t", cap_records=3, discard="reject")
     futures = [log.append_soon("t", number) for number in range(5)]
     for record in log.tail("t", 0):

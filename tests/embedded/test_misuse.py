@@ -82,7 +82,7 @@ def log(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("call", WRONG)
-def test_an_argument_of_a_wrong_kind_is_a_usage_error_and_harms_nobody(log: topics.Log, call: Any) -> None:
+def test_an_argument_of_a_wrong_kind_is_a_usage_error_and_harms_no_other_call(log: topics.Log, call: Any) -> None:
     with pytest.raises(UsageError):
         call(log)
     assert log.append("t", [4]).last_seq == 4
@@ -109,7 +109,7 @@ def test_what_the_engine_cannot_take_is_the_error_of_its_caller(log: topics.Log)
     assert log.append("t", [4]).last_seq == 4
 
 
-def test_an_event_loop_that_is_closed_before_its_answer_comes_harms_nobody(log: topics.Log) -> None:
+def test_an_event_loop_that_is_closed_before_its_answer_comes_harms_no_other_call(log: topics.Log) -> None:
     async def abandon() -> None:
         waiting = asyncio.ensure_future(log.aio.page("t", 3, wait_ms=20_000))
         await asyncio.sleep(0)
@@ -121,7 +121,7 @@ def test_an_event_loop_that_is_closed_before_its_answer_comes_harms_nobody(log: 
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_a_close_beside_calls_of_other_threads_leaves_nobody_waiting(tmp_path: Path, durability: str) -> None:
+def test_a_close_beside_calls_of_other_threads_leaves_none_waiting(tmp_path: Path, durability: str) -> None:
     for number in range(5):
         log = topics.open(tmp_path / str(number))
         log.put_topic("t", durability=durability)

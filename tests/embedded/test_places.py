@@ -141,7 +141,7 @@ def test_tails_of_asyncio_end_with_the_log_too(tmp_path: Path, settings: dict[st
     assert asyncio.run(follow(log)) == [1, 2]
 
 
-def test_iterators_left_in_the_middle_harm_nobody(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_iterators_left_in_the_middle_harm_no_other_call(tmp_path: Path, settings: dict[str, Any]) -> None:
     with topics.open(tmp_path / "data", **settings) as log:
         log.append("t", list(range(2500)))
         left = [log.read("t") for _ in range(20)] + [log.tail("t", 0) for _ in range(20)]

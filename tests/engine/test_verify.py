@@ -120,5 +120,5 @@ def test_a_topic_that_has_not_changed_is_not_looked_at_again(world: Harness) -> 
     assert verifier.looks == looks
 
 
-def test_it_is_off_where_nobody_asks_for_it() -> None:
+def test_it_is_off_unless_asked_for() -> None:
     assert Harness(verify=False).engine._verifier is None

@@ -130,7 +130,7 @@ def test_a_topic_that_is_deleted_or_made_again_meanwhile_says_so() -> None:
                 read()
 
 
-def test_a_file_that_the_newest_snapshot_lists_and_nobody_finds_is_damage() -> None:
+def test_a_file_that_the_newest_snapshot_lists_and_that_is_missing_is_damage() -> None:
     world = filled()
     piece = world.directory().topics["big"].pieces[0]
     read = planned(world)

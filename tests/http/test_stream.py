@@ -66,7 +66,7 @@ def test_a_client_that_asked_for_the_close_gets_it_after_the_last_chunk(peer: Pe
     assert peer.wire.closed
 
 
-def test_whoever_streams_hears_that_the_client_left_and_writes_nowhere(peer: Peer, echo: Echo) -> None:
+def test_a_stream_learns_that_the_client_left_and_writes_nowhere(peer: Peer, echo: Echo) -> None:
     """R-NET-11."""
     _open(peer)
     peer.http.lost()
@@ -85,7 +85,7 @@ def test_a_client_that_ends_its_side_has_left(peer: Peer, echo: Echo) -> None:
     assert peer.wire.closed
 
 
-def test_nobody_is_told_of_a_client_that_leaves_after_the_end(peer: Peer, echo: Echo) -> None:
+def test_a_client_that_leaves_after_the_end_is_not_reported(peer: Peer, echo: Echo) -> None:
     _open(peer)
     echo.streams[0].end()
     peer.http.lost()

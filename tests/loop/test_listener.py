@@ -61,7 +61,7 @@ def test_out_of_descriptors_it_waits_gives_up_its_spare_refuses_one_and_goes_on(
     assert listener.accepting
 
 
-def test_when_descriptors_came_back_meanwhile_nobody_is_refused() -> None:
+def test_when_descriptors_came_back_meanwhile_no_client_is_refused() -> None:
     loop, ring, handler, _ = listening()
     ring.complete(ring.one("accept"), -errno.EMFILE)
     loop.run_pass(0)

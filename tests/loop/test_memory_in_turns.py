@@ -50,7 +50,7 @@ def returns(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> MemoryReturns:
     return MemoryReturns(passes.call_later)
 
 
-def test_large_memory_goes_back_in_steps_whoever_lets_go_of_it_last(passes: Passes, returns: MemoryReturns) -> None:
+def test_large_memory_is_freed_in_steps_whichever_holder_is_last(passes: Passes, returns: MemoryReturns) -> None:
     large, other = page_aligned(9 * MIB), page_aligned(LARGE_BYTES)
     view = memoryview(large)[5:]
     del large
@@ -100,7 +100,7 @@ def test_what_another_thread_lets_go_of_is_its_own_affair(passes: Passes, return
     assert (passes.due, len(returns)) == ([], 0)
 
 
-def test_nobody_has_to_take_it(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_may_be_left_untaken(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_returns", None)
     page_aligned(9 * MIB)
     MemoryReturns(passes.call_later)  # and is gone

@@ -8,7 +8,7 @@ from tests.loop.fake_ring import fake_loop
 from topics.loop import Cancelled, Event, Future
 
 
-def test_a_task_gives_its_result_to_whoever_awaits_it() -> None:
+def test_a_task_gives_its_result_to_every_awaiter() -> None:
     loop, _ = fake_loop()
 
     async def inner() -> int:
@@ -44,7 +44,7 @@ def test_an_exception_reaches_the_one_who_awaits_and_is_not_reported() -> None:
     assert reported == []
 
 
-def test_an_exception_nobody_awaits_is_reported_with_the_name_of_its_task() -> None:
+def test_an_exception_without_an_awaiter_is_reported_with_the_name_of_its_task() -> None:
     loop, _ = fake_loop()
     reported: list[tuple[str, str]] = []
     loop.on_error = lambda error, where: reported.append((str(error), where))

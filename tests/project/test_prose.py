@@ -246,6 +246,19 @@ def test_docstrings_and_comments_beside_the_rooms_hold_to_the_same_rules(folder:
     assert not faults, "\n" + "\n".join(faults)
 
 
+ACTORS = re.compile(r"(?:who(?:m)?ever|nobody|some(?:body|one)|any(?:body|one)|every(?:body|one))(?:_|\\b)")
+
+
+def test_the_name_of_a_test_names_its_actors() -> None:
+    named = {
+        (name(source), test)
+        for source in sorted((ROOT / "tests").rglob("*.py"))
+        for test in re.findall(r"def (test_\w+)", source.read_text())
+    }
+    assert len(named) > 2000
+    assert not {(path, test) for path, test in named if ACTORS.search(test)}
+
+
 MESSAGES = ("embedded", "engine", "store")
 """Rooms whose texts for people are checked, too: messages of errors, asserts and the log."""
 

@@ -137,7 +137,7 @@ def test_clients_that_make_the_server_hold_too_much_are_dropped_the_largest_firs
 
 @pytest.mark.parametrize("probes_first", [False, True])
 @pytest.mark.parametrize("h2", [False, True])
-def test_who_has_no_key_is_dropped_before_anybody_else(h2: bool, probes_first: bool) -> None:
+def test_a_client_without_a_key_is_dropped_first(h2: bool, probes_first: bool) -> None:
     world = World(max_client_bytes=250_000, max_body_bytes=1 << 20, api_keys="secret").start()
     head = b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     owner, idle, *strangers = (world.connect() for _ in range(8))

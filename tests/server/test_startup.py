@@ -58,7 +58,7 @@ def test_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_nobody_else_may_write_the_port_file_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_no_other_user_may_write_the_port_file_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     """R-LIFE-2: nor is a link followed that another user put in its way."""
     path, elsewhere = tmp_path / "port", tmp_path / "elsewhere"
     elsewhere.write_text("not ours")

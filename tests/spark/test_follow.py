@@ -200,7 +200,7 @@ def test_an_empty_first_batch_of_a_stream_at_the_head_keeps_its_place() -> None:
     assert query.seqs() == list(range(11, 16))
 
 
-def test_partitions_ask_nobody() -> None:
+def test_partitions_ask_no_server() -> None:
     fake = FakeServer()
     fake.put("a", *range(10))
     query = Query(fake, startingOffsets='{"a": 1}', minPartitions=3)

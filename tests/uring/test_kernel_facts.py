@@ -130,7 +130,7 @@ class TestDescriptors:
         os.close(reused)
         far.close()
 
-    def test_without_descriptors_an_accept_fails_though_nobody_connects(self, ring: RawRing) -> None:
+    def test_without_descriptors_an_accept_fails_without_a_connect(self, ring: RawRing) -> None:
         """Queueing it again at once would spin: back off first."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             lowest = os.dup(0)

@@ -201,7 +201,7 @@ def test_two_readers_and_a_cap_on_a_real_server(live_world: LiveWorld) -> None:
     assert [record["$seq"] for record in page["records"]] == [4, 5, 6]
 
 
-def test_a_server_with_keys_tells_nobody_of_them(live_world: LiveWorld) -> None:
+def test_a_server_with_keys_shows_them_to_no_client(live_world: LiveWorld) -> None:
     """R-LIFE-3, 4.1: neither its log nor its files hold a key that was configured or tried; its files are its own."""
     live_world.start(api_keys="sesame-one:rw+a,sesame-two:r:p")
     for token in ("sesame-one", "sesame-two", "sesame-wrong", "sesame-one, sesame-two"):

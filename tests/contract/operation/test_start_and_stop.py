@@ -176,7 +176,7 @@ def test_an_idle_connection_does_not_delay_a_stop(world: World) -> None:
     assert half.ended
 
 
-def test_whoever_does_not_leave_is_abandoned_after_ten_seconds(world: World) -> None:
+def test_a_connection_that_does_not_end_is_abandoned_after_ten_seconds(world: World) -> None:
     """R-LIFE-7: a client that never reads its answers, and one that never ends its body."""
     world.write("t", *["x" * 100_000] * 8)
     stuck = world.connect()

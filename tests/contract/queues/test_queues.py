@@ -77,7 +77,7 @@ def test_an_empty_queue_is_no_error(world: World) -> None:
     assert queue.counters == (0, 0, 0)
 
 
-def test_an_expired_lease_comes_back_to_whoever_looks_next(world: World) -> None:
+def test_an_expired_lease_is_found_by_the_next_look(world: World) -> None:
     """R-Q-2, R-Q-9, R-Q-1: expired is strictly after the deadline; a late ack is skipped."""
     queue = Queue(world, lease_ms=1000)
     queue.put("a", "b")
@@ -479,7 +479,7 @@ def test_a_cohort_passes_over_who_has_enough(
     assert [answer["count"] for answer in answers(*asked)] == given
 
 
-def test_everybody_waits_the_window(world: World) -> None:
+def test_every_claim_waits_the_window(world: World) -> None:
     """R-Q-17: also a single claim; a later one opens the next cohort."""
     queue = Queue(world, claim_jitter_ms=1000)
     queue.put(1, 2)
@@ -506,7 +506,7 @@ def test_each_claim_of_a_cohort_has_its_own_lease_time(world: World) -> None:
 @pytest.mark.parametrize(
     ("then", "error"), [("", "topic_not_found"), ("log", "not_a_queue"), ("queue", "topic_not_found")]
 )
-def test_a_topic_that_goes_during_the_window_fails_everybody(world: World, then: str, error: str) -> None:
+def test_a_topic_deleted_during_the_window_fails_all_claims(world: World, then: str, error: str) -> None:
     """R-Q-20: with the error a new claim would get."""
     queue = Queue(world, claim_jitter_ms=600)
     queue.put(1)
@@ -530,7 +530,7 @@ def test_the_window_is_that_of_the_arrival(world: World) -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_a_claimer_that_leaves_strands_nobody(world: World, who: int) -> None:
+def test_a_claimer_that_leaves_strands_no_other(world: World, who: int) -> None:
     """R-NET-11: be it the one that opened the cohort; what it would have got is given to the others."""
     queue = Queue(world, claim_jitter_ms=600)
     queue.put(1, 2)

@@ -105,7 +105,7 @@ def test_what_others_give_back_is_pushed(world: World) -> None:
     assert jobs_of(stream.frames(1, within_ms=450)) == [(3, 2)]
 
 
-def test_whoever_leaves_gives_its_jobs_back(world: World) -> None:
+def test_a_worker_that_leaves_gives_its_jobs_back(world: World) -> None:
     """R-Q-29: at once; leases the node got elsewhere stay, deliveries too."""
     queue = Queue(world)
     queue.put(1, 2, 3)

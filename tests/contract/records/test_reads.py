@@ -167,7 +167,7 @@ def test_a_poll_ends_empty_when_its_time_is_over(world: World) -> None:
     assert (page["records"], page["tombstone"], page["next_from_seq"], page["caught_up"]) == ([], None, 1, True)
 
 
-def test_nobody_waits_longer_than_half_a_minute(world: World) -> None:
+def test_no_wait_is_longer_than_half_a_minute(world: World) -> None:
     """7.6, 5.2: whatever they ask for."""
     world.put("t")
     waiting = poll(world, 0, 2**32 - 1)
@@ -252,7 +252,7 @@ def test_a_stop_ends_a_wait_with_the_empty_result(world: World) -> None:
     assert world.finish_stop() == 0
 
 
-def test_a_wait_holds_up_nobody_on_its_own_connection_for_ever(world: World) -> None:
+def test_a_wait_holds_up_no_request_on_its_own_connection_for_ever(world: World) -> None:
     """R-NET-3, 7.6: what is pipelined after it is answered after it."""
     world.put("t")
     connection = poll(world, 0, 500)
@@ -262,7 +262,7 @@ def test_a_wait_holds_up_nobody_on_its_own_connection_for_ever(world: World) -> 
     assert connection.answer(within_ms=50).json["status"] == "ok"
 
 
-def test_a_record_that_expires_while_someone_waits_is_told_as_lost(world: World) -> None:
+def test_a_record_that_expires_while_a_reader_waits_is_reported_as_lost(world: World) -> None:
     """7.6, R-TTL-2: to a cursor before it, when it looks again."""
     world.put("t", ttl_ms=100)
     world.write("t", 1)

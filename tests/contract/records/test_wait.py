@@ -122,7 +122,7 @@ def test_a_deletion_ends_the_wait(world: World) -> None:
         assert heads(asked.answer()) == {"other": None, "t": None}
 
 
-def test_a_topic_made_again_before_anybody_looks_ends_the_wait(world: World) -> None:
+def test_a_topic_created_again_before_any_look_ends_the_wait(world: World) -> None:
     """R-WAIT-2: with the head that was known, and perhaps in one pass."""
     world.write("t", 1)
     known = incarnation_of(world, "t")

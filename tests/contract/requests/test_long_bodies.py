@@ -120,7 +120,7 @@ def test_fields_of_a_write_that_are_read_at_one_go_have_a_limit(make_world: Make
     assert world.request("POST", "/v0/topics/t", body % (b"x" * 991), JSON_TYPE).status == 201
 
 
-def test_one_whose_client_leaves_meanwhile_harms_nobody(make_world: MakeWorld) -> None:
+def test_one_whose_client_leaves_meanwhile_harms_no_other(make_world: MakeWorld) -> None:
     """R-NET-11; whether it is written is open, but it is all or nothing."""
     world = make_world(pass_body_bytes=30)
     for _ in range(3):

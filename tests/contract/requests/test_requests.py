@@ -244,7 +244,7 @@ def test_bodies_of_get_and_delete_do_not_matter(world: World) -> None:
     assert connection.request("GET", "/healthz", b"x" * 10_000).status == 200
 
 
-def test_a_body_nobody_reads_may_come_after_its_head(world: World) -> None:
+def test_a_body_that_no_handler_reads_may_come_after_its_head(world: World) -> None:
     """2.3, R-NET-3: the connection continues after it."""
     world.put("t")
     connection = world.connect()

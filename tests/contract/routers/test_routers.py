@@ -740,7 +740,7 @@ def test_an_ack_comes_after_the_forward(world: World) -> None:
     assert world.data("b") == [1, 2]
 
 
-def test_many_routers_that_are_held_back_hold_nobody_up(world: World) -> None:
+def test_many_routers_that_are_held_back_hold_no_client_up(world: World) -> None:
     """R-RTR-5, R-RTR-13: two hundred blocked ones, and one that is not."""
     world.put("full", cap_records=1, discard="reject")
     for number in range(200):

@@ -578,7 +578,7 @@ def test_heartbeats_come_when_nothing_else_does(make_world: MakeWorld) -> None:
 
 
 @pytest.mark.http1  # a client of HTTP/2 that does not read answers no PING
-def test_a_stalled_reader_costs_nobody_else_anything_and_reads_on_at_once(make_world: MakeWorld) -> None:
+def test_a_stalled_reader_costs_no_other_anything_and_reads_on_at_once(make_world: MakeWorld) -> None:
     """R-SSE-6: what is held for it is bounded; when it reads it continues, not at a heartbeat."""
     world = make_world()
     world = simulated(world)

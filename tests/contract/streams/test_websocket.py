@@ -516,7 +516,7 @@ def test_an_ack_comes_before_its_records(world: World) -> None:
     assert acked == {"slow": 8, "fast": 8}
 
 
-def test_a_reader_that_stalls_holds_up_nobody(make_world: MakeWorld) -> None:
+def test_a_reader_that_stalls_holds_up_no_other(make_world: MakeWorld) -> None:
     """R-WS-3: its own deliveries and commands wait; it misses nothing once it reads."""
     world = make_world(stream_high_water_bytes=8192, stream_low_water_bytes=4096)
     world.put("t", durability="ephemeral")

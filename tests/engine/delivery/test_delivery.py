@@ -132,7 +132,7 @@ def test_readers_that_leave_out_their_own_share_what_is_of_others(h: Harness) ->
     assert all(reader.bursts[-1] is everything.bursts[-1] for reader in people if reader is not people[2])
 
 
-def test_data_that_looks_like_a_node_is_nobody_s(h: Harness) -> None:
+def test_data_that_looks_like_a_node_is_no_node(h: Harness) -> None:
     """R-NODE-1"""
     people = [Reader(h, nodes=(name,)).follow() for name in (b"p0", b"p1", b"p2", b"p3", b'"', "é".encode())]
     h.append({"$node": "p1"}, node=b"p2")
@@ -187,7 +187,7 @@ def test_what_a_filter_leaves_out_does_not_count_toward_a_frame_s_bounds(h: Harn
     assert [told[4] for told in people[1].take() if len(told) == 5] == [[1, 2], [3, 4], [5]]
 
 
-def test_readers_that_leave_out_thousands_hold_up_nobody(h: Harness) -> None:
+def test_readers_that_leave_out_thousands_hold_up_no_other(h: Harness) -> None:
     """Together they took 17 s for this, where a single one takes a few milliseconds."""
     nodes = tuple(b"%05d" % number for number in range(20_000))
     people = [Reader(h, nodes=nodes, limit=100 + at).follow() for at in range(6)]
@@ -345,7 +345,7 @@ def test_subscribing_again_replaces_cursor_and_options(h: Harness) -> None:
     assert reader.take() == [("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
 
 
-def test_a_reader_that_breaks_is_dropped_and_nobody_else_notices(h: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_that_breaks_is_dropped_and_no_other_notices(h: Harness, caplog: pytest.LogCaptureFixture) -> None:
     broken, sound = Reader(h).follow(), Reader(h).follow()
     sound.take()
     broken.raises = True
@@ -412,7 +412,7 @@ def test_a_write_while_a_pass_waits_for_the_disk_is_not_missed(h: Harness, monke
 
 
 @pytest.mark.parametrize("leave", ["close", "unsubscribe"])
-def test_who_leaves_tens_of_thousands_of_topics_unread_holds_up_nobody(h: Harness, leave: str) -> None:
+def test_a_reader_that_leaves_tens_of_thousands_of_topics_unread_holds_up_no_other(h: Harness, leave: str) -> None:
     """Four seconds, of 40,000."""
     feed = Reader(h).feed
     names = [f"topic-{number * 7919 % 40_000:05}" for number in range(40_000)]

@@ -65,7 +65,7 @@ def test_credit_is_not_saved_up_by_an_empty_band() -> None:
 
 
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=60), st.randoms())
-def test_everyone_is_served_once(priorities: list[int], rng: random.Random) -> None:
+def test_each_topic_is_served_once(priorities: list[int], rng: random.Random) -> None:
     ready: ReadySet[int] = ReadySet()
     for number, priority in enumerate(priorities):
         ready.add(number, priority, 0)

@@ -128,7 +128,7 @@ def test_what_fails_leaves_nothing_and_what_is_on_its_way_counts() -> None:
     assert (count.producers, count.parts, b"p" in known) == (0, 0, False)
 
 
-def test_the_longest_silent_are_forgotten_by_whoever_writes() -> None:
+def test_the_longest_silent_are_forgotten_by_the_next_write() -> None:
     """R-PROD-4: a few at a time, and all in a snapshot."""
     known = Producers(totals())
     for number in range(10):

@@ -214,7 +214,7 @@ def test_a_job_that_cannot_be_read_is_named_and_put_aside() -> None:
     assert counters(h) == (3, 3, 0)
 
 
-def test_a_topic_deleted_during_a_move_of_dead_letters_answers_everybody() -> None:
+def test_a_topic_deleted_during_a_move_of_dead_letters_answers_all_requests() -> None:
     h = queue(max_deliveries=1, dead_letter="dlq")
     h.append(1, 2, name="q")
     claim(h)

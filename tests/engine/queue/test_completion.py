@@ -23,7 +23,7 @@ def test_a_failed_ack_gives_its_jobs_back_with_their_deliveries() -> None:
     assert jobs_of(again)[0]["deliveries"] == 2
 
 
-def test_a_job_whose_ack_is_on_its_way_is_nobody_elses() -> None:
+def test_a_job_whose_ack_is_on_its_way_is_given_to_no_other() -> None:
     h = queue(lease_ms=100)
     h.append(1, name="q")
     claim(h)

@@ -282,7 +282,7 @@ def test_a_long_poll_hears_of_records_lost_before_it_could_read_them(h: Harness)
     assert (tombstone.gap_from, tombstone.gap_to) == (2, 2)
 
 
-def test_a_long_poll_hears_of_hidden_records_that_expire_while_nobody_asks(h: Harness) -> None:
+def test_a_long_poll_reports_hidden_records_that_expire_without_a_request(h: Harness) -> None:
     h.put(ttl_ms=100)
     h.append(1)
     answer = h.start_diff(1, wait_ms=1000, nodes=(b"me",))

@@ -98,7 +98,7 @@ def topic_of(stored: StoredState) -> Topic:
 
 
 def another_catalog() -> tuple[StoredState, EngineCatalog]:
-    """Clock and log of another process, before its recovery."""
+    """Return the stored state and the catalog of another process, before its recovery."""
     loop = FakeLoop(random.Random(1))
     stored = StoredState(loop, small_config())
     return stored, EngineCatalog(loop, stored)

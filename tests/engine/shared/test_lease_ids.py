@@ -12,7 +12,7 @@ from topics.loop import Loop
 from topics.store.repair.rebuild import rebuild
 
 
-def test_nobody_gets_a_lease_before_its_number_is_safe() -> None:
+def test_no_worker_gets_a_lease_before_its_number_is_safe() -> None:
     h = queue()
     h.append(1, name="q")
     answer = start_claim(h)

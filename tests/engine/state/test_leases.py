@@ -249,7 +249,7 @@ def test_a_lease_of_a_deleted_job_does_not_bring_it_back() -> None:
     assert not job.live
 
 
-def test_what_a_cap_evicts_is_found_out_by_whoever_looks_next() -> None:
+def test_what_a_cap_evicts_is_found_out_by_the_next_look() -> None:
     q = Queue(5)
     jobs = q.claim(3)
     q.leases.release(jobs[0])
@@ -346,7 +346,7 @@ def test_a_lease_on_a_record_that_is_gone_does_not_outlive_a_restart() -> None:
 
 
 # --- in an engine ------------------------------------------------------------------------------------------------
-def test_jobs_nobody_touched_cost_nothing() -> None:
+def test_untouched_jobs_cost_nothing() -> None:
     h = queue()
     for _ in range(20):
         h.append(*range(500), name="q")

@@ -37,7 +37,7 @@ def test_of_concurrent_creates_exactly_one_reports_created(h: Harness) -> None:
     assert [answer.get().created for answer in answers] == [True, False, False]
 
 
-def test_a_topic_is_seen_by_nobody_before_its_creation_is_durable(h: Harness) -> None:
+def test_a_topic_is_invisible_before_its_creation_is_durable(h: Harness) -> None:
     """R-DUR-1."""
     answer = Answer()
     h.engine.put_topic("t", TopicConfig.make(), answer)
@@ -157,7 +157,7 @@ def test_a_topic_may_be_deleted_while_it_is_being_created(h: Harness, if_empty: 
     assert (write.get().first_seq, write.get().created) == (1, True)
 
 
-def test_a_topic_that_is_deleted_while_it_is_being_created_is_seen_by_nobody(h: Harness) -> None:
+def test_a_topic_that_is_deleted_while_it_is_being_created_is_never_visible(h: Harness) -> None:
     """Its creation may fail, and who waited there would hear of nothing any more."""
     made, gone = Answer(), Answer()
     h.engine.put_topic("t", TopicConfig.make(), made)

@@ -93,7 +93,7 @@ def test_only_streams_take_a_key_from_the_query_and_the_header_goes_first() -> N
     assert code(judge("GET", "/v0/topics/a/work", "", token="root")) == ""
 
 
-def test_a_route_that_looks_at_the_key_itself_gets_whoever_asks() -> None:
+def test_a_route_that_looks_at_the_key_itself_gets_every_request() -> None:
     """A watch session is its own credential."""
     keys = keyring()
     assert judge("GET", "/v0/watch/w", keys=keys) == AccessVerdict(UNAUTHENTICATED)

@@ -77,7 +77,7 @@ def test_the_last_of_equal_secrets_counts() -> None:
     assert not again.allows("y")
 
 
-def test_a_token_that_is_no_key_is_nobody() -> None:
+def test_a_token_that_is_no_key_is_unauthenticated() -> None:
     """4.1: neither a part of a secret nor more than it."""
     ring = parse_keys("secret,other")
     for token in (b"", b"secre", b"secret ", b"SECRET", b"secret,other"):
@@ -122,7 +122,7 @@ def test_names_of_a_body_are_refused_with_the_first_that_is_foreign() -> None:
     FULL.check_names("b", "c")
 
 
-def test_everybody_and_nobody() -> None:
+def test_the_full_and_the_unauthenticated_principal() -> None:
     """4.2: without keys, everything; on a path that asks for no key, nothing."""
     assert (FULL.key_id, UNAUTHENTICATED.key_id) == (None, None)
     assert FULL.may(R | W | D | A)

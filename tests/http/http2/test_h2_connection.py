@@ -72,7 +72,7 @@ def test_anything_else_is_http_1(h2: H2Peer, first: bytes) -> None:
 @pytest.mark.parametrize(
     ("first", "decided"), [(b"", 0), (b"P", 0), (b"PR", 0), (b"PRI", 0), (b"PO", 1), (b"GET /", 1)]
 )
-def test_whoever_handles_requests_in_bulk_may_settle_on_http_1_early(h2: H2Peer, first: bytes, decided: int) -> None:
+def test_a_handler_of_requests_in_bulk_may_settle_on_http_1_early(h2: H2Peer, first: bytes, decided: int) -> None:
     assert isinstance(h2.server.begin_http1(memoryview(first)), HttpConnection) == decided
     assert isinstance(h2.server, HttpConnection) == decided
 
@@ -480,7 +480,7 @@ def test_requests_that_wait_for_windows_are_in_flight_for_their_key(echo: Echo) 
     assert principal.in_flight == 0
 
 
-def test_an_answer_nobody_takes_is_reset_after_the_stall_timeout(echo: Echo) -> None:
+def test_an_answer_that_the_client_does_not_take_is_reset_after_the_stall_timeout(echo: Echo) -> None:
     h2 = H2Peer(make_service(echo.routes()), automatic=False)
     stream = h2.begin("GET", "/park")
     big_answer(echo, 100_000)
@@ -563,7 +563,7 @@ def test_a_wait_of_a_half_closed_peer_that_begins_after_its_body_was_unpacked_en
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/park"])
-def test_a_half_closed_peer_owes_no_more_of_a_body_that_nobody_wants(h2: H2Peer, echo: Echo, path: str) -> None:
+def test_a_half_closed_peer_owes_no_more_of_a_body_that_is_not_wanted(h2: H2Peer, echo: Echo, path: str) -> None:
     """R-NET-11: the end of the connection is the end of the body too."""
     stream = h2.client.begin("GET", path, None, {"content-length": "5"}, end=False)
     h2.flush()
@@ -668,7 +668,7 @@ def settings_frame(*entries: tuple[int, int]) -> bytes:
     return frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", *entry) for entry in entries))
 
 
-def test_settings_nobody_knows_are_not_kept(h2: H2Peer) -> None:
+def test_unknown_settings_are_not_kept(h2: H2Peer) -> None:
     """65,000 of them are 54 MB, and each further SETTINGS frame would look through all."""
     assert h2.ask("GET", "/v0/topics/a").status == 200
     kept = len(h2.server._h2.remote_settings)

@@ -210,7 +210,7 @@ def test_input_behind_a_connection_that_waits_is_kept() -> None:
     assert names(peer) == ["a", "a", "b"]
 
 
-def test_streams_of_http2_take_turns_with_everybody() -> None:
+def test_streams_of_http2_take_turns_with_all_connections() -> None:
     server = Server(requests=6)
     peer, other = H2Peer(server.service), server.peer()
     peer.flush()

@@ -296,7 +296,7 @@ class RingConformance:
             assert driver.res(SEND) == 5
             assert driver.receive_all(RECEIVE, target, 5) == b"there"
 
-    def test_a_connect_nobody_listens_for_is_refused(self, world: World) -> None:
+    def test_a_connect_without_a_listener_is_refused(self, world: World) -> None:
         driver = Driver(world.ring)
         listener, address = world.ring.listen("127.0.0.1", 0, 8)
         world.ring.queue_close(FILE, listener)

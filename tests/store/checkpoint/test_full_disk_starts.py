@@ -88,7 +88,7 @@ def test_a_reserve_that_is_to_be_smaller_gives_its_space_back(reserve_bytes: int
     assert ("reserve" in again.files("")) == bool(reserve_bytes)
 
 
-def test_a_reserve_that_somebody_removed_by_hand_is_no_error_when_it_is_needed() -> None:
+def test_a_reserve_that_was_removed_by_hand_is_no_error_when_it_is_needed() -> None:
     world = StoreWorld(config=small_config(disk_reserve_bytes=1 << 18)).open()
     world.ring.disk.unlink("data/reserve")
     assert world.run(world.store.log.space.release_reserve())

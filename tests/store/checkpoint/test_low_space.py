@@ -183,7 +183,7 @@ def test_a_full_disk_is_given_back_also_what_one_checkpoint_had_no_space_to_copy
 
 
 @pytest.mark.parametrize("copies", [0.5, 1.9])
-def test_a_look_at_what_lives_in_the_log_takes_turns_with_everybody_else(
+def test_a_look_at_what_lives_in_the_log_takes_turns_with_other_work(
     copies: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look takes a bounded number of topics a pass, and of records of one."""

@@ -109,7 +109,7 @@ def test_a_spare_that_cannot_be_removed_stays_a_spare() -> None:
     assert not any(name.startswith("spare-") for name in world.ring.list_directory("data/wal/shard-00")), "it was used"
 
 
-def test_a_spare_that_is_about_to_be_removed_is_nobody_elses() -> None:
+def test_a_spare_that_is_about_to_be_removed_is_given_to_no_other() -> None:
     world = StoreWorld(config=small_config(checkpoint_wal_bytes=1 << 40, pack_run_bytes=0)).open()
     ready = world.store.log.shards[0].preallocation.ready
     world.create(1)

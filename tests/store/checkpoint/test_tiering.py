@@ -253,7 +253,7 @@ def test_the_data_directory_is_no_cold_directory() -> None:
     assert "is the data directory" in refusal(filled(cold_dir=""), cold_dir=DIRECTORY)
 
 
-def test_a_cold_directory_of_somebody_else_is_refused() -> None:
+def test_a_cold_directory_of_another_user_is_refused() -> None:
     world = filled()
     other = StoreWorld(world.end(power_cut=False), config=replace(config(), data_dir="another"))
     with pytest.raises(StorageError, match="belongs to another data directory"):

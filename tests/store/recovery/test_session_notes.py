@@ -48,7 +48,7 @@ def test_a_failed_sync_is_noted_on_a_full_disk_too() -> None:
     [(".idx", 1, 2048), ("/seg-00000000000000000021.data", 1, 2048), ("/pack-", 2, 1 << 20)],
     ids=["index of a sealed segment", "unsealed segment", "index of a pack"],
 )
-def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost_and_nobody_noted_that(
+def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost_without_a_note_of_it(
     path_part: str, nth: int, run_bytes: int, more_starts: int
 ) -> None:
     """The page cache shows the flags, and the sync of the next start, which has nothing to write, says that all is

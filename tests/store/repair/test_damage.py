@@ -123,7 +123,7 @@ def test_a_missing_log_file_stops_the_start() -> None:
         StoreWorld(ring).open()
 
 
-def test_the_newest_log_file_that_somebody_removes_is_taken_for_the_end_of_the_log() -> None:
+def test_the_newest_log_file_removed_by_hand_is_taken_for_the_end_of_the_log() -> None:
     """A limit (docs/reliability.md): no other file says that there was one."""
     world = StoreWorld(config=small_config(wal_spare_files=0, checkpoint_wal_bytes=1 << 40)).open()
     world.create(1)

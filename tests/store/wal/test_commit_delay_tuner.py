@@ -49,7 +49,7 @@ def test_a_pause_that_does_not_is_hardly_ever_made(records: int, paused_records:
 
 
 @pytest.mark.parametrize(("idle_every", "idle_ms"), [(700, 2000), (300, 1000), (1000, 10_000), (100, 50), (40, 500)])
-def test_time_in_which_nobody_writes_speaks_for_neither(idle_every: int, idle_ms: int) -> None:
+def test_time_without_a_write_speaks_for_neither(idle_every: int, idle_ms: int) -> None:
     share = paused_share(
         records=8, paused_records=15, paused_ns=390_000, idle_every=idle_every, idle_ns=idle_ms * 1_000_000
     )

@@ -124,7 +124,7 @@ def fill_file(world: LogWorld, *, fsync: bool) -> None:
     world.advance(2000)
 
 
-def test_where_nobody_waits_for_syncs_files_are_not_written_twice() -> None:
+def test_where_no_writer_waits_for_syncs_files_are_not_written_twice() -> None:
     world = in_place()
     fill_file(world, fsync=False)
     fill_file(world, fsync=False)
@@ -183,7 +183,7 @@ def test_an_end_leaves_no_prepared_file_that_only_looks_zeroed() -> None:
         world.ring.file_size(prepared[0])
 
 
-def test_an_io_error_latches_the_log_and_tells_everybody() -> None:
+def test_an_io_error_latches_the_log_and_fails_all_waiters() -> None:
     faults = Faults()
     world = in_place(faults=faults)
     world.write()
@@ -306,7 +306,7 @@ def test_after_a_commit_in_place_that_took_long_the_next_ones_go_through_the_rin
     assert world.is_answered_at_once()
 
 
-def test_what_nobody_waits_to_be_synced_is_committed_in_place_while_a_sync_runs_until_one_took_long() -> None:
+def test_writes_without_a_sync_waiter_are_committed_in_place_while_a_sync_runs_until_one_took_long() -> None:
     world = OneSender(commit_in_place_max_us=5000)
     world.one_sender = False
     write_now = world.ring.write_now

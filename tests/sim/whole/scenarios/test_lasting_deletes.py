@@ -267,7 +267,7 @@ def test_a_run_that_was_merged_into_a_segment_is_not_read_again() -> None:
     assert world.data("b") == [1, 2]
 
 
-def test_a_delete_takes_what_was_written_before_it_though_nobody_was_told_of_that_yet() -> None:
+def test_a_delete_takes_what_was_written_before_it_though_not_yet_answered() -> None:
     """R-DEL-4: a replay does, so what is shown before a crash and after it would differ."""
     world = SimWorld()
     world.start()

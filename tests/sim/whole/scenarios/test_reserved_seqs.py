@@ -13,7 +13,7 @@ from tests.sim import SimStoppedError
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def test_seqs_that_a_router_has_copied_are_not_given_out_again_after_a_failed_sync_that_nobody_could_note() -> None:
+def test_seqs_that_a_router_has_copied_are_not_given_out_again_after_a_failed_sync_without_a_note() -> None:
     """R-SEQ-4, R-RTR-2: the router would take the new records for those it had copied."""
     world = SimWorld(wal_shards=2, commit="link")
     world.start()
