@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     _one(
         "the tail that recovery read is not written again",
-        "store/store.py",
+        "store/store_start.py",
         "parts = await replay.tail()",
         "parts = []",
     ),
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     _one(
         "a crash gap not told",
-        "store/store.py",
+        "store/store_start.py",
         "self._catalog.recovered(power_lost=self.power_lost)",
         "self._catalog.recovered(power_lost=False)",
     ),
@@ -330,8 +330,8 @@ MUTANTS = (
     ),
     _one(
         "a failed sync not noted",
-        "store/store.py",
-        "self.log.admission.on_latch.append(self._latch_note.begin)",
+        "store/store_start.py",
+        "self.log.admission.on_latch.append(latch_note.begin)",
         "pass",
     ),
     _one(
@@ -457,13 +457,13 @@ MUTANTS = (
     ),
     _one(
         "a snapshot at every start",
-        "store/store.py",
+        "store/store_start.py",
         "if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):",
         "if found.loaded is not None:",
     ),
     _one(
         "shards in use no more copied out at every start",
-        "store/store.py",
+        "store/store_start.py",
         "in_use_no_more = any(survey.used for",
         "in_use_no_more = any(True for",
     ),
@@ -535,7 +535,7 @@ MUTANTS = (
     ),
     _one(
         "a start whose log fails does not note it",
-        "store/store.py",
+        "store/store_start.py",
         "        if broke or self.log.read_only:\n",
         "        if False:\n",
         _RECOVERY,
@@ -562,13 +562,13 @@ MUTANTS = (
     ),
     _one(
         "the session noted before the gap that a power cut left",
-        "store/store.py",
-        "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n"
+        "store/store_start.py",
+        "        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n"
         "        await self._or_with_reserve("
-        "lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n",
+        "lambda: write_session(loop, directory, checkpointer.snapshot_number))\n",
         "        await self._or_with_reserve("
-        "lambda: write_session(loop, directory, self.checkpointer.snapshot_number))\n"
-        "        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))\n",
+        "lambda: write_session(loop, directory, checkpointer.snapshot_number))\n"
+        "        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n",
         f"{_STARTS}::test_a_start_after_a_power_cut_may_be_killed_anywhere_and_no_seq_comes_again",
     ),
     _one(

@@ -1,51 +1,15 @@
-"""The store as a whole: opened (locked, recovered, ready), used through its parts, closed cleanly.
-
-After recovery has read everything, the log continues in new files. The first write to them is the
-tail that recovery read but that is not known to be synced. After a failed sync the page cache may
-have shown it although the disk does not have it, so it is written again and synced before any
-client gets an answer that depends on it.
-"""
+"""The store as a whole: opened (store_start.py), used through its parts, closed cleanly."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
-
-import numpy as np
 
 from topics.config import Config
-from topics.errors import DiskFullError
 from topics.loop.loop import Loop
-from topics.loop.tasks import Future
-from topics.store.checkpoint.checkpointer import Checkpointer
-from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
 from topics.store.disk.data_directory import TakenDirectory, check_marker, take
-from topics.store.disk.disk_space import is_full, lacks_space
-from topics.store.disk.open_files import OpenFiles
-from topics.store.disk.uncached_reads import is_direct
-from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog
-from topics.store.format.file_table import StoredFile
-from topics.store.format.log_format import FrameType
-from topics.store.format.row_columns import indices_by_topic
-from topics.store.format.segment_format import TOPICS_DIRECTORY
-from topics.store.read.reader import Reader
-from topics.store.recovery.log_replay import TailPart
-from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
-from topics.store.recovery.session_note import LatchNote, SessionNote, note_lost_writes, read_session, write_session
-from topics.store.segments.manifest import ReplayStart, StorePart, pack_store_part
-from topics.store.segments.snapshot_files import write_snapshot
-from topics.store.segments.tiers import Tiers
-from topics.store.wal.commit import Commit
-from topics.store.wal.sharded_log import ShardedLog, ShardStart
-from topics.store.wal.wal_files import name_spares
-
-log = logging.getLogger(__name__)
-
-FLUSH_ORDER = 20
-"""The order of the log among the pass-end hooks."""
+from topics.store.recovery.recovery import Progress
+from topics.store.store_start import StoreParts, StoreStart, close_files
 
 
 class Store:
@@ -54,26 +18,18 @@ class Store:
     Created by `Store.open`.
     """
 
-    def __init__(self, loop: Loop, config: Config, catalog: Catalog, directory: TakenDirectory) -> None:
+    def __init__(self, loop: Loop, directory: TakenDirectory, parts: StoreParts) -> None:
         self._loop = loop
-        self._config = config
-        self._catalog = catalog
         self._directory = directory
-        self.files = catalog.files
-        self.log = ShardedLog(loop, config, self.files)
-        self._opener = OpenFiles(loop)
-        self.reader = Reader(loop.files, self.files, self.log.tail, self._opener)
-        self.checkpointer: Checkpointer
-        self.requested: RequestedCheckpoints
-        self.power_lost = False
-        """Whether the machine went down since the directory was last used."""
-        self.skipped_snapshots: list[str] = []
-        """Paths of newer snapshots that were damaged."""
-        self._found_snapshot = 0
-        """Number of the newest snapshot when the log was opened; 0: none."""
-        self._lost_writes = False
-        """Whether the session before noted that a write or sync failed."""
-        self._latch_note: LatchNote
+        self.files = parts.files
+        self.log = parts.log
+        self.reader = parts.reader
+        self.checkpointer = parts.checkpointer
+        self.requested = parts.requested
+        self.power_lost = parts.power_lost
+        self.skipped_snapshots = parts.skipped_snapshots
+        self._opener = parts.opener
+        self._latch_note = parts.latch_note
 
     @classmethod
     async def open(
@@ -93,231 +49,20 @@ class Store:
         Raises: LockedError, CorruptError, FormatError, StorageError or OSError; the lock is
             released then.
         """
-        store = cls(loop, config, catalog, directory or take(loop.ring, config))
+        taken = directory or take(loop.ring, config)
+        start = StoreStart(loop, config, catalog)
         try:
-            await check_marker(loop, store._directory)
-            await store._open(on_progress)
+            await check_marker(loop, taken)
+            return cls(loop, taken, await start.run(on_progress))
         except Exception as error:
             # the error that stopped the start is the one to report
             with contextlib.suppress(OSError):
-                await store._end_start(error)
-            store._directory.release()
+                await start.fail(error)
+            taken.release()
             raise
         except BaseException:
-            store._directory.release()
+            taken.release()
             raise
-        return store
-
-    async def _open(self, progress: Progress) -> None:
-        loop, config, directory = self._loop, self._config, self._config.data_dir
-        session = await read_session(loop, directory)
-        self._lost_writes = session is not None and session.lost_writes
-        found = await recover(
-            loop,
-            Tiers.of(config),
-            self._catalog,
-            file_bytes=config.wal_file_bytes,
-            progress=progress,
-            lost_writes=self._lost_writes,
-        )
-        loaded = found.loaded
-        number = self._found_snapshot = loaded.number if loaded is not None else await self._write_first_snapshot()
-        self.power_lost = loaded is not None and self._lost_power(found, session)
-        self.skipped_snapshots = loaded.skipped if loaded is not None else []
-        for path in self.skipped_snapshots:
-            log.error("snapshot %s is damaged and was passed over", path)
-        await unlink_all(loop, self._unneeded(found))
-        for shard, start in found.replay.items():
-            if shard in found.surveys and shard < self._shards:
-                survey = found.surveys[shard]
-                spares = await name_spares(loop.files, survey.spares, start.file_no)
-                found.surveys[shard] = survey._replace(spares=spares)
-        if TOPICS_DIRECTORY in loop.files.list_directory(directory):
-            # a killed process may not have synced it
-            await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")
-        if self._lacks_space_for_tails(found):
-            for replay in found.shards.values():
-                await replay.sync_tail()
-        await self.log.open(self._starts(found))
-        loop.on_pass_end(self.log.flush, FLUSH_ORDER)
-        await self._rewrite_tails(found)
-        has_gaps = self._catalog.recovered(power_lost=self.power_lost)
-        self.checkpointer = Checkpointer(
-            loop,
-            config,
-            wal=self.log,
-            reader=self.reader,
-            table=self.files,
-            opener=self._opener,
-            catalog=self._catalog,
-            manifest=found.manifest,
-            last_snapshot=number,
-            replay=found.replay,
-            replay_shards=loaded.store.shards if loaded is not None else self._shards,
-            retired_shards={
-                shard: ReplayStart(survey.last_file_no + 1, marked=False)
-                for shard, survey in found.surveys.items()
-                if shard >= self._shards
-            },
-            doubtful=loaded.store.flagging if loaded is not None else (),
-        )
-        self.requested = RequestedCheckpoints(loop, self.checkpointer, self.log)
-        await self._or_with_reserve(lambda: self._settle(found, has_gaps=has_gaps))
-        await self._or_with_reserve(lambda: write_session(loop, directory, self.checkpointer.snapshot_number))
-        self._latch_note = LatchNote(loop, directory, self.log.space, lambda: self.checkpointer.snapshot_number)
-        self.log.admission.on_latch.append(self._latch_note.begin)
-        if self.log.read_only:  # the latch came before the callback
-            self._latch_note.begin()
-        self.checkpointer.start()
-        progress(1.0)
-
-    async def _or_with_reserve(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a step; if a full disk fails it, release the reserve and run it again.
-
-        A start on a full disk may use the reserve, because deleting needs a server. A checkpoint
-        that found the disk full has released the reserve itself, so there is space for another try.
-        """
-        space = self.log.space
-        had_reserve = space.holds_reserve
-        try:
-            await step()
-        except (DiskFullError, OSError) as error:
-            if not lacks_space(error) or not had_reserve:
-                raise
-            log.warning("the disk is full; the start uses the reserve: %s", error)
-            space.note_full()  # first, or log files that are prepared ahead take the space
-            await space.release_reserve()
-            await step()
-
-    async def _write_first_snapshot(self) -> int:
-        """Write the snapshot of an empty directory, before anything else.
-
-        A directory without a snapshot is then known to have lost it.
-        """
-        loop, directory = self._loop, self._config.data_dir
-        loop.files.make_directory(f"{directory}/snapshots")
-        await loop.files.sync_directory(directory)
-        part = StorePart({}, [], [], loop.ring.boot_id(), self._shards)
-        return await write_snapshot(
-            loop.files,
-            directory,
-            after=0,
-            now_ms=loop.clock.now_ms(),
-            store=pack_store_part(part),
-            catalog=self._catalog.snapshot(),
-        )
-
-    @property
-    def _shards(self) -> int:
-        return max(1, self._config.wal_shards)
-
-    def _lost_power(self, found: Recovered, session: SessionNote | None) -> bool:
-        assert found.loaded is not None, "asked of a directory that was used"
-        stored = found.loaded.store
-        if self._lost_writes:
-            return True  # no clean snapshot follows a note of lost writes, whatever its number
-        if stored.log_cut:
-            return True  # records that a rebuild gave up may have been acknowledged
-        if stored.clean and (session is None or session.snapshot < found.loaded.number):
-            return False
-        return (session.boot if session is not None else stored.boot) != self._loop.ring.boot_id()
-
-    def _unneeded(self, found: Recovered) -> list[str]:
-        """Return the paths of log files with nothing needed that no shard takes into use again."""
-        surveys = found.surveys.items()
-        return [path for _, survey in surveys for path in survey.stale] + [
-            path for shard, survey in surveys if shard >= self._shards for path in survey.spares
-        ]
-
-    def _starts(self, found: Recovered) -> list[ShardStart]:
-        """Return where each shard continues.
-
-        Batches not known to be synced are numbered, and written, again.
-        """
-        starts = []
-        for shard in range(self._shards):
-            survey, replay = found.surveys.get(shard), found.shards.get(shard)
-            first = max(
-                survey.last_file_no + 1 if survey is not None else 1,
-                found.replay[shard].file_no if shard in found.replay else 1,
-            )
-            last_batch_no = min(replay.synced_upto, replay.last_batch_no) if replay is not None else 0
-            starts.append(ShardStart(first, last_batch_no, tuple(survey.spares) if survey is not None else ()))
-        return starts
-
-    def _lacks_space_for_tails(self, found: Recovered) -> bool:
-        """Return whether there may be no space to write the tails again.
-
-        They are then synced where they are: what was read past the page cache is what the disk has.
-        If no read bypassed it, the start has to wait for space.
-        """
-        ring, directory = self._loop.ring, self._config.data_dir
-        if not is_direct(ring.direct_block_bytes(directory)):
-            return False
-        tails = sum(replay.tail_bytes for shard, replay in found.shards.items() if shard < self._shards)
-        # they are created first
-        files = self._shards * self.log.sizes.file + self.log.space.reserve_bytes
-        return tails > 0 and self.log.space.lacks(tails + files)
-
-    async def _rewrite_tails(self, found: Recovered) -> None:
-        """Stage each shard's unsynced tail as one batch, sync it and move its rows there.
-
-        It is one batch, because the first whole batch of a new file replaces the old file, whole or
-        not at all. A shard that is no longer in use keeps its tail, synced where it is: `_settle`
-        copies everything into segments before any request is served, but snapshots until then have
-        deletes that only the tail records.
-        """
-        waits: list[tuple[list[TailPart], list[int], Future[Commit]]] = []
-        taken_over: list[StoredFile] = []
-        for shard, replay in found.shards.items():
-            if shard >= self._shards:
-                await replay.sync_tail()
-                continue
-            parts = await replay.tail()
-            if not parts:
-                continue
-            wal = self.log.shards[shard]
-            with self.log.use_reserve():
-                starts = [wal.staging.stage_frames(part.body, len(part.frames)) for part in parts]
-            future: Future[Commit] = Future()
-            wal.staging.when_committed(True, future.set_result)
-            taken_over += replay.superseded(replay.synced_upto + 1)
-            waits.append((parts, starts, future))
-        for parts, starts, future in waits:
-            commit = await future
-            if commit.error is not None:
-                raise commit.error
-            self._move(parts, starts, commit)
-        for replay in found.shards.values():
-            await unlink_all(self._loop, replay.lost)
-        # A server that is killed again and again then needs no more space than one killed once.
-        for stored in taken_over:
-            stored.superseded = True
-            if not stored.live_rows:
-                await self.log.retire(stored)
-
-    def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
-        """Point the rows of the tail to their new places."""
-        frames = np.concatenate([part.frames for part in parts])
-        shifts = np.repeat(starts, [len(part.frames) for part in parts]) + commit.base
-        is_record = frames["type"] == FrameType.RECORD
-        records, offsets = frames[is_record], (frames["offset"] + shifts.astype(np.uint64))[is_record]
-        for topic_id, where in indices_by_topic(records["topic_id"]):
-            self._catalog.moved(topic_id, records["seq"][where], commit.file_id, offsets[where].astype(np.uint32))
-
-    async def _settle(self, found: Recovered, *, has_gaps: bool) -> None:
-        """Make durable what the first answer needs: crash gaps, a log of another shard count."""
-        in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
-        if found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more):
-            # A topic may be in another shard from now on: what stayed in this one would be replayed
-            # in any order.
-            await self.checkpointer.run(moves=False, whole=found.loaded.store.shards != self._shards)
-            return
-        if self._lost_writes:  # also flags in segments and packs that the page cache still shows
-            await self.checkpointer.flag_deleted()
-        stored = found.loaded.store if found.loaded is not None else None
-        if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):
-            await self.checkpointer.take_snapshot(clean=False)
 
     async def close(self, *, checkpoint: bool = True) -> None:
         """Drain the log, take a last checkpoint and release the lock.
@@ -338,32 +83,10 @@ class Store:
             await self.log.close()
             await self._latch_note.wait()  # also when it was this end that the disk failed
             await self._opener.end()
-            await self._close_files()
+            await close_files(self._loop, self.files)
             await self._latch_note.try_last()
             self._directory.release()
 
     def release(self) -> None:
         """Release the directory's lock, also after a failure that prevents closing; idempotent."""
         self._directory.release()
-
-    async def _end_start(self, error: Exception) -> None:
-        """Close everything after a failed start.
-
-        If a disk failed, note it for the next start, because the page cache may show what the disk
-        lacks.
-        """
-        with contextlib.suppress(OSError):
-            # a task that zeroes a file would continue in a reused descriptor
-            await self.log.close()
-        await self._opener.end()
-        await self._close_files()  # the note needs a descriptor
-        broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
-        if broke or self.log.read_only:
-            await note_lost_writes(self._loop, self._config.data_dir, self._found_snapshot, self.log.space)
-
-    async def _close_files(self) -> None:
-        for file in self.files:
-            for fd in (file.fd, file.direct_fd):
-                if fd >= 0:
-                    await self._loop.files.close(fd)
-            file.fd = file.direct_fd = -1

@@ -87,7 +87,7 @@ class Commitment:
         self.submitted_ns = 0
         self.ended_ns = -(1 << 62)
         """When the last commit ended."""
-        self._blocks: memoryview
+        self._blocks = memoryview(b"")
         self._offset = 0
         self._checksum = 0
         self._attempts = 0
