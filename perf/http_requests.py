@@ -67,8 +67,8 @@ class NoTimers:
 
 
 def microseconds_a_request(parser: str, requests: Iterable[bytes]) -> float:
-    service = Service(Config(http_parser=parser), SystemClock(), route_table(), NoProbes(), "127.0.0.1")
-    service.use_loop(NoTimers(), bytes)
+    config, clock = Config(http_parser=parser), SystemClock()
+    service = Service(config, clock, route_table(), NoProbes(), "127.0.0.1", NoTimers(), bytes)
     service.serve(InstantEngine())  # type: ignore[arg-type]  # of which only `append` is asked
     wire = NoWire()
     connection = HttpConnection(service, wire)

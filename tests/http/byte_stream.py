@@ -176,9 +176,16 @@ def make_service(
     base = tiny_config("/nowhere")
     values = {name: getattr(base, name) for name in Config.__slots__} | {"pass_requests_us": 0} | settings
     loop = loop or FakeLoop()
-    service = Service(Config(**values), loop.clock, routes, FakeProbes(), bound_host, keyring)
-    service.use_loop(loop, lambda count: bytes(range(count)))
-    return service
+    return Service(
+        Config(**values),
+        loop.clock,
+        routes,
+        FakeProbes(),
+        bound_host,
+        loop,
+        lambda count: bytes(range(count)),
+        keyring,
+    )
 
 
 class Peer:

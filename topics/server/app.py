@@ -68,8 +68,9 @@ class Server:
             config = replace(config, api_keys="")  # from here on only digests are held
         self.config = config
         self.loop = loop
-        self.service = Service(config, loop.clock, route_table(), self, config.host, keyring)
-        self.service.use_loop(loop, loop.ring.random_bytes)
+        self.service = Service(
+            config, loop.clock, route_table(), self, config.host, loop, loop.ring.random_bytes, keyring
+        )
         self.service.has_one_sender = loop.has_one_sender
         self.service.again = loop.again
         self.gate = Gate(self.service)

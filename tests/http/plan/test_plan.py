@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine.fake_store import FakeLoop
 from tests.http.byte_stream import Echo, Peer, make_service
 from tests.http.fake_engine import FakeEngine
-from topics.clock import ManualClock
 from topics.config import Config
 from topics.errors import RequestError
 from topics.http.access.keyring import parse_keys
@@ -241,7 +241,8 @@ def test_as_many_heads_as_a_client_invents_are_not_all_kept(echo: Echo) -> None:
 
 def test_the_plan_of_a_keyed_list_is_kept_by_its_digest() -> None:
     """4.1: the secret itself is not; another key, another name, or a body gives another plan."""
-    service = Service(Config(), ManualClock(), route_table(), FakeEngine(), "127.0.0.1", parse_keys("one,two:r"))  # type: ignore[arg-type]
+    keyring, loop = parse_keys("one,two:r"), FakeLoop()
+    service = Service(Config(), loop.clock, route_table(), FakeEngine(), "127.0.0.1", loop, bytes, keyring)  # type: ignore[arg-type]
     planner = service.planner
     keyed = (*GET, (b"authorization", b"Bearer one"))
     plan = planner.plan_list(keyed, True)

@@ -23,5 +23,6 @@ def open_stream(call: Call) -> None:
     work = WorkStream(call.plan.name_json, service.heartbeats, service.now_ns)
     push = service.engine.open_push(request, work)
     slot = service.stream_slots.take(call.principal.key_id)
-    work.on_end, slot.on_key_gone = slot.release, work.on_key_gone
-    work.open(push, call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, work.on_drained, work.on_disconnect))
+    slot.on_key_gone = work.on_key_gone
+    stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, work.on_drained, work.on_disconnect)
+    work.open(push, stream, slot.release)

@@ -174,11 +174,13 @@ class Answers:
         self._links = links
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
         self.finished_many: list[tuple[Groups, PlainAppended]] = []
-        self._room = 0
-        self._make_room(room)
+        self._room = room
+        self._refs = ffi.new("uint64_t[]", room)
+        self._lengths = ffi.new("uint32_t[]", room)
         self._count = ffi.new("uint32_t *")
 
     def _make_room(self, answers: int) -> None:
+        """Replace the columns by longer ones."""
         self._room = answers
         self._refs = ffi.new("uint64_t[]", answers)
         self._lengths = ffi.new("uint32_t[]", answers)

@@ -64,17 +64,7 @@ class Probes(Protocol):
 
 
 class Service:
-    """The shared state of a server's HTTP side, on one thread; `server/` builds and switches it.
-
-    heartbeats, sessions (of watch), turns (of requests), long_bodies, memory_returns: set by
-    `use_loop`.
-    """
-
-    heartbeats: Heartbeats
-    sessions: Sessions
-    turns: RequestTurns
-    long_bodies: LongBodies
-    memory_returns: MemoryReturns
+    """The shared state of a server's HTTP side, on one thread; `server/` builds and switches it."""
 
     def __init__(  # noqa: PLR0917 - what `server/` has at hand
         self,
@@ -83,11 +73,19 @@ class Service:
         routes: RouteTable,
         probes: Probes,
         host: str,
+        timers: TimersPort,
+        random_bytes: Callable[[int], bytes],
         keyring: Keyring = NO_KEYS,
     ) -> None:
         self.config = config
         self.clock = clock
         self.now_ns = clock.monotonic_ns
+        self.heartbeats = Heartbeats(timers)
+        self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
+        self.long_bodies = LongBodies(config, timers)
+        self.memory_returns = MemoryReturns(timers.call_later)
+        limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
+        self.sessions = Sessions(clock, random_bytes, *limits)
         self.probes = probes
         self.hosts = HostRule(host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check)
         self.planner = Planner(
@@ -138,16 +136,6 @@ class Service:
         self.again: Callable[[], None] = lambda: None
         """Ask for another pass, for hooks at a pass's end that run requests: see `Loop.again`."""
         self._engine: EngineApi | None = None
-
-    def use_loop(self, timers: TimersPort, random_bytes: Callable[[int], bytes]) -> None:
-        """Set the parts that need a loop, before the first request."""
-        self.heartbeats = Heartbeats(timers)
-        config = self.config
-        self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
-        self.long_bodies = LongBodies(config, timers)
-        self.memory_returns = MemoryReturns(timers.call_later)
-        limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
-        self.sessions = Sessions(timers.clock, random_bytes, *limits)
 
     @property
     def engine(self) -> EngineApi:

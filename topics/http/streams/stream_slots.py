@@ -12,15 +12,14 @@ class Slot:
 
     __slots__ = ("_give_back", "key_id", "on_key_gone")
 
-    on_key_gone: Callable[[], None]
-    """Ends the stream, and so releases the slot, when its key is not valid any more.
-
-    The code that takes the slot sets it.
-    """
-
     def __init__(self, give_back: Callable[[Slot], None], key_id: int | None) -> None:
         self._give_back = give_back
         self.key_id = key_id
+        self.on_key_gone: Callable[[], None] = _nothing
+        """Ends the stream, and so releases the slot, when its key is not valid any more.
+
+        The code that opens the stream sets it.
+        """
 
     def release(self) -> None:
         """Free the slot of a stream that has ended. Later calls do nothing."""

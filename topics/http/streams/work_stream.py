@@ -22,10 +22,7 @@ HEARTBEAT_NS = 15_000_000_000
 class WorkStream:
     """A sink of jobs, and a stream with heartbeats. name_json: the queue's name as JSON."""
 
-    __slots__ = ("_heartbeats", "_name_json", "_now_ns", "_push", "_stream", "interval_ns", "last_ns", "on_end")
-
-    on_end: Callable[[], None]
-    """Releases the stream's slot."""
+    __slots__ = ("_heartbeats", "_name_json", "_now_ns", "_on_end", "_push", "_stream", "interval_ns", "last_ns")
 
     def __init__(self, name_json: bytes, heartbeats: Heartbeats, now_ns: Callable[[], int]) -> None:
         self._name_json = name_json
@@ -33,12 +30,14 @@ class WorkStream:
         self._now_ns = now_ns
         self._push: PushStream | None = None
         self._stream: Stream | None = None
+        self._on_end: Callable[[], None] | None = None
         self.interval_ns = HEARTBEAT_NS
         self.last_ns = now_ns()
 
     # --- life --------------------------------------------------------------------------------------------------------
-    def open(self, push: PushStream, stream: Stream) -> None:
-        """Begin to push, once the head is sent."""
+    def open(self, push: PushStream, stream: Stream, on_end: Callable[[], None]) -> None:
+        """Begin to push, once the head is sent. on_end(): releases the stream's slot."""
+        self._on_end = on_end
         self._push = push
         self._stream = stream
         stream.write_block(sse.RETRY)
@@ -55,10 +54,11 @@ class WorkStream:
     def _leave(self) -> None:
         """Release the resources of the stream, its jobs among them. Later calls do nothing."""
         push, self._push = self._push, None
+        on_end, self._on_end = self._on_end, None
         self._stream = None
-        if push is not None:
+        if push is not None and on_end is not None:
             self._heartbeats.remove(self)
-            self.on_end()
+            on_end()
             push.close()
 
     def _end_with(self, code: bytes, text: bytes) -> None:
