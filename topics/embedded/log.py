@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from topics.clock import Clock, SystemClock
 from topics.config import Config
@@ -63,6 +63,46 @@ def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
     return Log(config)
 
 
+class _Opened(NamedTuple):
+    """A loop, and the engine that it has opened."""
+
+    loop: Loop
+    engine_reason: str
+    opened: StoredEngine
+
+
+def _open(config: Config, ring: Ring | None, clock: Clock | None) -> _Opened:
+    """Open the directory of a log. Everything is closed again if that fails."""
+    engine_reason = "given"
+    if ring is None:
+        ring, engine_reason = open_ring(config, shared=True)
+    loop = Loop(ring, clock or SystemClock())
+    directory: TakenDirectory | None = None
+    try:
+        directory = take(ring, config)
+        opened = _run(loop, StoredEngine.open(loop, config, directory=directory), "open")
+    except BaseException:
+        loop.close()
+        if directory is not None:
+            directory.release()
+        raise
+    opened.log.commit_in_place()
+    return _Opened(loop, engine_reason, opened)
+
+
+def _run(loop: Loop, coro: Coroutine[Any, Any, R], name: str) -> R:
+    """Run a coroutine as `Loop.run_task`, which an exception of a signal's handler may end."""
+    task = loop.spawn(coro, name)
+    task.when_done(_nothing)  # observed: its exception is raised here, not reported
+
+    def done() -> bool:
+        signals.let_through()
+        return task.done and not loop.files.closing
+
+    loop.run_until(done)
+    return task.result()
+
+
 class Log:
     """A log in this process. Use it as a context manager, or call `close`.
 
@@ -77,47 +117,33 @@ class Log:
         A caller that passes ring and clock also drives due work (`driver.drive_due`).
         """
         self.config = config
-        self._closed = False
         self._closed_by: int | None = None
         """Id of the thread that closes the log."""
         self._ended = threading.Event()
         signals.hold(_nothing)
         try:
-            self._open(ring, clock)
+            parts = _open(config, ring, clock)
+            self._loop = parts.loop
+            self.engine_reason = parts.engine_reason
+            """Why the ring is the one that it is."""
+            self._opened = parts.opened
+            self._engine = parts.opened.engine
+            self._starts = starts = Starts(self._engine, config)
+            self._driver = Driver(self._loop, exclusive=ring is not None)
+            self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_texts)
         except OSError as error:
             signals.release()
             raise _storage_error(f"data directory {config.data_dir} cannot be opened", error) from error
         except BaseException:
             signals.release()
             raise
+        self._closed = False
+        open_logs.add(self)
         try:
             signals.release()
         except BaseException:
             self.close()
             raise
-
-    def _open(self, ring: Ring | None, clock: Clock | None) -> None:
-        exclusive = ring is not None
-        if ring is None:
-            ring, self.engine_reason = open_ring(self.config, shared=True)
-        else:
-            self.engine_reason = "given"
-        self._loop = Loop(ring, clock or SystemClock())
-        directory: TakenDirectory | None = None
-        try:
-            directory = take(ring, self.config)
-            self._opened = self._run(StoredEngine.open(self._loop, self.config, directory=directory), "open")
-        except BaseException:
-            self._loop.close()
-            if directory is not None:
-                directory.release()
-            raise
-        self._engine = self._opened.engine
-        self._opened.log.commit_in_place()
-        self._starts = Starts(self._engine, self.config)
-        self._driver = Driver(self._loop, exclusive=exclusive)
-        self._gatherer = Gatherer(self._driver, self._loop.clock, self._starts.appending_texts)
-        open_logs.add(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
     def append(
@@ -368,24 +394,14 @@ class Log:
             self._ended.set()
 
     def _run(self, coro: Coroutine[Any, Any, R], name: str) -> R:
-        """Run a coroutine as `Loop.run_task`, which an exception of a signal's handler may end."""
-        loop = self._loop
-        task = loop.spawn(coro, name)
-        task.when_done(_nothing)  # observed: its exception is raised here, not reported
-
-        def done() -> bool:
-            signals.let_through()
-            return task.done and not loop.files.closing
-
-        loop.run_until(done)
-        return task.result()
+        return _run(self._loop, coro, name)
 
     def __del__(self) -> None:
         """Close as a file does: an interrupt may come before the caller has the open log.
 
         The collector runs on any thread: if closing waits for that thread, another one closes.
         """
-        if not getattr(self, "_closed", True) and hasattr(self, "_gatherer") and not sys.is_finalizing():
+        if not getattr(self, "_closed", True) and not sys.is_finalizing():
             warnings.warn("a log was dropped without close()", ResourceWarning, stacklevel=2)
             if self._is_waited_for(threading.get_ident(), self._driver.drives_here):
                 threading.Thread(target=self.close, name="topics-close").start()

@@ -33,13 +33,10 @@ class TopicFiles:
     def __init__(
         self, name: str, entry: TopicEntry, snapshot: SnapshotContents, location: Location, calls: FileReads
     ) -> None:
+        image = entry.image
         self.name = name
         self._location = location
         self._calls = calls
-        self._take(entry, snapshot)
-
-    def _take(self, entry: TopicEntry, snapshot: SnapshotContents) -> None:
-        image = entry.image
         self._snapshot = snapshot.number
         self._created_ms = snapshot.created_ms
         self.id: int = image["id"]
@@ -181,12 +178,18 @@ class TopicFiles:
         entry = snapshot.topics.get(self.name)
         if entry is None or _incarnation_of(entry.image) != self.incarnation:
             raise TopicGoneError(f"topic {self.name} was deleted while it was read: open the directory again")
+        newest = TopicFiles(self.name, entry, snapshot, self._location, self._calls)
         if into is None:
-            return TopicFiles(self.name, entry, snapshot, self._location, self._calls)
-        head, seen_head = into.head, into.seen_head
-        into._take(entry, snapshot)
-        into.head, into.seen_head = head, seen_head
+            return newest
+        into._adopt(newest)
         return into
+
+    def _adopt(self, newest: TopicFiles) -> None:
+        """Take the state of the same topic in a newer snapshot, up to the head of this one."""
+        self._snapshot, self._created_ms = newest._snapshot, newest._created_ms
+        self.config, self.durability = newest.config, newest.durability
+        self._floors, self._is_settled = newest._floors, newest._is_settled
+        self._all_pieces, self._pieces = newest._all_pieces, None
 
     def _expire(self, source: PieceSource) -> None:
         """Apply the ttl as of the snapshot (R-TTL-1), then drop gaps by R-TRIM-2.

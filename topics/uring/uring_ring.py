@@ -87,6 +87,11 @@ class UringRing(BlockingCalls):
         self._wake_end, self._woken_end = socket.socketpair()
         self._wake_end.setblocking(False)
         self.wake_fd = self._wake_end.fileno()
+        self._memory = page_aligned(receive_buffers * receive_buffer_bytes)
+        self.receive_memory = whole = memoryview(self._memory)
+        self._views = [
+            whole[start : start + receive_buffer_bytes] for start in range(0, len(whole), receive_buffer_bytes)
+        ]
         try:
             self.setup = open_ring_memory(entries, completions, self._woken_end.fileno(), WORKERS, shared=shared)
             self._ring = self.setup.ring
@@ -108,12 +113,9 @@ class UringRing(BlockingCalls):
         _open_rings.add(self)
 
     def _provide(self, count: int) -> None:
-        size = self.receive_buffer_bytes
-        self._memory = page_aligned(count * size)
-        self.receive_memory = whole = memoryview(self._memory)
-        self._views = [whole[start : start + size] for start in range(0, count * size, size)]
+        """Give the kernel the memory for what is received."""
         base = ffi.from_buffer("uint8_t[]", self._memory)
-        if (result := lib.tp_provide(self._ring, base, count, size)) < 0:
+        if (result := lib.tp_provide(self._ring, base, count, self.receive_buffer_bytes)) < 0:
             text = f"io_uring gives no ring of {count} receive buffers: {os.strerror(-result)}"
             raise OSError(-result, f"{text} (RLIMIT_MEMLOCK is {memlock_text()})")
 

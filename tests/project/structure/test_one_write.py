@@ -12,7 +12,6 @@ NUMBERS = "engine/state/topic_numbers.py"
 NOT_TOPICS = {
     ("engine/write/lifecycle.py", "change"): "what a frame says of a topic",
     ("store/segments/segment.py", "segment"): "a segment",
-    ("files/stored_topic.py", "into"): "a topic as files have it",
 }
 """Receivers that have an attribute of the same name as a topic, with what they are."""
 
