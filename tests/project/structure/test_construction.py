@@ -1,0 +1,159 @@
+"""An object is whole when it was built: nothing is set on it later that its `__init__` does not set.
+
+Otherwise a reader of a class does not know what it has, and a use before the later step fails.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.project.structure.trees import modules, name_of, tree
+
+FOREIGN = {
+    "__cause__", "__traceback__",  # of exceptions
+    "budget", "command", "few_records", "key_room", "long_bytes", "secret",  # of structs in C
+    "decoder", "header_table_size", "local_settings", "remote_settings", "table_size_changes",  # of the h2 package
+}  # fmt: skip
+"""Attributes of objects whose classes are not in `topics/`."""
+_VALUES = ("Protocol", "NamedTuple", "Struct", "Enum", "IntEnum", "IntFlag", "Flag", "TypedDict")
+
+
+class Class(NamedTuple):
+    """A class of `topics/`."""
+
+    file: str
+    node: ast.ClassDef
+
+    @property
+    def bases(self) -> list[str]:
+        return [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in self.node.bases]
+
+    @property
+    def is_value(self) -> bool:
+        """Its fields are declared at the top, and a generated `__init__` sets them."""
+        decorators = [ast.unparse(one).partition("(")[0].rpartition(".")[2] for one in self.node.decorator_list]
+        return "dataclass" in decorators or any(base in _VALUES for base in self.bases)
+
+    @property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        return [one for one in self.node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+class Assigned(NamedTuple):
+    """An assignment to an attribute."""
+
+    owner: str
+    attribute: str
+    has_value: bool
+
+
+def classes(trees: dict[str, ast.Module]) -> dict[str, Class]:
+    """All classes by name, which is unique (tests/project/test_words.py)."""
+    return {
+        node.name: Class(file, node)
+        for file, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def assigned(node: ast.AST) -> Iterator[Assigned]:
+    """Each assignment to an attribute under a node, except under classes inside it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            continue
+        targets: list[ast.expr] = []
+        has_value = True
+        if isinstance(child, ast.Assign):
+            targets = child.targets
+        elif isinstance(child, ast.AugAssign | ast.For | ast.AsyncFor):
+            targets = [child.target]
+        elif isinstance(child, ast.AnnAssign):
+            targets, has_value = [child.target], child.value is not None
+        elif isinstance(child, ast.withitem) and child.optional_vars is not None:
+            targets = [child.optional_vars]
+        for target in targets:
+            for one in ast.walk(target):
+                if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
+                    yield Assigned(ast.unparse(one.value), one.attr, has_value)
+        yield from assigned(child)
+
+
+def built(name: str, known: dict[str, Class]) -> set[str]:
+    """The attributes that an object of a class has once it was built."""
+    one = known.get(name)
+    if one is None:
+        return set()
+    found = {attribute for base in one.bases for attribute in built(base, known)}
+    for statement in one.node.body:
+        if isinstance(statement, ast.Assign):
+            found |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            found |= {statement.target.id} if one.is_value or statement.value is not None else set()
+    for function in one.functions:
+        if function.name in ("__init__", "__new__", "__post_init__"):
+            found |= {
+                set_.attribute for set_ in assigned(function) if set_.has_value and set_.owner in ("self", "made")
+            }
+        elif any(ast.unparse(decorator).endswith(".setter") for decorator in function.decorator_list):
+            found.add(function.name)
+    return found
+
+
+def set_later(trees: dict[str, ast.Module]) -> set[tuple[str, str]]:
+    """(class or file, attribute) of what is set although no `__init__` has set it."""
+    found: set[tuple[str, str]] = set()
+    known = classes(trees)
+    by_class = {name: built(name, known) for name in known}
+    for name, one in known.items():
+        if not one.is_value:
+            found |= {
+                (name, statement.target.id)
+                for statement in one.node.body
+                if isinstance(statement, ast.AnnAssign) and statement.value is None
+                if isinstance(statement.target, ast.Name)
+            }
+        for function in one.functions:
+            own = {set_.attribute for set_ in assigned(function) if set_.owner == "self"}
+            found |= {(name, attribute) for attribute in own - by_class[name]}
+    of_any = set[str]().union(*by_class.values())
+    for file, whole in trees.items():
+        for set_ in every_assignment(whole):
+            if set_.owner not in ("self", "cls") and set_.attribute not in of_any | FOREIGN:
+                found.add((file, set_.attribute))
+    return found
+
+
+def every_assignment(tree: ast.AST) -> Iterator[Assigned]:
+    yield from assigned(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from assigned(node)
+
+
+def test_nothing_is_set_on_an_object_that_its_init_does_not_set() -> None:
+    found = set_later({name_of(path): tree(path) for path in modules()})
+    assert found == set(), "build it with these, or give them a value in __init__"
+
+
+def test_what_is_declared_or_set_too_late_is_found() -> None:
+    source = """
+class Whole:
+    always = 1
+    def __init__(self): self.a, self.b = 1, 2
+    def go_on(self): self.a = self.always = 3
+class Later(Whole):
+    declared: int
+    def __init__(self): self.bare: int
+    def go_on(self):
+        for self.each in (): self.b += 1
+@dataclass
+class Value:
+    field: int
+    def go_on(self): self.field = 1
+def patch(one): one.field = one.patched = 1
+"""
+    found = set_later({"file.py": ast.parse(source)})
+    assert found == {("Later", "declared"), ("Later", "bare"), ("Later", "each"), ("file.py", "patched")}
