@@ -1,1 +1,1 @@
-"""The simulated ring and what lies below it: time, disk, network, faults."""
+"""The simulated ring and what is below it: time, disk, network, faults."""

@@ -1,7 +1,7 @@
-"""Which operation goes wrong, and how. The ring asks once for every operation, when it takes effect.
+"""The operations that fail, and how. The ring asks once for every operation, when it takes effect.
 
 Kinds: open close read write sync rename unlink (files), accept connect recv send (sockets), more (a multishot that
-ends although all is well), bogus (an accept of a descriptor that is none), make_directory remove_directory
+ends although all is well), bogus (an accept of a bad descriptor), make_directory remove_directory
 list_directory file_size lock allocate (blocking calls).
 """
 
@@ -32,31 +32,31 @@ class Rule:
     left: int
     path_part: str
     file: str = ""
-    """What all files of its kind are called (`file_kind`); "": any."""
+    """The name of all files of its kind (`file_kind`); "": any."""
     ends: bool = False
-    """It goes well, and nothing comes after it: `on_end` is called."""
+    """It succeeds, and nothing comes after it: `on_end` is called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens instead: fail with `error`, or (0) transfer only `keep` bytes."""
+    """Fail instead: fail with `error`, or (0) transfer only `keep` bytes."""
 
     error: int
     keep: int = 0
 
 
 class Faults:
-    """The plan of faults of a run, and the count of operations seen per kind (what a sweep goes over)."""
+    """The plan of faults of a run, and the count of operations seen per kind (what a sweep covers)."""
 
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self.struck: Counter[str] = Counter()
         self.failures: list[tuple[str, str]] = []
-        """Kind and path of each operation that failed or transferred nothing. No cut, interruption or lie is here."""
+        """Kind and path of each operation that failed or transferred nothing, without cuts and interruptions."""
         self.on_struck: Callable[[str, int, str], object] = _nobody
-        """Told of each operation that is to go wrong: its kind, the errno, its path."""
+        """Called with each operation that is to fail: its kind, the errno, its path."""
         self.on_seen: Callable[[str, str], object] | None = None
-        """Told of each operation: its kind and its path."""
+        """Called with each operation: its kind and its path."""
         self.on_end: Callable[[], object] = _nobody
         """Called by the operation that the process is to end with."""
         self._rules: list[Rule] = []
@@ -129,14 +129,14 @@ def _nobody(*_told: object) -> None:
 
 @lru_cache(maxsize=4096)
 def file_kind(path: str) -> str:
-    """What all files of its kind are called."""
+    """Return the name of all files of its kind."""
     return re.sub(r"[0-9a-f]{4,}|\d+", "#", path)
 
 
 def sweep(run: Callable[[Faults], None], errors: dict[str, int], *, once: bool = True) -> int:
     """Runs once without faults to count, then once for every operation of these kinds, failing it with its errno.
 
-    once: that operation alone fails; else it and all that follow. Returns the number of runs that met their fault;
+    once: only that operation fails; else it and all that follow. Returns the number of runs that met their fault;
     an exception of `run` says which fault it was under.
     """
     counting = Faults()

@@ -13,7 +13,7 @@ from tests.sim.world.events import Events
 
 Address = tuple[str, int]
 _FACTORS = (0.1, 0.5, 1, 1, 2, 10)
-"""Of the usual time of travel, drawn for each piece when there is jitter."""
+"""Factors of the usual time of travel, drawn for each piece when there is jitter."""
 
 
 def _nothing() -> None:
@@ -101,7 +101,7 @@ class Endpoint:
         self._travel(self._reset_peer)
 
     def _travel(self, action: Callable[[], None]) -> None:
-        """What one side does reaches the other later, in the same order."""
+        """Deliver what one side does to the other later, in the same order."""
         events = self.network.events
         due = events.clock.monotonic_ns() + self.network.delay_ns()
         self._arrives_ns = events.at(max(due, self._arrives_ns), action)
@@ -251,7 +251,7 @@ class SimClient:
 
     @property
     def unsent_bytes(self) -> int:
-        """What still waits for room in the server's receive buffer."""
+        """Return the bytes that wait for room in the server's receive buffer."""
         return len(self._unsent)
 
     @property
@@ -268,11 +268,11 @@ class SimClient:
         self._push()
 
     def receive(self, size: int = 1 << 30) -> bytes:
-        """What has arrived; empty when nothing has. A client that does not call it is a slow reader."""
+        """Return what has arrived; empty when nothing has. A client that does not call it is a slow reader."""
         return self.endpoint.take(size)
 
     def finish_sending(self) -> None:
-        """Half-close: the server sees the end of the stream and may go on answering."""
+        """Half-close: the server sees the end of the stream and may continue to answer."""
         assert not self._unsent, "bytes still wait for the server to read"
         self.endpoint.finish_sending()
 

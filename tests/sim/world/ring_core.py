@@ -1,4 +1,4 @@
-"""What the simulated ring's file and socket halves share: operations in flight, descriptors, completions, chance."""
+"""Common parts of the simulated ring's two halves: operations in flight, descriptors, completions, chance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topics.loop.ring import F_MORE, Completions
 LATENCY_NS = {"sync": 100_000, "write": 30_000, "read": 20_000, "open": 20_000, "rename": 20_000, "unlink": 20_000}
 SHORT_LATENCY_NS = 5_000
 _FACTORS = (0.1, 0.3, 1, 1, 3, 20)
-"""Of an operation's usual time, drawn for each when completions come in any order."""
+"""Factors of an operation's usual time, drawn for each when completions come in any order."""
 
 
 class SimStoppedError(BaseException):
@@ -27,7 +27,7 @@ class SimStoppedError(BaseException):
 
 
 class SimPausedError(BaseException):
-    """Something happened outside the process, and its wait goes on: see `SimRing.pauses`."""
+    """Something happened outside the process, and its wait continues: see `SimRing.pauses`."""
 
 
 class SimDeadError(GeneratorExit):
@@ -58,7 +58,7 @@ class Operation:
     cancel: Callable[[], bool] = too_late
     """Ends it with -ECANCELED if that is still possible."""
     is_ending: bool = False
-    """It was told to, and will: nothing more comes of it."""
+    """It was cancelled: nothing more comes of it."""
     if_interrupted: Callable[[], object] | None = None
     """The effect it may have had when the process or the machine stops in the middle of it."""
 
@@ -77,15 +77,15 @@ class Core:
     """Decides which of two completions comes first, that of what ends an operation or the operation's own."""
     in_flight: dict[int, Operation] = field(default_factory=dict)
     queued: list[tuple[Callable[[Operation], None], Operation]] = field(default_factory=list)
-    """What begins when it is submitted."""
+    """The work that begins when it is submitted."""
     fds: dict[int, Handle] = field(default_factory=dict)
     completions: Completions = field(default_factory=lambda: ([], [], []))
     sync_factor: int = 1
     """How many times longer than usual a sync takes."""
     slow_ns: dict[str, int] = field(default_factory=dict)
-    """What operations of a kind take instead of the usual time."""
+    """Times of operations of a kind, instead of the usual time."""
     wakes: bool = False
-    """One of them ends a wait. What closes answer waits for company: nobody needs it soon."""
+    """One of them ends a wait. A close's result waits for another one: no caller needs it soon."""
     dead: bool = False
     killed: bool = False
     completions_max: int = 0
@@ -97,7 +97,7 @@ class Core:
     stop_at: int = 0
     """Number of the effect after which the run stops with SimStoppedError; 0: none."""
     stopped: bool = False
-    """It has: nothing goes on, whatever is tried in an `except` or `finally` on the way out."""
+    """It has: nothing continues, whatever is tried in an `except` or `finally` on the way out."""
 
     def queue(self, user_data: int, kind: str, start: Callable[[Operation], None]) -> None:
         """Registers an operation; `start` is called when it is submitted."""
@@ -189,7 +189,7 @@ class Core:
         return len(self.fds) + 3 < self.fd_limit or self._free_fd() < self.fd_limit
 
     def new_fd(self, handle: Handle) -> int:
-        """The lowest free number, as the kernel has it (so that a stale number hits somebody else); or -EMFILE."""
+        """The lowest free number, as the kernel has it (so that a stale number hits another file); or -EMFILE."""
         fd = self._free_fd()
         if fd >= self.fd_limit:
             return -errno.EMFILE

@@ -153,7 +153,7 @@ class SimFiles:
         if fault is not None:
             data = data[: fault.keep]
         count = self._disk.write(file, offset, data)
-        if dsync and count == len(view):  # what of a short one is synced nobody promises: nothing
+        if dsync and count == len(view):  # no promise says what of a short one is synced: nothing
             fault = self._core.faults.take("sync", handle.path)
             if fault is None:
                 file.sync_range(offset, count)

@@ -13,7 +13,7 @@ from tests.sim.world.ring_core import Core, Handle, Operation, SimDeadError
 from topics.loop.ring import F_BUFFER, F_MORE
 
 POISON = 0xDD
-"""What a recycled buffer is filled with: bytes used too late are plainly wrong."""
+"""The filling of a recycled buffer: bytes used too late are plainly wrong."""
 
 _NO_DESCRIPTOR = 1 << 20
 """Above any that is ever open."""

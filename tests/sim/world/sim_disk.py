@@ -61,7 +61,7 @@ class SimDisk:
         self.root = SimDirectory()
         self.changes: list[NameChange] = []
         self.watch: Callable[[str, str, Node], None] = _nobody
-        """Told of every rename (old, new) and unlink (path, "") before it takes effect."""
+        """Called with every rename (old, new) and unlink (path, "") before it takes effect."""
         self._order = 0
         self._used = 0
 

@@ -1,4 +1,4 @@
-"""One file of the simulated disk: what reads see, what is on stable storage, and what lies between."""
+"""One file of the simulated disk: what reads see, what is on stable storage, and what is between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Pending(NamedTuple):
 
 
 class SimFile:
-    """`live` is what buffered reads see; `durable` what survives a power cut for certain; `pending` lies between.
+    """`live` is what buffered reads see; `durable` what survives a power cut for certain; `pending` is between.
 
     Buffered and direct writes both wait in `pending`: a direct write has left the page cache but not the device's.
     `lost` are ranges whose sync failed: clean in the page cache, never to be written again.
@@ -107,7 +107,7 @@ class SimFile:
 
     def sync_range(self, offset: int, size: int) -> None:
         """RWF_DSYNC: makes the sectors of one range durable, nothing else of the file."""
-        self.sync(max((change.order for change in self.pending if change.cut), default=0))  # a cut goes before it
+        self.sync(max((change.order for change in self.pending if change.cut), default=0))  # a cut precedes it
         self.syncs += 1
         start = offset // SECTOR_BYTES * SECTOR_BYTES
         end = min(len(self.live), -(-(offset + size) // SECTOR_BYTES) * SECTOR_BYTES)
@@ -124,7 +124,7 @@ class SimFile:
         self.pending = rest
 
     def crash_image(self, rng: random.Random) -> bytes:
-        """What a power cut may leave: each sector as durable or as any unsynced write of it left it.
+        """Return what a power cut may leave: each sector as durable or as any unsynced write of it left it.
 
         The size is the durable one or the one after any of the unsynced changes of it. In between it moves by blocks:
         ext4 and XFS note a size with the page that was written back, not with the sector. A write into space that was
@@ -132,7 +132,7 @@ class SimFile:
         """
         image = bytearray(self.durable)
         # Per sector the changes come in their order; a coin for each decides which prefix the disk got. The coin is the
-        # file's: with even ones alone a large write would never survive beside one that did not.
+        # file's: with only even ones a large write would never survive beside one that did not.
         kept = rng.choice((0.0, 0.5, 0.5, 0.9, 1.0))
         stopped: set[int] = set()
         size = len(self.durable)
@@ -181,7 +181,7 @@ def _pages(start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _without(piece: tuple[int, int], start: int, end: int) -> list[tuple[int, int]]:
-    """What is left of [piece) without [start, end)."""
+    """Return what is left of [piece) without [start, end)."""
     first, last = piece
     if last <= start or first >= end:
         return [piece]

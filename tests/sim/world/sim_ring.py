@@ -82,7 +82,7 @@ class SimRing:
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
         self._woken = False
         self.pauses = False
-        """`submit_and_wait` raises SimPausedError after each event that is none of this process. The driver may look
+        """`submit_and_wait` raises SimPausedError after each event of another process. The driver may look
         whether that is what it waits for, and call again: no pass was made that a real loop does not make."""
         self._signals = signals
         self._pass_ns = pass_ns
@@ -205,7 +205,7 @@ class SimRing:
         return self._files.lock(path)
 
     def unlock(self, fd: int) -> None:
-        """Of a dead process: nothing, for the lock has gone with it."""
+        """Do nothing for a dead process, whose lock ended with it."""
         if not self._core.dead:
             self._core.close_fd(fd)
 
@@ -243,7 +243,7 @@ class SimRing:
 
     @property
     def fd_limit(self) -> int:
-        """RLIMIT_NOFILE: descriptors lie below it, or there is EMFILE."""
+        """RLIMIT_NOFILE: descriptors are below it, or there is EMFILE."""
         return self._core.fd_limit
 
     @fd_limit.setter

@@ -17,7 +17,7 @@ ROWS = 12
 
 
 class ToyLog:
-    """Rows 0, 1, 2, ... one commit each; `acknowledged` counts those a client was told of."""
+    """Rows 0, 1, 2, ... one commit each; `acknowledged` counts those that a client got an answer for."""
 
     def __init__(self, ring: SimRing, *, early: bool, directory_synced: bool = True) -> None:
         self.loop = Loop(ring, ring.clock)

@@ -55,7 +55,7 @@ def test_a_crash_leaves_of_each_sector_a_state_it_had_since_its_last_sync(seed: 
 
 
 def _sizes_after_crashes(allocated: int, written: int) -> set[int]:
-    """Of a file of one synced page that was preallocated to a size (0: not) and then written to behind that page."""
+    """Return the sizes of a file of one synced page, preallocated (0: not) and then written to after that page."""
     sizes = set()
     for seed in range(200):
         file = SimFile()

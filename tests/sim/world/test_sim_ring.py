@@ -251,7 +251,7 @@ def test_a_preallocated_file_may_be_short_until_it_is_synced() -> None:
 
 
 def test_a_descriptor_closed_under_a_receive_leaves_the_connection_open() -> None:
-    """As in the kernel: close(2) ends no operation. Cancelling by user_data does."""
+    """The kernel's rule: close(2) ends no operation. Cancelling by user_data does."""
     ring = SimRing()
     listener, (_, port) = ring.listen("127.0.0.1", 0, 16)
     ring.queue_accept(1, listener)
@@ -270,7 +270,7 @@ def test_a_descriptor_closed_under_a_receive_leaves_the_connection_open() -> Non
 
 @pytest.mark.parametrize("ends", ["cancel", "shutdown"])
 def test_what_ends_a_receive_may_complete_before_it_or_after_it(ends: str) -> None:
-    """As in the kernel, which promises no order of the two: whoever closes has to wait for both."""
+    """The kernel promises no order of the two, so a caller that closes has to wait for both."""
     orders = set()
     for seed in range(20):
         ring = SimRing(seed, shuffle=True)
