@@ -492,7 +492,7 @@ class Story:
         assert expected == set(found)
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_parts_in_pieces_are_there_once_whatever_happens(seed: int) -> None:
     """R-PROD-1, R-PROD-9 to R-PROD-13: kills, power cuts, checkpoints, others that write between the pieces."""
     story = Story(seed)
