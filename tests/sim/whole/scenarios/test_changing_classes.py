@@ -80,7 +80,7 @@ class Changing:
         self.world.advance_ms(2000)
 
     def look(self) -> tuple[dict[int, Any], tuple[Any, ...] | None]:
-        """Data by seq, and what a reader from 0 is told."""
+        """Return data by seq, and the tombstone of a reader from 0."""
         page = self.world.diff("a", limit=1000)
         gap = page["tombstone"]
         return (
@@ -116,7 +116,7 @@ def test_a_replay_ends_where_the_life_before_it_ended(seed: int) -> None:
 
 
 def test_what_a_restart_took_from_an_ephemeral_topic_stays_gone_when_its_class_changes() -> None:
-    """R-DUR-5: it lies in segments, of a time in another class."""
+    """R-DUR-5: it is in segments, of a time in another class."""
     world = SimWorld(checkpoint_wal_bytes=1)
     world.start()
     world.put("a", durability="disk")
@@ -133,7 +133,7 @@ def test_what_a_restart_took_from_an_ephemeral_topic_stays_gone_when_its_class_c
 
 @pytest.mark.parametrize("lies_in", ["log", "segment", "memory"])
 def test_what_went_while_a_topic_was_ephemeral_stays_gone_when_its_class_changes(lies_in: str) -> None:
-    """R-DEL-1, R-TTL-3, R-CAP-1, R-CFG-3: no frame told of it."""
+    """R-DEL-1, R-TTL-3, R-CAP-1, R-CFG-3: no frame stated it."""
     world = SimWorld(checkpoint_wal_bytes=1 << 20)
     world.start()
     first = "ephemeral" if lies_in == "memory" else "disk"
@@ -218,7 +218,7 @@ def test_records_of_a_time_in_another_class_leave_the_log_of_a_topic_that_is_eph
 
 
 def test_a_cap_of_an_ephemeral_time_evicts_nothing_in_a_replay_that_it_did_not_evict() -> None:
-    """R-DUR-2. That two records were deleted is told behind the frame in question, with the next class."""
+    """R-DUR-2. The delete of two records is stated after the frame in question, with the next class."""
     world = SimWorld()
     world.start()
     world.put("a", durability="fsync")
@@ -255,7 +255,7 @@ def test_a_key_of_an_ephemeral_write_is_forgotten_with_its_records() -> None:
 
 @pytest.mark.parametrize("durability", ["fsync", "disk"])
 def test_a_key_that_a_restart_forgot_does_not_come_back_with_the_next_class(durability: str) -> None:
-    """R-IDEM-8. The log still tells of the write, before the change of class that forgot it or in one piece with it."""
+    """R-IDEM-8. The log still has the write, before the change of class that forgot it or in one piece with it."""
     world = SimWorld()
     world.start()
     world.put("a", durability=durability)
@@ -273,7 +273,7 @@ def test_a_key_that_a_restart_forgot_does_not_come_back_with_the_next_class(dura
 
 
 def test_a_key_of_a_kept_record_outlives_checkpoints_in_an_ephemeral_time() -> None:
-    """R-IDEM-8. Its frame is recycled by then, so the snapshot has to tell of it."""
+    """R-IDEM-8. Its frame is recycled by then, so the snapshot has to state it."""
     world = SimWorld(checkpoint_wal_bytes=1)
     world.start()
     world.put("a", durability="fsync")
@@ -302,7 +302,7 @@ def topic_with_records_in_memory(**config: object) -> SimWorld:
 
 
 def assert_kept(world: SimWorld, data: list[int], lost_upto: int, kept: list[int]) -> None:
-    """Readers get `data` behind a tombstone of what a cap took, and after a kill the same of what was `kept`."""
+    """Readers get `data` after a tombstone of what a cap took, and after a kill the same of what was `kept`."""
     for expected in (data, kept, kept):
         gap = world.diff("a")["tombstone"]
         assert (gap and (gap["gap_from"], gap["gap_to"], gap["reason"])) == (1, lost_upto, "cap")
@@ -324,7 +324,7 @@ def test_what_a_cap_evicted_because_of_records_in_memory_stays_lost(config: dict
 
 
 def test_writes_that_are_made_at_once_evict_for_good_what_each_of_them_evicts() -> None:
-    """R-DUR-8. Some share a commit; what comes behind a delete waits until that tells what there is to evict."""
+    """R-DUR-8. Some share a commit; what comes after a delete waits until that shows what there is to evict."""
     world = topic_with_records_in_memory(cap_records=3)
     asked = [world.ask("POST", "/v0/topics/a", {"records": [{"data": at, "tag": "x"}]}) for at in (5, 6)]
     asked += [world.ask("POST", "/v0/topics/a/delete", {"match": "x"})]
@@ -351,7 +351,7 @@ def test_what_copies_of_a_router_evict_because_of_records_in_memory_stays_lost()
 
 
 def test_changes_of_class_that_wait_for_another_come_one_after_the_other() -> None:
-    """Those that waited for each other alone asked again for ever."""
+    """Operations that waited only for each other asked again for ever."""
     world = SimWorld()
     world.start()
     world.put("a", durability="ephemeral")

@@ -15,7 +15,7 @@ _MS = 1_000_000
 
 
 def test_a_deleted_router_stays_deleted_when_the_log_of_its_source_outlasts_that_of_its_destination() -> None:
-    """R-RTR-11, R-DUR-13. A checkpoint on a full disk empties one shard of the log alone."""
+    """R-RTR-11, R-DUR-13. A checkpoint on a full disk empties only one shard of the log."""
     world = SimWorld(
         wal_shards=2, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40, disk_low_water_bytes=200_000
     )
@@ -116,7 +116,7 @@ def test_a_router_whose_deletion_failed_while_it_was_made_is_there_for_all(monke
 
 @pytest.mark.parametrize("what", ["topic", "router"])
 def test_a_deletion_that_fails_leaves_routers_that_forward(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-RTR-5. What was written meanwhile comes without anybody writing or asking again."""
+    """R-RTR-5. What was written meanwhile comes without another write or request."""
     world = SimWorld(wal_shards=2)
     world.start()
     (source, *_), (dest, *_) = topics_by_shard(world)
@@ -164,7 +164,7 @@ def test_routers_that_are_gone_are_forgotten_with_the_log_that_told_of_them(shar
 def test_a_step_that_reads_while_a_change_is_acknowledged_goes_by_the_new_settings(
     wanted: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-RTR-8. Behind the answer nothing is forwarded, or left out, by the filter of before."""
+    """R-RTR-8. After the answer nothing is forwarded, or left out, by the filter of before."""
     world = SimWorld(hot_tail_bytes=4096)
     world.start()
     world.put("s")
@@ -187,7 +187,7 @@ def test_a_step_that_reads_while_a_change_is_acknowledged_goes_by_the_new_settin
 def test_a_step_planned_while_a_change_is_written_goes_by_the_new_settings(
     wanted: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R-RTR-8. It would be applied behind the answer."""
+    """R-RTR-8. It would be applied after the answer."""
     world = SimWorld(commit_in_place_max_us=0, router_delay_ms=20)
     world.start()
     route(world, "s", "d", filter=None if wanted else "t")

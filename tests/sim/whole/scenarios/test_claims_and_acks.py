@@ -90,7 +90,7 @@ def test_a_poison_job_that_could_not_be_moved_is_tried_again_by_an_open_stream()
 def test_a_job_that_comes_while_a_stream_reads_one_that_goes_is_pushed_at_once(
     monkeypatch: pytest.MonkeyPatch, poison: bool
 ) -> None:
-    """R-Q-28. The stream is told of the new job while its claim, which brings nothing, is on its way."""
+    """R-Q-28. The stream is notified of the new job while its claim, which brings nothing, is on its way."""
     world = SimWorld(hot_tail_bytes=4096)
     world.start()
     world.put("q", type="queue", lease_ms=100, leases_durable=True, max_deliveries=1, dead_letter="dl")

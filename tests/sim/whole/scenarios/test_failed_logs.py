@@ -24,7 +24,7 @@ def test_the_config_of_before_is_not_acknowledged_by_itself_after_a_change_that_
 
 
 def test_a_sync_that_fails_while_the_server_stops_is_noted_like_any_other() -> None:
-    """R-DUR-6: the seqs of what it lost are told to be lost, and are not given out again."""
+    """R-DUR-6: the seqs of what it lost are reported as lost, and are not given out again."""
     world = SimWorld(commit="link")
     world.start()
     world.put("a", durability="disk")

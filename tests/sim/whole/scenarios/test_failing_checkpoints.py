@@ -185,7 +185,7 @@ def test_a_segment_that_was_given_up_empty_takes_nothing_with_it_that_has_its_na
     for name in ("a", "b"):
         world.put(name, durability="fsync")
     world.write("a", "x" * 60_000)
-    world.fail_storage("write", errno.ENOSPC, path_part="/seg-", nth=2)  # behind its header
+    world.fail_storage("write", errno.ENOSPC, path_part="/seg-", nth=2)  # after its header
     world.advance_ms(1100)
     world.ring.disk.capacity_bytes = world.ring.disk.used_bytes + 60_000
     world.fail_storage("open", errno.EMFILE, path_part="/snapshot-")
@@ -234,7 +234,7 @@ def test_a_segment_that_a_snapshot_lists_stays_though_its_first_records_find_no_
 def test_what_a_checkpoint_wrote_of_a_segment_before_space_ran_out_is_written_over_by_the_next(
     nth: int, copied: int
 ) -> None:
-    """R-DUR-2, R-DUR-16: nobody was told where it lies."""
+    """R-DUR-2, R-DUR-16: no answer showed its place."""
     world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=0, checkpoint_bytes_per_pass=4096)
     world.start()
     world.put("a", durability="fsync")

@@ -1,4 +1,4 @@
-"""What routers forward arrives, once and in order, whatever ends the process or the records."""
+"""Forwarded records arrive, once and in order, whatever ends the process or the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHECKPOINT_MS = 1100
 
 
 def test_a_checkpoint_copies_what_a_router_copied_by_position() -> None:
-    """R-RTR-2. The copies say where they lie, as records in memory do."""
+    """R-RTR-2. The copies say where they are, as records in memory do."""
     world = SimWorld()
     world.start()
     for name in ("a", "b"):
@@ -60,7 +60,7 @@ def test_holes_of_a_router_behind_what_a_power_cut_took_are_told_with_their_own_
 def test_copies_of_records_on_their_way_when_the_router_was_made_survive_a_kill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """R-RTR-16, R-DUR-3. Their frames lie before the router's, perhaps in a piece of the log that was read before."""
+    """R-RTR-16, R-DUR-3. Their frames are before the router's, perhaps in a piece of the log that was read before."""
     monkeypatch.setitem(ShardReplay.__init__.__kwdefaults__, "chunk_bytes", 32768)  # type: ignore[arg-type]
     world = SimWorld(commit_in_place_max_us=0)
     world.start()
@@ -162,7 +162,7 @@ def test_copies_whose_originals_a_power_cut_took_are_told_and_what_they_evicted_
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_later_cap_of_bytes_counts_copies_whose_originals_a_power_cut_took(seed: int) -> None:
-    """R-DUR-8, R-FLOOR-5. What they evicted stays so: their sizes are told though no cap counted them at the time."""
+    """R-DUR-8, R-FLOOR-5. What they evicted stays so: their sizes are stated though no cap counted them at the time."""
     world = SimWorld(seed, wal_shards=2, sync_every_ms=60_000, commit="link")
     world.start()
     (source, *_), (dest, *_) = topics_by_shard(world)
@@ -262,7 +262,7 @@ def test_what_is_written_to_ephemeral_mirrors_after_a_kill_has_no_hops_of_what_w
 
 
 def test_a_stop_drives_a_chain_to_its_end_on_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-LIFE-7. What comes into the second router's source while it is driven goes on, too."""
+    """R-LIFE-7. What comes into the second router's source while it is driven is forwarded, too."""
     world = SimWorld(commit_in_place_max_us=0)
     world.start()
     for name, durability in (("a", "disk"), ("b", "ephemeral"), ("c", "disk"), ("d", "ephemeral"), ("e", "disk")):
@@ -280,7 +280,7 @@ def test_a_stop_drives_a_chain_to_its_end_on_a_slow_disk(monkeypatch: pytest.Mon
 
 
 def test_records_that_expired_unread_do_not_hold_a_router_under_the_quota() -> None:
-    """R-RTR-13, R-TTL-3. Nobody asks for the topic they are in."""
+    """R-RTR-13, R-TTL-3. No request asks for the topic they are in."""
     world = SimWorld(max_total_bytes=100)
     world.start()
     world.put("x", ttl_ms=500)
@@ -314,7 +314,7 @@ def test_a_loss_goes_down_a_chain_by_itself_and_wakes_who_waits_at_its_end() -> 
 
 
 def test_a_loss_goes_round_in_a_mirror_no_further_than_records_do() -> None:
-    """R-TRIM-1, R-RTR-12. Each side told the other, for ever, of what the other had told it: 20 steps a second."""
+    """R-TRIM-1, R-RTR-12. Each side reported to the other, for ever, what the other had reported: 20 steps a second."""
     world = SimWorld()
     world.start()
     world.put("a", ttl_ms=1000)

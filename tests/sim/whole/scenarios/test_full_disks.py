@@ -144,7 +144,7 @@ def test_a_start_that_finds_no_free_block_writes_its_session_over_the_one_before
 
 @pytest.mark.parametrize("shards", [1, 2, 4])
 def test_a_disk_that_fills_with_what_a_router_copies_takes_records_again_when_others_are_deleted(shards: int) -> None:
-    """R-DUR-16: a log that outgrew what there is space to copy could not be emptied, whatever was deleted behind it."""
+    """R-DUR-16: a log that outgrew what there is space to copy could not be emptied, whatever was deleted after it."""
     world = SimWorld(
         wal_file_bytes=64 * _KIB, wal_shards=shards, disk_reserve_bytes=64 * _KIB, checkpoint_wal_bytes=1 << 30
     )
@@ -171,7 +171,7 @@ def test_a_disk_that_fills_with_what_a_router_copies_takes_records_again_when_ot
 @pytest.mark.parametrize("power_cut", [False, True])
 @pytest.mark.parametrize("left", [0, 4096, 20_000])
 def test_a_start_on_a_full_disk_uses_the_reserve(left: int, power_cut: bool) -> None:
-    """R-DUR-16: whoever is to delete needs a server."""
+    """R-DUR-16: a delete needs a server."""
     world = SimWorld(checkpoint_wal_bytes=1, disk_reserve_bytes=64 << 10)
     world.start()
     world.put("a", durability="fsync")
@@ -234,7 +234,7 @@ def test_a_full_disk_with_space_for_one_copy_of_a_snapshot_heals(copies: float) 
 
 
 def test_copies_leave_space_for_a_snapshot_of_all_topics_made_since_the_last_one() -> None:
-    """R-DUR-16: the last one, of no topics, told what it takes; copies took the reserve before deletes could."""
+    """R-DUR-16: the last one, of no topics, showed what it takes; copies took the reserve before deletes could."""
     world = SimWorld(checkpoint_wal_bytes=1 << 30, wal_file_bytes=64 << 10, disk_reserve_bytes=128 << 10)
     world.start()
     names = [f"{number:03d}".ljust(100, "x") for number in range(400)]
@@ -255,7 +255,7 @@ def test_copies_leave_space_for_a_snapshot_of_all_topics_made_since_the_last_one
 
 
 def test_a_delete_makes_do_with_less_than_a_part_of_the_reserve() -> None:
-    """R-DUR-16: somebody else took some of the space that was given back; the rest has room for a delete of all."""
+    """R-DUR-16: another program took some of the space that was given back; the rest has room for a delete of all."""
     world = SimWorld(checkpoint_wal_bytes=1 << 30, wal_file_bytes=64 << 10, disk_reserve_bytes=64 << 10)
     world.start()
     world.put("a", durability="fsync")

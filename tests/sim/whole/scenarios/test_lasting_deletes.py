@@ -139,7 +139,7 @@ def test_a_topic_may_be_deleted_while_a_checkpoint_makes_the_file_it_goes_to(
     ("run_bytes", "path_part", "nth"), [(0, "/seg-", 1), (1 << 20, "/pack-", 2)], ids=["frames", "index of a pack"]
 )
 def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost(run_bytes: int, path_part: str, nth: int) -> None:
-    """R-DEL-1, R-DUR-8: the page cache goes on showing the flags, so only the disk says that they are missing."""
+    """R-DEL-1, R-DUR-8: the page cache continues to show the flags, so only the disk says that they are missing."""
     world = SimWorld(checkpoint_wal_bytes=1, pack_run_bytes=run_bytes)
     world.start()
     world.put("a", durability="fsync")

@@ -1,4 +1,4 @@
-"""What the clients take for right: a server that is right must not be told that it is wrong."""
+"""The clients' oracle: a server that is right must not be found wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def a_write(*texts: str) -> Write:
 
 
 def test_what_is_asked_behind_a_write_may_have_taken_its_records_before_the_answer_came() -> None:
-    """Clients that stall take it when a checkpoint has recycled the log behind the delete."""
+    """Clients that stall take it when a checkpoint has recycled the log after the delete."""
     for later in (DeleteRecords(2, None), Drop(), Configure(CONFIG_DEFAULT | {"cap_records": 1})):
         assert not a_topic().keeps([a_write("behind"), later])
     assert not a_topic(cap_records=1).keeps([a_write("behind")])
@@ -85,7 +85,7 @@ def test_ways_to_equal_states_are_one() -> None:
 
 
 def test_a_log_is_short_where_its_bound_is_met_and_no_longer() -> None:
-    """What is excused for it (refused appends, routers that stand still) is excused in no other life."""
+    """Faults that are excused for it (refused appends, routers that stand still) is excused in no other life."""
     for max_log_bytes, is_short in ((0, False), (1, True), (LONGEST_SHORT_LOG, True), (LONGEST_SHORT_LOG + 1, False)):
         machine = Machine.__new__(Machine)
         machine.config = replace(Config(), max_log_bytes=max_log_bytes)

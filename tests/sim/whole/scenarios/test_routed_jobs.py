@@ -81,7 +81,7 @@ def test_a_job_leased_while_an_ack_waits_for_the_router_is_not_acknowledged_by_i
 
 
 def test_on_a_full_disk_jobs_before_a_router_are_acknowledged_and_forwarded_when_there_is_room() -> None:
-    """R-DUR-16, R-RTR-18. The router cannot go on, so it keeps them, in the reserve; up to half of it."""
+    """R-DUR-16, R-RTR-18. The router cannot continue, so it keeps them, in the reserve; up to half of it."""
     world = SimWorld(disk_reserve_bytes=64 * 1024)
     world.start()
     world.put("q", type="queue")

@@ -62,8 +62,8 @@ def test_a_record_that_a_killed_start_with_other_shards_copied_is_copied_once() 
 
 
 def test_a_spare_log_file_never_gets_the_number_back_under_which_it_was_written() -> None:
-    """On a disk that lies a power cut takes the snapshot it was given up for: a second start must show what the first
-    did. Seed 7800049 of ones with more faults than usual."""
+    """With false confirmations a power cut takes the snapshot it was given up for: a second start must show what the
+    first did. Seed 7800049 of ones with more faults than usual."""
     world = SimWorld(checkpoint_wal_bytes=1 << 30)
     world.start()
     world.put("a", durability="fsync")
@@ -128,7 +128,7 @@ def test_a_cold_directory_that_a_killed_start_made_survives_a_power_cut() -> Non
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_a_start_with_more_shards_leaves_nothing_in_a_log_that_a_full_disk_keeps(is_refused: bool) -> None:
-    """R-DUR-15. Topics lie in other shards from then on, which are replayed in any order; without the space for all
+    """R-DUR-15. Topics are in other shards from then on, which are replayed in any order; without the space for all
     that the log holds there is no such start, and with as many shards as before there is one."""
     world = SimWorld(wal_shards=2, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40, wal_file_bytes=64 << 10)
     world.start()
@@ -167,7 +167,7 @@ def _shard_of(topic_id: int, shards: int) -> int:
 def test_a_start_with_more_shards_that_was_killed_while_it_flagged_deletes_begins_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """R-DUR-15, R-RTR-16. The snapshot before the flags tells of the log of before, so of its number of shards, too."""
+    """R-DUR-15, R-RTR-16. The snapshot before the flags states the log of before, so of its number of shards, too."""
     world = SimWorld(wal_shards=2, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40, pack_run_bytes=0)
     world.start()
     for name in "abcdefgh":

@@ -53,7 +53,7 @@ def test_an_ack_comes_before_its_records_when_deliveries_have_waited_for_another
 
 
 def test_a_write_that_came_behind_one_of_the_lane_is_committed_without_another_reason_to_wake_up() -> None:
-    """It ran at the end of a pass, behind the turn of the log, and waited for whatever else would come."""
+    """It ran at the end of a pass, after the turn of the log, and waited for whatever else would come."""
     world = SimWorld(all_in_lane=True, commit_in_place_max_us=0, commit="link")
     world.start()
     world.put("a", durability="fsync")
@@ -77,7 +77,7 @@ def test_a_write_that_came_behind_one_of_the_lane_is_committed_without_another_r
 
 
 def test_a_long_poll_hears_of_a_write_that_came_behind_a_read_which_waited_its_turn() -> None:
-    """R-WATCH-14, 7.6: the write ran at the end of a pass, behind the turn of those who wait for changes."""
+    """R-WATCH-14, 7.6: the write ran at the end of a pass, after the turn of those who wait for changes."""
     world = SimWorld(http_lane="off", pass_read_bytes=1)
     world.start()
     world.write("a", "x")

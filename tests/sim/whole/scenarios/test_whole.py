@@ -40,7 +40,7 @@ ALWAYS = (
     "faults: write",
     "turned away by a long log",
 )
-"""What each fifty seeds have done, by the name of their count."""
+"""The counts of what each fifty seeds have done, by the name of their count."""
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
 
@@ -65,7 +65,7 @@ def _check(seeds: range, length: Length) -> Counter[str]:
 
 
 def test_no_killed_library_is_waited_for_when_this_process_ends() -> None:
-    """Whoever closes what is open at its end would wait for the close of a process that is dead: for ever."""
+    """A close of what is open at its end would wait for the close of a process that is dead: for ever."""
     assert run_seed(2, length=SHORT)["runs of the library"]
     assert not [log for log in open_logs if log._closed]
 
