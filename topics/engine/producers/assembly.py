@@ -19,7 +19,7 @@ from topics.engine.read.frame_read import FrameRead
 from topics.engine.routers.forward import tags_of
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.topic_registry import Registry
-from topics.engine.state.append_request import AppendRequest, IdentityHost, Waiting
+from topics.engine.state.append_request import AppendRequest, IdentityCore, Waiting
 from topics.engine.state.producer_part import Part
 from topics.engine.state.staged_operations import OperationCore, Turn
 from topics.engine.state.staged_parts import Total
@@ -42,7 +42,7 @@ _LAST_BYTES = 1 << 20
 """Bytes of the last piece that a turn makes frames of."""
 
 
-class AssemblyCore(OperationCore, IdentityHost, Protocol):
+class AssemblyCore(OperationCore, IdentityCore, Protocol):
     """The part of the core that an assembly needs."""
 
     loop: LoopPort

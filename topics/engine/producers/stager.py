@@ -16,7 +16,7 @@ from topics.engine.producers.assembly import Assembly, AssemblyCore
 from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.sweeper import Sweeper
 from topics.engine.state import refusals
-from topics.engine.state.append_request import AppendRequest, IdentifyingTopic, Identity, IdentityHost
+from topics.engine.state.append_request import AppendRequest, IdentifyingTopic, Identity, IdentityCore
 from topics.engine.state.known_producers import PartEntry
 from topics.engine.state.producer_part import Part
 from topics.engine.state.staged_operations import Turn
@@ -231,18 +231,18 @@ class _PieceIdentity:
     def extension_bytes(self) -> int:
         return len(pack_staged_piece(self._told))
 
-    def find(self, core: IdentityHost, topic: IdentifyingTopic, now_ms: int) -> PartEntry | None:
+    def find(self, core: IdentityCore, topic: IdentifyingTopic, now_ms: int) -> PartEntry | None:
         return None
 
-    def begin(self, core: IdentityHost, topic: IdentifyingTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+    def begin(self, core: IdentityCore, topic: IdentifyingTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
         return pack_staged_piece(self._told)
 
-    def hold(self, core: IdentityHost, topic: IdentifyingTopic) -> None:
+    def hold(self, core: IdentityCore, topic: IdentifyingTopic) -> None:
         pass
 
-    def publish(self, core: IdentityHost, topic: IdentifyingTopic, first_seq: int, *, in_memory: bool) -> PartEntry:
+    def publish(self, core: IdentityCore, topic: IdentifyingTopic, first_seq: int, *, in_memory: bool) -> PartEntry:
         self._stager.staged(self._told, first_seq)
         return PartEntry(first_seq, self._told.records, self._told.sum)
 
-    def fail(self, core: IdentityHost, topic: IdentifyingTopic) -> None:
+    def fail(self, core: IdentityCore, topic: IdentifyingTopic) -> None:
         pass

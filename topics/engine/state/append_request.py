@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal, NamedTuple, Protocol
 
-from topics.engine.state.idempotency import HasClock, KeyedTopic
-from topics.engine.state.producer_part import PartHost, PartTopic
+from topics.engine.state.idempotency import KeyCore, KeyedTopic
+from topics.engine.state.producer_part import PartCore, PartTopic
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
@@ -21,8 +21,8 @@ from topics.store.format.rows import Rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 
 
-class IdentityHost(HasClock, PartHost, Protocol):
-    """The engine, as far as identities use it."""
+class IdentityCore(KeyCore, PartCore, Protocol):
+    """The part of the core that identities need."""
 
 
 class IdentifyingTopic(KeyedTopic, PartTopic, Protocol):
@@ -59,29 +59,29 @@ class Identity(Protocol):
     def extension_bytes(self) -> int:
         """Bytes of the extension area of its first frame (of a piece: in the staging area)."""
 
-    def find(self, core: IdentityHost, topic: IdentifyingTopic, now_ms: int) -> KnownWrite | None:
+    def find(self, core: IdentityCore, topic: IdentifyingTopic, now_ms: int) -> KnownWrite | None:
         """Return the published write with this identity, None if there is none.
 
         Raises: RequestError, the topic refuses this write.
         """
 
-    def begin(self, core: IdentityHost, topic: IdentifyingTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+    def begin(self, core: IdentityCore, topic: IdentifyingTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
         """Return the extension area of the write's first frame, before it is staged.
 
         node: the node of rows that name none.
         Raises: RequestError, the server has no room for the identity.
         """
 
-    def hold(self, core: IdentityHost, topic: IdentifyingTopic) -> None:
+    def hold(self, core: IdentityCore, topic: IdentifyingTopic) -> None:
         """Note that the write is staged. `publish` or `fail` follows."""
 
-    def publish(self, core: IdentityHost, topic: IdentifyingTopic, first_seq: int, *, in_memory: bool) -> KnownWrite:
+    def publish(self, core: IdentityCore, topic: IdentifyingTopic, first_seq: int, *, in_memory: bool) -> KnownWrite:
         """Note that the write is visible from `first_seq` on.
 
         in_memory: its records are of class `ephemeral`.
         """
 
-    def fail(self, core: IdentityHost, topic: IdentifyingTopic) -> None:
+    def fail(self, core: IdentityCore, topic: IdentifyingTopic) -> None:
         """Note that the write failed: nothing of it is stored."""
 
 

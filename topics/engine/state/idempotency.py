@@ -15,8 +15,8 @@ from topics.store.format.log_format import Idempotency, pack_idempotency
 from topics.store.format.rows import Rows
 
 
-class HasClock(Protocol):
-    """The engine, as far as a key uses it."""
+class KeyCore(Protocol):
+    """The part of the core that a key needs."""
 
     clock: Clock
 
@@ -60,24 +60,24 @@ class Key:
     def extension_bytes(self) -> int:
         return len(pack_idempotency(Idempotency(0, 0, self.name)))
 
-    def find(self, core: HasClock, topic: KeyedTopic, now_ms: int) -> KeyEntry | None:
+    def find(self, core: KeyCore, topic: KeyedTopic, now_ms: int) -> KeyEntry | None:
         keys = topic.keys
         return None if keys is None else keys.find(self.name, now_ms, topic.config.idempotency_window_ms)
 
-    def begin(self, core: HasClock, topic: KeyedTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+    def begin(self, core: KeyCore, topic: KeyedTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
         self._records = rows.count
         self.started_ms = now_ms
         return pack_idempotency(Idempotency(rows.count, now_ms, self.name))
 
-    def hold(self, core: HasClock, topic: KeyedTopic) -> None:
+    def hold(self, core: KeyCore, topic: KeyedTopic) -> None:
         pass
 
-    def publish(self, core: HasClock, topic: KeyedTopic, first_seq: int, *, in_memory: bool) -> KeyEntry:
+    def publish(self, core: KeyCore, topic: KeyedTopic, first_seq: int, *, in_memory: bool) -> KeyEntry:
         entry = KeyEntry(first_seq, self._records, self.started_ms, in_memory)
         topic.key_store().store(self.name, entry, core.clock.now_ms(), topic.config.idempotency_window_ms)
         return entry
 
-    def fail(self, core: HasClock, topic: KeyedTopic) -> None:
+    def fail(self, core: KeyCore, topic: KeyedTopic) -> None:
         pass
 
 

@@ -28,13 +28,11 @@ class PartTopic(refusals.NamedTopic, HasProducers, Protocol):
     id: int
 
 
-class PartHost(Protocol):
-    """The engine, as far as a part uses it."""
+class PartCore(Protocol):
+    """The part of the core that a part of a producer needs."""
 
     clock: Clock
-
-    @property
-    def producers(self) -> ProducerTotals: ...
+    producers: ProducerTotals
 
 
 class Part:
@@ -83,7 +81,7 @@ class Part:
             self._total = rows.count, codec.sum_rows(rows, node)
         return self._total
 
-    def find(self, core: PartHost, topic: PartTopic, now_ms: int) -> PartEntry | None:
+    def find(self, core: PartCore, topic: PartTopic, now_ms: int) -> PartEntry | None:
         known = topic.producers
         producer = None if known is None else known.find(self.producer, now_ms)
         if producer is None:
@@ -93,25 +91,25 @@ class Part:
             raise refusals.producer_stale(topic, self, producer.newest)
         return None if self.is_piece else entry
 
-    def begin(self, core: PartHost, topic: PartTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
+    def begin(self, core: PartCore, topic: PartTopic, rows: Rows, node: bytes | None, now_ms: int) -> bytes:
         return self.begin_whole(core, topic, *self.total_of(rows, node), now_ms)
 
-    def begin_whole(self, core: PartHost, topic: PartTopic, count: int, sum: int, now_ms: int) -> bytes:
+    def begin_whole(self, core: PartCore, topic: PartTopic, count: int, sum: int, now_ms: int) -> bytes:
         """Begin a whole part with so many records and this checksum. See `begin`."""
         core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
         self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
         return pack_producer_part(self._told)
 
-    def hold(self, core: PartHost, topic: PartTopic) -> None:
+    def hold(self, core: PartCore, topic: PartTopic) -> None:
         producers_of(topic, core.producers).hold(self.producer)
 
-    def publish(self, core: PartHost, topic: PartTopic, first_seq: int, *, in_memory: bool) -> PartEntry:
+    def publish(self, core: PartCore, topic: PartTopic, first_seq: int, *, in_memory: bool) -> PartEntry:
         assert self._told is not None, "a write that was begun"
         assert topic.producers is not None, "a write that is held"
         topic.producers.publish(self._told, first_seq, core.clock.now_ms(), in_memory=in_memory)
         return PartEntry(first_seq, self._told.records, self._told.sum)
 
-    def fail(self, core: PartHost, topic: PartTopic) -> None:
+    def fail(self, core: PartCore, topic: PartTopic) -> None:
         known = topic.producers
         # Otherwise the producer is gone with its topic.
         if known is not None and self.producer in known:

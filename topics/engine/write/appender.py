@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
 from topics.engine.state import refusals
-from topics.engine.state.append_request import AppendRequest, Identity, IdentityHost
+from topics.engine.state.append_request import AppendRequest, Identity, IdentityCore
 from topics.engine.state.staged_operations import Operation, OperationCore, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.topic_numbers import TakesRows
@@ -42,7 +42,7 @@ def check_meant(topic: Topic, request: AppendRequest) -> None:
         raise refusals.incarnation_mismatch(request.topic, present)
 
 
-class AppenderCore(AppendCore, QuotaCore, EvictionCore, LogRoomCore, IdentityHost, Protocol):
+class AppenderCore(AppendCore, QuotaCore, EvictionCore, LogRoomCore, IdentityCore, Protocol):
     """The part of the core that the taking of writes needs."""
 
     memory: EphemeralFrames
