@@ -331,3 +331,25 @@ def test_what_is_unpacked_of_a_body_is_counted_as_it_grows(echo: Echo, is_large:
         loop.advance_ms(0)
         held.append(peer.http.held_bytes)
     assert held == [len(sent) + 1000 * number for number in range(1, 8)]
+
+
+def test_a_command_that_is_unpacked_in_turns_waits_for_no_long_write(echo: Echo) -> None:
+    loop = FakeLoop()
+    routes = [
+        Route("POST", "/v0/topics/:topic", Scope.WRITE, write, body=Body.JSON, large=True),
+        Route("POST", "/v0/topics/:topic/claim", Scope.WRITE, echo.echo, body=Body.JSON_OR_EMPTY),
+    ]
+    writer = Peer(make_service(RouteTable(routes), loop=loop, pass_body_bytes=65_536))
+    long = b'{"records":[%b]}' % b",".join([b'{"data":"%b"}' % (b"x" * 100)] * 9000)
+    writer.http.receive(HEAD + b"Content-Length: %d\r\n\r\n" % len(long) + long)
+    assert len(writer.service.long_bodies) == 1, writer.wire.take()
+    claimer = Peer(writer.service)
+    head = HEAD.replace(b"jobs", b"jobs/claim") + b"Content-Encoding: gzip\r\n"
+    sent = EMPTY_BLOCKS[:10] + b"\0\0\0\xff\xff" * 3000 + b"\3\0" + bytes(8)
+    assert claimer.send(head + b"Content-Length: %d\r\n\r\n" % len(sent) + sent) == []
+    answers = []
+    for _ in range(10):
+        loop.advance_ms(0)
+        answers += claimer.wire.take()
+    assert [answer.json["body"] for answer in answers] == [""]
+    assert len(writer.service.long_bodies) == 1

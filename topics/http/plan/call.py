@@ -258,7 +258,7 @@ def run(call: Call) -> None:
         if call.unpacking is None or route.large:
             route.handler(call)
         else:
-            service.long_bodies.run(_run_unpacked(call, route.handler))
+            service.long_commands.run(_run_unpacked(call, route.handler))
     except Exception as error:
         call.fail(error)
 

@@ -83,6 +83,8 @@ class Service:
         self.heartbeats = Heartbeats(timers)
         self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
         self.long_bodies = LongBodies(config, timers)
+        self.long_commands = LongBodies(config, timers)
+        """Turns of small bodies that take long to unpack, so that they wait for no megabytes."""
         self.memory_returns = MemoryReturns(timers.call_later)
         limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
         self.sessions = Sessions(clock, random_bytes, *limits)
