@@ -8,7 +8,7 @@ earliest live seq, and reports each row that comes or dies to the topic's tags a
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -198,8 +198,7 @@ class Index:
                 chunk.tag_column()[at] = tags[part]
                 self._tags_ahead -= _bearing(tags[part])
             elif tags is not None:
-                take = self._take_tag
-                chunk.tag_column()[at] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
+                chunk.tag_column()[at] = self._take_each(tags[part])
             size = int(sizes[part].sum(dtype=np.uint64))
             chunk.take(rows, size, file_id)
             done += rows
@@ -277,8 +276,7 @@ class Index:
         from_row = max(0, old - 1)
         np.maximum.accumulate(chunk.ts[from_row : chunk.count], out=chunk.ts[from_row : chunk.count])
         if tags:
-            take = self._take_tag
-            chunk.tag_column()[rows] = [NO_TAG if tag is None else take(tag) for tag in tags[part]]
+            chunk.tag_column()[rows] = self._take_each(tags[part])
         chunk.count -= len(seqs)  # `add_holes` has counted these rows; `take` counts them again.
         chunk.take(len(seqs), int(columns.sizes[part].sum(dtype=np.uint64)), file_id)
 
@@ -310,8 +308,7 @@ class Index:
 
         The numbers are for `append_rows` or `give_back_tags`.
         """
-        take = self._take_tag
-        numbers = np.array([NO_TAG if tag is None else take(tag) for tag in tags], np.uint32)
+        numbers = np.array(self._take_each(tags), np.uint32)
         self._tags_ahead += _bearing(numbers)
         return numbers
 
@@ -322,6 +319,13 @@ class Index:
             self.tags.drop_rows(numbers)
             if not len(self.tags):
                 self._forget_tags()
+
+    def _take_each(self, tags: Sequence[bytes | None]) -> list[int]:
+        if self.tags is None:
+            if tags.count(None) == len(tags):
+                return [NO_TAG] * len(tags)
+            self.tags = Tags()
+        return self.tags.take_each(tags)
 
     def _take_tag(self, tag: bytes) -> int:
         if self.tags is None:

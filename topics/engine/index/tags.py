@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.chunk import Dead
 from topics.engine.values.predicate import Predicate
-from topics.engine.values.spread_dict import SpreadDict
+from topics.engine.values.spread_dict import PLACES_MASK, SpreadDict
 from topics.store.format.catalog import NO_TAG
 
 _A_STEP = 512
@@ -63,6 +63,42 @@ class Tags:
         numbers[tag] = number
         return number
 
+    def take_each(self, tags: Sequence[bytes | None]) -> list[int]:
+        """Count one more live row of each tag; return their numbers, NO_TAG for None.
+
+        It does the same as `take` in half the time, because a write may have 10,000 tags.
+        """
+        if self.dead:
+            self._pay(len(tags) - tags.count(None))
+        every, names, counts, free = self._numbers, self._names, self._counts, self._free
+        places = every.places if isinstance(every, SpreadDict) else None
+        numbers = every if isinstance(every, dict) else {}
+        taken: list[int] = []
+        for tag in tags:
+            if tag is None:
+                taken.append(NO_TAG)
+                continue
+            if places is not None:
+                numbers = places[hash(tag) & PLACES_MASK]
+            number = numbers.get(tag)
+            if number is not None:
+                counts[number] += 1
+            else:
+                if free:
+                    number = free.pop()
+                    names[number], counts[number] = tag, 1
+                else:
+                    number = len(names)
+                    names.append(tag)
+                    counts.append(1)
+                    if number == _MANY and places is None:
+                        numbers = self._spread(tag)
+                        assert isinstance(self._numbers, SpreadDict), "it is spread"
+                        places = self._numbers.places
+                numbers[tag] = number
+            taken.append(number)
+        return taken
+
     def _spread(self, tag: bytes) -> dict[bytes, int]:
         """Spread the tags over many dicts from now on; return the dict of `tag`."""
         numbers = self._numbers
@@ -95,8 +131,10 @@ class Tags:
     def _pay(self, rows: int) -> None:
         """Count down one dead row for each added row, so that evictions never outrun the steps."""
         self._credit += rows
-        chunk, which = self.dead[-1]
-        if self._credit >= (chunk.count if which is None else len(which)):
+        while self.dead:
+            chunk, which = self.dead[-1]
+            if self._credit < (chunk.count if which is None else len(which)):
+                return
             numbers = self._next_dead()
             self._credit -= len(numbers)
             self.drop_rows(numbers)

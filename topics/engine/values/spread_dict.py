@@ -10,6 +10,7 @@ from __future__ import annotations
 
 DICTS = 64
 _PLACES = 1 << 12
+PLACES_MASK = _PLACES - 1
 
 
 class SpreadDict:
@@ -18,13 +19,13 @@ class SpreadDict:
     The methods it has behave as a dict's, except that `popitem` has no order.
     """
 
-    __slots__ = ("_dicts", "_places")
+    __slots__ = ("_dicts", "places")
 
     def __init__(self, items: dict[bytes, int]) -> None:
         """Copy `items`; takes as long as a dict's copy."""
         self._dicts: list[dict[bytes, int]] = [{} for _ in range(DICTS)]
-        self._places = [self._dicts[at] for at in _SHARES]
-        """The dict for each value of the last bits of a key's hash."""
+        self.places = [self._dicts[at] for at in _SHARES]
+        """The dict for each value of the last bits of a key's hash, `hash(key) & PLACES_MASK`."""
         for key, value in items.items():
             self.place(key)[key] = value
 
@@ -33,7 +34,7 @@ class SpreadDict:
 
     def place(self, key: bytes) -> dict[bytes, int]:
         """Return the dict to look up or add this key in."""
-        return self._places[hash(key) & _PLACES - 1]
+        return self.places[hash(key) & PLACES_MASK]
 
     def get(self, key: bytes, default: int | None = None) -> int | None:
         return self.place(key).get(key, default)

@@ -45,6 +45,8 @@ TAG, NODE, META = lib.TP_ROW_TAG, lib.TP_ROW_NODE, lib.TP_ROW_META
 
 ROW_BYTES = ROW.size
 _FLAGS_AT = ROW_BYTES - 4
+_MANY = 32
+"""Rows from which on columns are faster than rows one by one."""
 _FLAGS_WITHOUT_TAG = bytes(flags for flags in range((TAG | NODE | META) + 1) if not flags & TAG)
 
 
@@ -112,6 +114,16 @@ def tags_in(rows: Rows) -> list[bytes | None] | None:
     if not any_tagged(rows.spans):
         return None
     buffer, tags = rows.buffer, list[bytes | None]()
+    if rows.count >= _MANY:
+        columns = rows.columns()
+        begins, ends = columns["tag_off"].tolist(), (columns["tag_off"] + columns["tag_len"]).tolist()
+        if type(buffer) is bytes:
+            tags += [buffer[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        else:
+            tags += [bytes(buffer[begin:end]) for begin, end in zip(begins, ends, strict=True)]
+        for at in np.flatnonzero(columns["flags"] & TAG == 0).tolist():
+            tags[at] = None
+        return tags
     for _data, _data_len, _meta, _meta_len, tag, tag_len, _node, _node_len, _size, flags in ROW.iter_unpack(rows.spans):
         tags.append(bytes(buffer[tag : tag + tag_len]) if flags & TAG else None)
     return tags
