@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.amount import stride
+from tests.sim.hunt.put_back import PUT_BACK
 from tests.sim.mutants import ROOT
 from tests.sim.mutations import MUTANTS
 from tests.sim.sweeps import Sweep
@@ -37,7 +38,7 @@ def test_any_operation_may_fail(story: str) -> None:
     assert sweep.counts["faults met"] > 5
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+@pytest.mark.parametrize("mutant", [*MUTANTS, *PUT_BACK], ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_every_mutant_still_finds_the_text_it_breaks(mutant: object) -> None:
     for path, text, _instead in mutant.patches:  # type: ignore[attr-defined]
         assert (ROOT / "topics" / path).read_text().count(text) == mutant.places, path  # type: ignore[attr-defined]

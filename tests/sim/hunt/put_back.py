@@ -23,7 +23,7 @@ PUT_BACK = (
     _one(
         "01837d8",
         "the tail of a shard that is used no more not synced",
-        "store/store.py",
+        "store/store_start.py",
         "                await replay.sync_tail()\n                continue\n",
         "                continue\n",
     ),
@@ -37,7 +37,7 @@ PUT_BACK = (
     _one(
         "136639c",
         "a replay begins in a file that a later one took over from",
-        "store/store.py",
+        "store/store_start.py",
         "            stored.superseded = True\n",
         "",
     ),
@@ -59,8 +59,8 @@ PUT_BACK = (
         "a55fbb2",
         "keys that a restart forgot are back",
         "engine/recovery/engine_catalog.py",
-        "if topic is not None and first_seq > topic.keys_forgotten:  # told",
-        "if topic is not None:  # told",
+        "if topic is not None and first_seq > topic.keys_forgotten:\n            topic.key_store()",
+        "if topic is not None:\n            topic.key_store()",
     ),
     _one(
         "d261108",
