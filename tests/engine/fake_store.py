@@ -104,7 +104,7 @@ class FakeLog:
         return framed
 
     def begin_batch(self, topic_id: int) -> None:
-        pass
+        self._check()
 
     def stage_prebuilt(
         self,

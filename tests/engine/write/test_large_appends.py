@@ -13,7 +13,7 @@ from topics.engine.state.idempotency import Key
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import AppendResult
 from topics.engine.values.topic_config import TopicConfig
-from topics.errors import RequestError
+from topics.errors import DiskFullError, RequestError
 from topics.store.format.rows import Rows
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
@@ -203,3 +203,18 @@ def test_one_that_grows_beyond_the_reserved_seqs_is_answered_when_more_are_reser
     assert write(h, *range(3000)).last_seq == 3000
     h.restart(power_lost=True)
     assert h.append("x").first_seq > 3000
+
+
+def test_one_that_a_full_disk_refuses_evicts_nothing() -> None:
+    h = RealWorld()
+    h.put(durability="ephemeral", cap_records=3)
+    write(h, *range(3))
+    h.put(durability="disk", cap_records=3)
+    write(h, "a")
+    h.real_store.log.space.note_full()
+    refused = start(h, *range(30))
+    settle(h)
+    with pytest.raises(DiskFullError):
+        refused.get()
+    h.restart()
+    assert [record["data"] for record in h.read()] == ["a"]

@@ -376,12 +376,12 @@ class Appender:
     ) -> None:
         """Stage a write whose rows are frames already, as an operation of its own. See `_stage`."""
         core, rows, first = self._core, request.rows, topic.next_seq
-        if not created:  # the batch of a creation has begun with it
-            core.log.begin_batch(topic.id)
         frames.extend(b"" if identity is None else identity.begin(core, topic, rows, request.node, now_ms))
         reserved = 0
         if topic.stage_class != "ephemeral":
             self._check_room(created)
+            if not created:  # the batch of a creation has begun with it
+                core.log.begin_batch(topic.id)
             if topic.lacks(rows.count):
                 reserved = reserve(core.log, topic, rows.count, now_ms)
         ts = topic.stamp(now_ms)
@@ -412,7 +412,7 @@ class Appender:
         """
         if topic.stage_class != "ephemeral":
             check_log(self._core)
-        self._core.log.begin_batch(topic.id)
+            self._core.log.begin_batch(topic.id)
         ts = topic.stamp(self._core.clock.now_ms())
         append, framed = self._number(topic, frames, size, ts)
         write = (frames.count, created, self._ending(topic, identity, done))

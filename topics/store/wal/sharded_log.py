@@ -155,7 +155,10 @@ class ShardedLog:
         )
 
     def begin_batch(self, topic_id: int) -> None:
-        """Have the topic's shard fill another batch, before what `stage_prebuilt` will end."""
+        """Have the topic's shard fill another batch, before what `stage_prebuilt` will end.
+
+        Raises: like `stage_records`.
+        """
         self._wals[self.shard_of(topic_id)].staging.begin_batch()
 
     def stage_prebuilt(

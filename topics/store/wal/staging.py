@@ -176,7 +176,12 @@ class Staging:
         return start - BATCH_HEADER_BYTES
 
     def begin_batch(self) -> None:
-        """Close the filling batch, so that what is staged next is in another one."""
+        """Close the filling batch, so that what is staged next is in another one.
+
+        Raises like `stage_records`: control frames that the reserve admits come before records that
+        it does not admit.
+        """
+        self._admission.check()
         if self.filling.frames or self.filling.waiters:
             self._close_filling()
 
