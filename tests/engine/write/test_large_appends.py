@@ -205,6 +205,17 @@ def test_one_that_grows_beyond_the_reserved_seqs_is_answered_when_more_are_reser
     assert h.append("x").first_seq > 3000
 
 
+def test_one_that_creates_its_topic_may_have_the_records_of_many_others_expire() -> None:
+    """The losses that the quota asks for are in batches of their own, however many topics have expired records."""
+    h = RealWorld(max_total_bytes=60_000)
+    for number in range(100):
+        h.put(f"old{number}", ttl_ms=1000)
+        h.append("x" * 500, name=f"old{number}")
+    h.advance_ms(2000)
+    assert write(h, *range(3000)).last_seq == 3000
+    assert h.read(name="old99") == []
+
+
 def test_one_that_a_full_disk_refuses_evicts_nothing() -> None:
     h = RealWorld()
     h.put(durability="ephemeral", cap_records=3)

@@ -79,11 +79,21 @@ def check_caps(topic: Topic, count: int, size: int) -> None:
 
 def check_quota(core: QuotaCore, size: int, now_ms: int) -> None:
     """Check the quota over all topics. Raises: RequestError throttled."""
-    quota = core.config.max_total_bytes
-    if quota and core.usage.bytes + core.usage.pending_bytes + size > quota:
+    if _exceeds_quota(core, size):
         freed = expire_everywhere(core, now_ms)
-        if core.usage.bytes + core.usage.pending_bytes - freed + size > quota:
-            raise refusals.limit_reached("max_total_bytes", quota)
+        if _exceeds_quota(core, size - freed):
+            raise refusals.limit_reached("max_total_bytes", core.config.max_total_bytes)
+
+
+def expire_for_quota(core: QuotaCore, size: int, now_ms: int) -> None:
+    """Stage what `check_quota` will stage for a write of this size. Raises: StorageError."""
+    if _exceeds_quota(core, size):
+        expire_everywhere(core, now_ms)
+
+
+def _exceeds_quota(core: QuotaCore, size: int) -> bool:
+    quota = core.config.max_total_bytes
+    return 0 < quota < core.usage.bytes + core.usage.pending_bytes + size
 
 
 def expire_everywhere(core: QuotaCore, now_ms: int) -> int:

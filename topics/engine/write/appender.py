@@ -18,7 +18,14 @@ from topics.engine.state.staged_operations import Operation, OperationCore, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.topic_numbers import TakesRows
 from topics.engine.values.results import AppendResult, Done
-from topics.engine.write.admission import LogRoomCore, QuotaCore, check_admission, check_backlog, check_log
+from topics.engine.write.admission import (
+    LogRoomCore,
+    QuotaCore,
+    check_admission,
+    check_backlog,
+    check_log,
+    expire_for_quota,
+)
 from topics.engine.write.append import Append, AppendCore, append_to, index_rows, index_some
 from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictions
 from topics.engine.write.lifecycle import Lifecycle
@@ -196,15 +203,18 @@ class Appender:
         if topic is not None and topic.life is Life.DELETING:
             topic.parked.append(lambda: self.append(request, done))
             return
-        created = topic is None
+        core, created = self._core, topic is None
+        now_ms = core.clock.now_ms()
         if topic is None:
+            if request.frames is not None:
+                # The batch that the creation begins has no room for the losses of other topics.
+                expire_for_quota(core, request.rows.size, now_ms)
             topic = self._lifecycle.create_for(request)
         elif request.violation is not None:
             raise request.violation
         elif request.incarnation is not None:
             check_meant(topic, request)
-        core, config = self._core, topic.config
-        now_ms = core.clock.now_ms()
+        config = topic.config
         if config.ttl_ms:
             expiry = expire(core, topic, now_ms)
             if expiry is not None and config.discard == "reject":
