@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.engine.harness import Harness, records
+from tests.engine.harness import Answer, Harness, records
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.values.node_set import node_set
 from topics.engine.values.results import DiffQuery
+from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
 
 
@@ -98,7 +99,25 @@ def test_a_large_write_to_a_reader_of_small_frames_needs_no_deep_stack(h: Harnes
     h.append(*range(2000))
     assert len(reader.take()) == 1 + 2000 + 1
     late = Reader(h, limit=1).follow()
+    for _ in range(2000 // 64):
+        h.advance_ms(0)
     assert len(late.take()) == 2000 + 1
+
+
+def test_a_reader_that_follows_many_topics_lets_others_be_served_between_their_first_reads(h: Harness) -> None:
+    names = [f"t{number:03d}" for number in range(200)]
+    for name in names:
+        h.engine.put_topic(name, TopicConfig.make(), Answer())
+    h.settle()
+    reader = Reader(h).follow(*names)
+    passes = []
+    while reader.told:
+        passes.append(reader.take())
+        h.advance_ms(0)
+    assert [len(told) for told in passes] == [64, 64, 64, 8]
+    assert [told for each in passes for told in each] == [(name, "caught up", 0) for name in names]
+    h.append("a", name="t150")
+    assert reader.take() == [("t150", 0, 1, 1, [1]), ("t150", "caught up", 1)]
 
 
 def test_readers_at_one_cursor_get_one_rendering(h: Harness) -> None:
