@@ -222,6 +222,31 @@ def test_the_end_of_the_stream_waits_behind_held_bytes(on: Setup) -> None:
     assert on.ring.take("recv") == []
 
 
+def test_the_end_of_the_stream_is_reported_once_when_it_comes_in_the_pass_that_delivers_held_bytes(on: Setup) -> None:
+    """A receive begun after the held bytes, before that end is known, would find the same end."""
+    on.conn.pause_reading()
+    on.ring.receive(on.recv, b"a")
+    assert on.run() == []
+    on.conn.resume_reading()
+    on.ring.complete(on.recv, 0)
+    assert on.run() == [("data", on.conn.id, b"a"), ("end", on.conn.id)]
+    for recv in on.ring.take("recv"):
+        on.ring.complete(recv, 0)
+    assert on.run() == []
+
+
+def test_the_end_of_the_stream_is_reported_once_when_reading_resumes_in_the_pass_in_which_it_comes(on: Setup) -> None:
+    on.conn.pause_reading()
+    on.loop.files.fdatasync_nowait(7, lambda res: on.conn.resume_reading())
+    on.run()
+    on.ring.complete(on.recv, 0)
+    on.ring.complete(on.ring.one("fsync"), 0)
+    assert on.run() == [("end", on.conn.id)]
+    for recv in on.ring.take("recv"):
+        on.ring.complete(recv, 0)
+    assert on.run() == []
+
+
 def test_the_end_of_the_stream_is_told_at_once_when_nothing_is_held(on: Setup) -> None:
     on.conn.pause_reading()
     on.ring.complete(on.recv, 0)

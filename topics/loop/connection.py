@@ -412,6 +412,8 @@ class Connection:
         if error or self._linger is not None:
             self._shut(error)
             return
+        if self._end:
+            return  # a receive that was begun before the end was known has found it again
         self._end = True
         if self.phase == OPEN and not self._held:
             self._streams.handler.end_of_stream(self)

@@ -25,7 +25,7 @@ class StreamHandler(Protocol):
         """
 
     def end_of_stream(self, conn: Connection) -> None:
-        """Take the end of the peer's data. Writing remains possible until `close`."""
+        """Take the end of the peer's data, once. Writing remains possible until `close`."""
 
     def drained(self, conn: Connection) -> None:
         """Take the fall of outbound bytes to the low water mark after exceeding the high one."""
