@@ -172,3 +172,19 @@ def test_the_first_goaway_names_no_request_while_the_peer_may_make_more(monkeypa
     story.leave()
     story.flush()
     assert story.client.goaways == [(0, (1 << 31) - 1), (0, 1)]
+
+
+def test_the_first_goaway_names_no_request_while_requests_from_before_the_peers_end_wait_for_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client takes a request above the named one for one that was not executed, and makes it again."""
+    story = Story(monkeypatch)
+    story.service.turns.look()
+    waiting = story.begin("GET", "/v0/topics/a")
+    story.end()
+    story.leave()
+    story.flush()
+    assert story.client.goaways == [(0, (1 << 31) - 1)]
+    story.end_pass()
+    story.flush()
+    assert story.client.seen[waiting].status == 200

@@ -320,14 +320,16 @@ class Http2Connection:
     def going_away(self) -> None:
         """Send a GOAWAY. The frame is written here, because the package would stop all sending.
 
-        The first one names no last request while the peer may still make requests, which it has
-        perhaps sent already (RFC 9113 6.8).
+        It names no last request if requests may follow: the first one while the peer may make more,
+        which it has perhaps sent already (RFC 9113 6.8), and any while some wait for their turn.
         """
         if self._end_state is _CLOSED:
             return
         last = self._h2.highest_inbound_stream_id
         if self._end_state is _OPEN:
             self._enter(_LEAVING)
+            last = _STREAM_ID_MAX
+        elif self._end_state is _AT_END:
             last = _STREAM_ID_MAX
         self._sender.flush()
         self.transport.write(_GOAWAY_FRAME.pack(0, 8, 7, 0, 0, last, ErrorCodes.NO_ERROR))
