@@ -18,6 +18,7 @@ from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
 from topics.store.format.log_format import shard_directory
 from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.commit import Commit
 
 
@@ -378,3 +379,29 @@ def test_an_exception_amid_a_write_in_place_fails_the_batch_and_latches_the_log(
     assert world.log.backlog_bytes == 0
     with pytest.raises(LogReadOnlyError, match="in the middle"):
         world.write()
+
+
+@pytest.mark.parametrize("lone", [True, False])
+def test_a_batch_for_which_there_is_no_memory_keeps_its_place_and_a_lone_write_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, lone: bool
+) -> None:
+    world = OneSender()
+    place, row = HotTail.place, pack_rows([RowRecord(b"1")])
+
+    def no_memory(*_args: object, **_more: object) -> memoryview:
+        monkeypatch.setattr(HotTail, "place", place)
+        raise MemoryError("for a chunk")
+
+    monkeypatch.setattr(HotTail, "place", no_memory)
+    if lone:
+        with pytest.raises(MemoryError):
+            world.log.write_lone(1, 2, 5, row, None, fsync=True)
+    else:
+        write = world.write()
+        with pytest.raises(MemoryError):
+            world.passes(1)
+        world.settle(write)
+        assert write.acked
+    assert world.log.backlog_bytes == 0
+    assert world.log.write_lone(1, 2 if lone else 3, 5, row, None, fsync=True) is not None
+    assert recover(world.crash("power")).seqs[1] == ([1, 2] if lone else [1, 2, 3])

@@ -31,7 +31,7 @@ from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync
 from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
 from topics.store.wal.commit_choice import Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
-from topics.store.wal.commitment import AT_ONCE, Commitment, failed
+from topics.store.wal.commitment import AT_ONCE, Commitment, Target, failed
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place_limit import InPlaceLimit
 from topics.store.wal.log_bound import LogBound
@@ -206,12 +206,13 @@ class Shard:
         if not isinstance(choice, Choice) or not choice.in_place:
             return None
         batch = staging.filling
-        framed = staging.stage_records(topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node)
-        if batch.used > size:
+        try:
+            framed = staging.stage_records(topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node)
+            if batch.used > size:
+                return None
+            commit = self._write_in_place(self._commitment.prepare(batch, choice.primitive), choice.primitive)
+        finally:  # also after an exception: the next request gets the same seqs
             batch.clear()
-            return None
-        commit = self._write_in_place(batch, choice.primitive)
-        batch.clear()
         if not isinstance(commit, Commit):
             self._commitment.take_back()
             return None
@@ -286,12 +287,17 @@ class Shard:
                 self._loop.call_later(0, _nothing)  # for the next piece
                 return
         batch, self._is_measured = self.staging.take(), choice.is_measured
+        primitive = self._groups.choose() if choice.is_measured and not choice.in_place else choice.primitive
+        try:
+            target = self._commitment.prepare(batch, primitive)
+        except Exception:  # no memory: nothing was written, and the next pass tries again
+            self.staging.put_back(batch)
+            raise
         if choice.in_place:
-            self._conclude(batch, self._write_in_place(batch, choice.primitive))
+            self._conclude(batch, self._write_in_place(target, primitive))
             self._loop.again()
-            return
-        primitive = self._groups.choose() if choice.is_measured else choice.primitive
-        self._write_through_ring(*self._commitment.prepare(batch, primitive))
+        else:
+            self._write_through_ring(*target)
 
     def _on_held(self, held: Held, batch: Batch) -> bool:
         """Start what the batch waits for; return whether it is there already."""
@@ -335,10 +341,10 @@ class Shard:
         self._loop.again()
 
     # --- the two drivers of a commitment -----------------------------------------------------------------------------
-    def _write_in_place(self, batch: Batch, primitive: Primitive) -> Commit | Verdict:
-        """Commit by one write that the thread waits for."""
+    def _write_in_place(self, target: Target, primitive: Primitive) -> Commit | Verdict:
+        """Commit what was prepared by one write that the thread waits for."""
         commitment = self._commitment
-        fd, blocks, offset = commitment.prepare(batch, primitive)
+        fd, blocks, offset = target
         try:
             write_res = self._files.write_now(fd, blocks, offset, dsync=primitive.is_dsync)
         except Exception as error:

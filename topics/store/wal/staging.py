@@ -231,6 +231,10 @@ class Staging:
         self._fill_another(self._empty_batch())
         return batch
 
+    def put_back(self, batch: Batch) -> None:
+        """Make the batch that was taken last the head again."""
+        self._closed.appendleft(batch)
+
     def take_all(self) -> list[Batch]:
         """Return all batches, for failures of all that is staged."""
         staged = [*self._closed, self.filling]
