@@ -333,6 +333,22 @@ def test_what_is_unpacked_of_a_body_is_counted_as_it_grows(echo: Echo, is_large:
     assert held == [len(sent) + 1000 * number for number in range(1, 8)]
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_body_is_not_unpacked_further_when_its_client_has_left(echo: Echo, is_large: bool) -> None:
+    handler = write if is_large else echo.echo
+    route = Route("POST", "/v0/topics/:topic", Scope.WRITE, handler, body=Body.JSON, large=is_large)
+    loop = FakeLoop()
+    peer = Peer(make_service(RouteTable([route]), loop=loop, pass_body_bytes=1000))
+    sent = zlib.compress(b'{"records":[{"data":"%b"}]}' % (b"x" * 8000), wbits=31)
+    peer.http.receive(HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(sent) + sent)
+    loop.advance_ms(0)
+    works = peer.service.long_bodies if is_large else peer.service.long_commands
+    assert len(works) == 1
+    peer.http.lost()
+    loop.advance_ms(0)
+    assert (len(works), peer.http.held_bytes) == (0, 0)
+
+
 def test_a_command_that_is_unpacked_in_turns_waits_for_no_long_write(echo: Echo) -> None:
     loop = FakeLoop()
     routes = [

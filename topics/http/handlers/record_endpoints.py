@@ -47,8 +47,8 @@ def _write_long(call: Call) -> Work:
         if not call.answered:
             call.is_only = False
             long_bodies = call.service.long_bodies
-            if call.unpacking is not None:
-                yield from unpacked(call, call.unpacking)
+            if call.unpacking is not None and not (yield from unpacked(call, call.unpacking)):
+                return
             body = yield from long_bodies.scan(call.body)
             frames = None
             identity, violation = found = _identity(call, body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeVar
 
 from topics.engine.values.durations import milliseconds
@@ -263,23 +263,25 @@ def run(call: Call) -> None:
         call.fail(error)
 
 
-def unpacked(call: Call, unpacking: Unpacking) -> Work:
-    """Unpack the rest of the call's body, in turns.
+def unpacked(call: Call, unpacking: Unpacking) -> Generator[None, None, bool]:
+    """Unpack the rest of the call's body, in turns. Return False if its client left before that.
 
     Raises: RequestError, the body is corrupt, too large or not JSON.
     """
     steps = unpacking.steps
     while True:
+        if call.answered:
+            return False
         try:
             unpacked_bytes = next(steps)
         except StopIteration as end:
             call.body = end.value
             break
-        if not call.answered:  # otherwise the client has left, and counts for nothing
-            call.held_bytes = unpacking.size + unpacked_bytes
+        call.held_bytes = unpacking.size + unpacked_bytes
         yield
     call.unpacking, call.held_bytes = None, len(call.body)
     check_type(call.plan, is_empty=not call.body)
+    return True
 
 
 def _run_unpacked(call: Call, handler: Handler) -> Work:
