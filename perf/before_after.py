@@ -12,13 +12,14 @@ half the distance of its quartiles, in relation to its median.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from perf.peers import machine, spread
+from perf.writes import commit_id
 
 Figures = dict[str, list[float]]
 """The figures of all turns, by the question of their row."""
@@ -60,7 +61,7 @@ def run(tree: Path, seconds: float, only: str) -> dict[str, float]:
     return figures
 
 
-def spread(values: list[float]) -> float:
+def noise_of(values: list[float]) -> float:
     """Half the distance of the quartiles, in relation to the median; infinite for one value."""
     if len(values) < 2:
         return float("inf")
@@ -82,20 +83,11 @@ def show(before: Figures, after: Figures) -> None:
             continue
         old, new = before[question], after[question]
         ratio = statistics.median(new) / statistics.median(old)
-        noise = max(spread(old), spread(new))
+        noise = max(noise_of(old), noise_of(new))
         less = "less is better" in question
-        print(f"| {question} | {_range(old)} | {_range(new)} | {ratio:.2f} | {verdict(ratio, noise, less=less)} |")
-
-
-def _range(values: list[float]) -> str:
-    digits = 1 if statistics.median(values) < 100 else 0
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
-
-
-def commit_of(tree: Path) -> str:
-    return subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=tree, capture_output=True, text=True, check=True
-    ).stdout.strip()
+        digits = 1 if statistics.median(old) < 100 else 0
+        shown = f"{spread(old, digits)} | {spread(new, digits)}"
+        print(f"| {question} | {shown} | {ratio:.2f} | {verdict(ratio, noise, less=less)} |")
 
 
 def main() -> None:
@@ -114,9 +106,8 @@ def main() -> None:
             for question, figure in run(trees[side], seconds, options.only).items():
                 figures[side].setdefault(question, []).append(figure)
             print(f"turn {turn + 1} of {turns}: {side}", file=sys.stderr, flush=True)
-    commits = ", ".join(f"{side} {commit_of(tree)}" for side, tree in trees.items())
-    machine = f"{platform.machine()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    print(f"machine {machine}; {commits}; {turns} turns of {seconds} s\n")
+    commits = ", ".join(f"{side} {commit_id(tree)}" for side, tree in trees.items())
+    print(f"machine {machine()}; {commits}; {turns} turns of {seconds} s\n")
     show(figures["before"], figures["after"])
 
 

@@ -76,6 +76,10 @@ class Table:
         print(f"| {question}{better} | {shown[0]} | {peer} | {shown[1]} | {ratio} | {goal} | {client} |", flush=True)
 
 
+def machine() -> str:
+    return f"{platform.machine()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
 def spread(values: list[float], digits: int) -> str:
     middle = f"{statistics.median(values):,.{digits}f}"
     return middle if len(values) == 1 else f"{middle} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
@@ -415,8 +419,7 @@ def main() -> None:
     options = parser.parse_args()
     rounds, seconds = (1, 0.2) if options.smoke else (options.rounds, options.seconds)
     wanted = set(filter(None, options.only.split(","))) or set(PARTS)
-    machine = f"{platform.machine()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    print(f"machine {machine}, commit {commit_id()}, {rounds} rounds of {seconds} s\n")
+    print(f"machine {machine()}, commit {commit_id()}, {rounds} rounds of {seconds} s\n")
     print("| workload | topics | peer | peer's | ratio | goal | our client's cores |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=".") as name:
         table = Table(rounds, Path(name))

@@ -74,8 +74,11 @@ def spread(values: list[float], scale: float = 1.0) -> str:
     return f"{statistics.median(values) * scale:,.0f} ({min(values) * scale:,.0f}-{max(values) * scale:,.0f})"
 
 
-def commit_id() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+def commit_id(tree: Path | None = None) -> str:
+    """The commit of a source tree, by default of the one that this runs in."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=tree, capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() or "unknown"
 
 
