@@ -317,15 +317,21 @@ def test_a_long_body_that_waits_for_its_turns_is_counted_until_its_client_leaves
         assert (peer.http.held_bytes, call.body, call.unpacking) == (0, b"", None)
 
 
-@pytest.mark.parametrize("is_large", [False, True])
-def test_what_is_unpacked_of_a_body_is_counted_as_it_grows(echo: Echo, is_large: bool) -> None:
-    """A megabyte of a client that sends a kilobyte would be nothing to those who drop clients that hold too much."""
+def unpacking_peer(echo: Echo, *, is_large: bool) -> tuple[Peer, FakeLoop, bytes]:
+    """A peer whose compressed body of 8 KB, which was `sent`, is unpacked by a kilobyte a pass of the loop."""
     handler = write if is_large else echo.echo
     route = Route("POST", "/v0/topics/:topic", Scope.WRITE, handler, body=Body.JSON, large=is_large)
     loop = FakeLoop()
     peer = Peer(make_service(RouteTable([route]), loop=loop, pass_body_bytes=1000))
     sent = zlib.compress(b'{"records":[{"data":"%b"}]}' % (b"x" * 8000), wbits=31)
     peer.http.receive(HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(sent) + sent)
+    return peer, loop, sent
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_what_is_unpacked_of_a_body_is_counted_as_it_grows(echo: Echo, is_large: bool) -> None:
+    """A megabyte of a client that sends a kilobyte would be nothing to those who drop clients that hold too much."""
+    peer, loop, sent = unpacking_peer(echo, is_large=is_large)
     held = [peer.http.held_bytes]
     for _ in range(6):
         loop.advance_ms(0)
@@ -335,12 +341,7 @@ def test_what_is_unpacked_of_a_body_is_counted_as_it_grows(echo: Echo, is_large:
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_a_body_is_not_unpacked_further_when_its_client_has_left(echo: Echo, is_large: bool) -> None:
-    handler = write if is_large else echo.echo
-    route = Route("POST", "/v0/topics/:topic", Scope.WRITE, handler, body=Body.JSON, large=is_large)
-    loop = FakeLoop()
-    peer = Peer(make_service(RouteTable([route]), loop=loop, pass_body_bytes=1000))
-    sent = zlib.compress(b'{"records":[{"data":"%b"}]}' % (b"x" * 8000), wbits=31)
-    peer.http.receive(HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(sent) + sent)
+    peer, loop, _sent = unpacking_peer(echo, is_large=is_large)
     loop.advance_ms(0)
     works = peer.service.long_bodies if is_large else peer.service.long_commands
     assert len(works) == 1

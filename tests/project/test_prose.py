@@ -201,6 +201,18 @@ def comments(source: Path) -> Iterator[Line]:
             yield Line(token.start[0], token.string)
 
 
+def faults_of(source: Path, found: list[Line]) -> list[str]:
+    """The faults of words in a file's docstrings, which are `found`, and in its comments."""
+    faults = []
+    for line in found:
+        if match := DOCSTRING_BEGINNINGS.match(line.text):
+            faults.append(f"{name(source)}:{line.number}: begins with {match[0]!r}: {line.text[:60]!r}")
+    for line in (*found, *comments(source)):
+        text = re.sub(r"`[^`]*`", "`code`", line.text)
+        faults += [f"{name(source)}:{line.number}: {fault}" for fault in better(text)]
+    return faults
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(room: str) -> None:
     faults = []
@@ -208,12 +220,8 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
     for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
         lines = source.read_text().split("\n")
         found = list(docstrings(nodes(source)))
-        for line in found:
-            if match := DOCSTRING_BEGINNINGS.match(line.text):
-                faults.append(f"{name(source)}:{line.number}: begins with {match[0]!r}: {line.text[:60]!r}")
+        faults += faults_of(source, found)
         for line in (*found, *comments(source)):
-            text = re.sub(r"`[^`]*`", "`code`", line.text)
-            faults += [f"{name(source)}:{line.number}: {fault}" for fault in better(text)]
             for number in range(line.number, line.number + line.text.count("\n") + 1):
                 if len(lines[number - 1]) > COLUMNS:
                     faults.append(f"{name(source)}:{number}: wider than {COLUMNS}")
@@ -239,13 +247,7 @@ BESIDE = (
 def test_docstrings_and_comments_beside_the_rooms_hold_to_the_same_rules(folder: str) -> None:
     faults = []
     for source in sorted((ROOT / folder).rglob("*.py")):
-        found = list(docstrings(ast.walk(ast.parse(source.read_text()))))
-        for line in found:
-            if match := DOCSTRING_BEGINNINGS.match(line.text):
-                faults.append(f"{name(source)}:{line.number}: begins with {match[0]!r}: {line.text[:60]!r}")
-        for line in (*found, *comments(source)):
-            text = re.sub(r"`[^`]*`", "`code`", line.text)
-            faults += [f"{name(source)}:{line.number}: {fault}" for fault in better(text)]
+        faults += faults_of(source, list(docstrings(ast.walk(ast.parse(source.read_text())))))
     assert not faults, "\n" + "\n".join(faults)
 
 
