@@ -9,7 +9,7 @@ from operator import attrgetter
 from topics.engine.state.router import RouterLife
 from topics.engine.state.topic import Router, Topic
 
-_JUST_GONE, _TOLD_ONCE = -2, -1
+_JUST_GONE, _STATED_ONCE = -2, -1
 """Values in `Routers.gone`: no snapshot has stated the pair yet, or one has."""
 _FEW = 16
 """Number of routers whose names are removed from the list of all one by one."""
@@ -106,7 +106,7 @@ class Routers:
         gone, self.gone = self.gone, {}
         for pair, upto in gone.items():
             if upto < 0:
-                self.gone[pair] = newest if upto == _TOLD_ONCE else _TOLD_ONCE
+                self.gone[pair] = newest if upto == _STATED_ONCE else _STATED_ONCE
             elif upto >= oldest:
                 self.gone[pair] = upto
         return list(self.gone)

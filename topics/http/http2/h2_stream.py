@@ -157,7 +157,7 @@ class Http2Stream:
     # --- what its key may have in flight -----------------------------------------------------------------------------
     def count(self) -> None:
         """Count the request for its key while it has no call."""
-        assert self.plan is not None, "counted for nobody"
+        assert self.plan is not None, "only a planned request is in flight"
         assert self._counted is None, "counted twice"
         self._counted = self.plan.counted
         self._connection.service.in_flight.occupy(self._counted)

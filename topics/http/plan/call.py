@@ -230,7 +230,7 @@ class Call:
         """Stop the work for a client that has left; a later answer is dropped.
 
         A long body is freed, because a client that holds too much memory is dropped in order to
-        free it. A body whose turns have begun is held by them.
+        free it. A body whose turns have begun is held until the next of them.
         """
         if self._exchange is None:
             return
