@@ -261,8 +261,26 @@ class FakeRequested:
             done(error)
 
 
+class FakeFormat:
+    """A marker whose raise waits until `end` is called."""
+
+    def __init__(self) -> None:
+        self.is_newest = False
+        self.waiting: list[Callable[[StorageError | None], None]] = []
+
+    def when_raised(self, done: Callable[[StorageError | None], None]) -> None:
+        self.waiting.append(done)
+
+    def end(self, error: StorageError | None = None) -> None:
+        self.is_newest = error is None
+        waiting, self.waiting = self.waiting, []
+        for done in waiting:
+            done(error)
+
+
 class FakeStore:
     def __init__(self, files: FileTable) -> None:
+        self.format = FakeFormat()
         self.requested = FakeRequested()
         self.files = files
         self.log = FakeLog(self.files)

@@ -18,7 +18,7 @@ from topics.files.newest_snapshot import SnapshotContents, load_newest, newest_n
 from topics.files.piece import Location
 from topics.files.piece_files import reading
 from topics.files.stored_topic import TopicFiles
-from topics.store.format.segment_format import COLD_MARK_NAME, DIRECTORY_FORMAT, MARKER_NAME
+from topics.store.format.segment_format import COLD_MARK_NAME, KNOWN_FORMATS, MARKER_NAME
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,10 +82,10 @@ def _check_marker(location: Location, calls: FileReads) -> None:
         marker = _json_of(calls, name)
     except (FileNotFoundError, NotADirectoryError):
         raise _no_directory(location, calls) from None
-    if marker.get("format") != DIRECTORY_FORMAT:
+    if marker.get("format") not in KNOWN_FORMATS:
         raise FormatError(
             f"data directory {location.path} has format {marker.get('format')}, and this build knows "
-            f"{DIRECTORY_FORMAT}: use the version of topics that made it"
+            f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}: use the version of topics that made it"
         )
     if marker.get("cores") != 1:
         raise FormatError(

@@ -7,6 +7,7 @@ import contextlib
 from topics.config import Config
 from topics.loop.loop import Loop
 from topics.store.disk.data_directory import TakenDirectory, check_marker, take
+from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.format.catalog import Catalog
 from topics.store.recovery.recovery import Progress
 from topics.store.store_start import StoreParts, StoreStart, close_files
@@ -18,9 +19,12 @@ class Store:
     Created by `Store.open`.
     """
 
-    def __init__(self, loop: Loop, directory: TakenDirectory, parts: StoreParts) -> None:
+    def __init__(
+        self, loop: Loop, directory: TakenDirectory, directory_format: DirectoryFormat, parts: StoreParts
+    ) -> None:
         self._loop = loop
         self._directory = directory
+        self.format = directory_format
         self.files = parts.files
         self.log = parts.log
         self.reader = parts.reader
@@ -52,8 +56,8 @@ class Store:
         taken = directory or take(loop.ring, config)
         start = StoreStart(loop, config, catalog)
         try:
-            await check_marker(loop, taken)
-            return cls(loop, taken, await start.run(on_progress))
+            directory_format = DirectoryFormat(loop, taken.path, await check_marker(loop, taken))
+            return cls(loop, taken, directory_format, await start.run(on_progress))
         except Exception as error:
             # the error that stopped the start is the one to report
             with contextlib.suppress(OSError):
@@ -76,6 +80,7 @@ class Store:
         self._latch_note.stop()
         self.checkpointer.stop()
         try:
+            await self.format.settle()
             await self.log.drain()
             if checkpoint and not self.log.read_only:
                 await self.checkpointer.run(clean=True)

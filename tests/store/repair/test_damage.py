@@ -302,6 +302,6 @@ def test_a_large_snapshot_is_checked_by_its_size_whatever_its_first_bytes_say() 
 
 def test_a_directory_made_for_more_cores_is_refused() -> None:
     ring = filled().end(power_cut=False)
-    ring.put_file(f"{DIRECTORY}/topics.json", b'{"format":1,"cores":4}')
+    ring.put_file(f"{DIRECTORY}/topics.json", b'{"format":2,"cores":4}')
     with pytest.raises(FormatError, match="made for 4 cores"):
         StoreWorld(ring).open()

@@ -13,7 +13,7 @@ from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.topic import Topic
 from topics.engine.state.waiters import EndsAtShutdown
 from topics.engine.state.wakes import CreationWaiter
-from topics.engine.values.ports import LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
+from topics.engine.values.ports import FormatPort, LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
 
@@ -30,6 +30,7 @@ class Core:
         self.log: LogPort = store.log
         self.reader: ReaderPort = store.reader
         self.requested: RequestedPort = store.requested
+        self.format: FormatPort = store.format
         # --- what recovery has found
         self.files = stored.files
         self.memory = stored.memory

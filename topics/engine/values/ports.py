@@ -89,6 +89,14 @@ class RequestedPort(Protocol):
     def leave(self, done: Callable[[StorageError | None], None]) -> None: ...
 
 
+class FormatPort(Protocol):
+    """The part of `topics.store.disk.directory_format.DirectoryFormat` that the engine uses."""
+
+    @property
+    def is_newest(self) -> bool: ...
+    def when_raised(self, done: Callable[[StorageError | None], None]) -> None: ...
+
+
 class StorePort(Protocol):
     """The opened data directory: the part of `topics.store.store.Store` that the engine uses."""
 
@@ -98,6 +106,8 @@ class StorePort(Protocol):
     def reader(self) -> ReaderPort: ...
     @property
     def requested(self) -> RequestedPort: ...
+    @property
+    def format(self) -> FormatPort: ...
 
 
 class TimerPort(Protocol):

@@ -1,7 +1,7 @@
 """The data directory: private, locked, and refused if it is unsafe or another program's.
 
 lock            held by the process that uses the directory
-topics.json     format and core count, written once
+topics.json     the marker: format and core count; the format may be raised (directory_format.py)
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from topics.config import Config
 from topics.errors import FormatError, LockedError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
+from topics.store.disk.directory_format import Marker, refused_marker
 from topics.store.disk.whole_files import read_file, replace_file
-from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
+from topics.store.format.segment_format import (
+    DIRECTORY_FORMAT,
+    FIRST_DIRECTORY_FORMAT,
+    MARKER_NAME,
+    SNAPSHOT_DIRECTORY,
+)
 
 _PATH_BYTES_MAX = 3500
 """The longest path: the kernel accepts 4096 with the names of the files below."""
@@ -109,28 +115,11 @@ def make_with_parents(ring: Ring, path: str) -> list[str]:
         return [*made_in, parent]
 
 
-class Marker(msgspec.Struct):
-    """The contents of the marker: the format of the directory and how it is shared."""
+async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> Marker:
+    """Write the marker of a new directory, or compare that of a used one; return it.
 
-    format: int
-    cores: int
-    """Number of engines that share the directory.
-
-    Topics are spread over them by hash, so another count is refused.
-    """
-
-
-def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
-    """Return why a directory with this marker is not opened; "" if it may be."""
-    if marker.format != DIRECTORY_FORMAT:
-        return f"{path}: format {marker.format}; this build knows {DIRECTORY_FORMAT}"
-    if marker.cores != cores:
-        return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
-    return ""
-
-
-async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> None:
-    """Write the marker of a new directory, or compare that of a used one.
+    A used directory that has lost its marker gets the newest format, because what it holds is not
+    known yet, and an older build must not misread it.
 
     Raises FormatError or OSError.
     """
@@ -140,12 +129,15 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
     except FileNotFoundError:
         await sync_parents(loop, taken.path, taken.made_in)
         taken.made_in.clear()
-        await replace_file(loop.files, path, msgspec.json.encode(Marker(DIRECTORY_FORMAT, cores)))
-        return
+        used = SNAPSHOT_DIRECTORY in loop.files.list_directory(taken.path)
+        marker = Marker(DIRECTORY_FORMAT if used else FIRST_DIRECTORY_FORMAT, cores)
+        await replace_file(loop.files, path, msgspec.json.encode(marker))
+        return marker
     except msgspec.DecodeError as error:
         raise FormatError(f"{path}: {error}") from error
     if refusal := refused_marker(marker, taken.path, cores=cores):
         raise FormatError(refusal)
+    return marker
 
 
 async def sync_parents(loop: Loop, path: str, made_in: Container[str]) -> None:

@@ -56,8 +56,12 @@ SNAPSHOT_VERSION = 2
 CODEC_FRAMES = 0
 """Frames as the log has them, not compressed."""
 
-DIRECTORY_FORMAT = 1
-"""The format in the marker of a data directory; another number is another layout."""
+FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT = 1, 2
+"""The oldest and the newest format in the marker of a data directory that this build knows.
+
+A directory of the first format becomes one of the newest when it needs it (directory_format.py).
+"""
+KNOWN_FORMATS = range(FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT + 1)
 MARKER_NAME = "topics.json"
 """Name of the marker in the data directory."""
 COLD_MARK_NAME = "cold-directory"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from topics.loop.loop import Loop
-from topics.store.disk.data_directory import Marker
+from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import read_file, unlink_if_there
 from topics.store.format.segment_format import SNAPSHOT_DIRECTORY
 from topics.store.repair.rebuild_from_segments import RebuildFromSegments

@@ -16,7 +16,7 @@ import numpy as np
 
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
-from topics.store.disk.data_directory import Marker, refused_marker
+from topics.store.disk.directory_format import Marker, refused_marker
 from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format import codec
