@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from topics.embedded.log import Log, open_log
     from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
+    from topics.engine.read.one_record import Location
     from topics.engine.values.results import TopicHead
     from topics.engine.write.value_rows import NewRecord
 
@@ -35,6 +36,7 @@ __all__ = [
     "FormatError",
     "GapError",
     "Job",
+    "Location",
     "LockedError",
     "Log",
     "LogFailedError",
@@ -59,6 +61,7 @@ _LAZY = {
     "Page": ("topics.embedded.records", "Page"),
     "Producer": ("topics.embedded.producer", "Producer"),
     "Record": ("topics.embedded.records", "Record"),
+    "Location": ("topics.engine.read.one_record", "Location"),
     "NewRecord": ("topics.engine.write.value_rows", "NewRecord"),
     "TopicHead": ("topics.engine.values.results", "TopicHead"),
 }

@@ -12,6 +12,7 @@ from tests.project.structure.trees import modules, tree
 ROOT = Path(__file__).resolve().parents[2]
 OFTEN = {
     "Options": "public: each pipeline is a module with `Options` and `run`",
+    "Location": "public: what `Log.locate` returns, and the directories that `topics.files` reads",
     "DataLossError": "public: what a query of Spark and what a pipeline raise",
 }
 """Class names that stand more than once, with the reason: ten at most."""

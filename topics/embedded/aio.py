@@ -18,6 +18,7 @@ from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.starts import Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
+from topics.engine.read.one_record import Location
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import UsageError
@@ -107,12 +108,21 @@ class AsyncLog:
         from_seq: int = 0,
         *,
         limit: int = 0,
+        max_bytes: int = 0,
         node: str = "",
         wait_ms: int = 0,
         from_time: int | None = None,
     ) -> Page:
-        start = self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
+        start = self._starts.paging(
+            topic, from_seq, limit=limit, max_bytes=max_bytes, node=node, wait_ms=wait_ms, from_time=from_time
+        )
         return await self._run(start)
+
+    async def get(self, topic: str, seq: int) -> Record | None:
+        return await self._run(self._starts.getting(topic, seq))
+
+    async def locate(self, topic: str, seq: int) -> Location | None:
+        return await self._run(self._starts.locating(topic, seq))
 
     async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         return await self._run(self._starts.waiting(topics, wait_ms=wait_ms))
@@ -126,6 +136,7 @@ class AsyncLog:
         from_seq: int = 0,
         *,
         limit: int | None = None,
+        max_bytes: int | None = None,
         node: str = "",
         from_time: int | None = None,
     ) -> AsyncIterator[Record]:
@@ -135,11 +146,26 @@ class AsyncLog:
         """
         config = self._log.config
         return self._records(
-            read_steps(self._starts, config, topic, from_seq, limit=limit, node=node, from_time=from_time)
+            read_steps(
+                self._starts,
+                config,
+                topic,
+                from_seq,
+                limit=limit,
+                max_bytes=max_bytes,
+                node=node,
+                from_time=from_time,
+            )
         )
 
     def tail(
-        self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
+        self,
+        topic: str,
+        from_seq: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        from_time: int | None = None,
     ) -> AsyncIterator[Record]:
         """Read as `Log.tail`: above `from_seq` (None: the head there is now), as records come.
 
@@ -147,7 +173,16 @@ class AsyncLog:
         """
         log = self._log
         return self._records(
-            tail_steps(self._starts, log.config, lambda: log.closed, topic, from_seq, node=node, from_time=from_time)
+            tail_steps(
+                self._starts,
+                log.config,
+                lambda: log.closed,
+                topic,
+                from_seq,
+                max_bytes=max_bytes,
+                node=node,
+                from_time=from_time,
+            )
         )
 
     async def _records(self, steps: RecordSteps) -> AsyncIterator[Record]:

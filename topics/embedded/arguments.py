@@ -66,9 +66,9 @@ def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> Non
         raise UsageError(f"{name} is {shown(value)}: use an integer, {least} to {most}")
 
 
-def optional_count(name: str, value: object) -> None:
+def optional_count(name: str, value: object, least: int = 0) -> None:
     if value is not None:
-        count(name, value)
+        count(name, value, least=least)
 
 
 def optional_milliseconds(name: str, value: Any) -> int | None:

@@ -30,6 +30,7 @@ from topics.embedded.soon import Gatherer, Soon
 from topics.embedded.starts import Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage
+from topics.engine.read.one_record import Location
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.predicate import Predicate
@@ -212,32 +213,59 @@ class Log:
         from_seq: int = 0,
         *,
         limit: int | None = None,
+        max_bytes: int | None = None,
         node: str = "",
         from_time: int | None = None,
     ) -> Iterator[Record]:
         """Yield records above `from_seq` up to the current head, oldest first; at most `limit`.
 
-        node: leaves out records that this node wrote. from_time: instead of from_seq, begins with
-        the first record whose `ts` (ms) is at least this.
+        max_bytes: of all records together (accounted); the first comes whatever its size. node:
+        leaves out records that this node wrote. from_time: instead of from_seq, begins with the
+        first record whose `ts` (ms) is at least this.
         Raises: GapError if records were lost (a cap, an expiry, a power cut below fsync): continue
         from its `resume_from`.
         """
         return self._records(
-            read_steps(self._starts, self.config, topic, from_seq, limit=limit, node=node, from_time=from_time)
+            read_steps(
+                self._starts,
+                self.config,
+                topic,
+                from_seq,
+                limit=limit,
+                max_bytes=max_bytes,
+                node=node,
+                from_time=from_time,
+            )
         )
 
     def tail(
-        self, topic: str, from_seq: int | None = None, *, node: str = "", from_time: int | None = None
+        self,
+        topic: str,
+        from_seq: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        from_time: int | None = None,
     ) -> Iterator[Record]:
         """Yield records above `from_seq` as they come, until the log is closed.
 
-        from_seq: None for the head there is now.
+        from_seq: None for the head there is now. max_bytes: of the records (accounted) that are
+        read ahead at a time, one at least.
 
         from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least
         this, which may be a future one.
         """
         return self._records(
-            tail_steps(self._starts, self.config, lambda: self._closed, topic, from_seq, node=node, from_time=from_time)
+            tail_steps(
+                self._starts,
+                self.config,
+                lambda: self._closed,
+                topic,
+                from_seq,
+                max_bytes=max_bytes,
+                node=node,
+                from_time=from_time,
+            )
         )
 
     def _records(self, steps: RecordSteps) -> Iterator[Record]:
@@ -259,17 +287,37 @@ class Log:
         from_seq: int = 0,
         *,
         limit: int = 0,
+        max_bytes: int = 0,
         node: str = "",
         wait_ms: int = 0,
         from_time: int | None = None,
     ) -> Page:
         """Return one read: records, the next cursor, and a tombstone if records were lost.
 
+        limit, max_bytes: as many records as fit both, one at least; 0: the default (of the limit,
+        beside `max_bytes`: its maximum). Bytes are accounted ones, see `Page.size`.
+
         from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least
         this; records lost before it are not reported.
         """
-        start = self._starts.paging(topic, from_seq, limit=limit, node=node, wait_ms=wait_ms, from_time=from_time)
+        start = self._starts.paging(
+            topic, from_seq, limit=limit, max_bytes=max_bytes, node=node, wait_ms=wait_ms, from_time=from_time
+        )
         return self._driver.call(start)
+
+    def get(self, topic: str, seq: int) -> Record | None:
+        """Return one record; None if it is not live: deleted, or not written yet.
+
+        Raises: GapError if it was lost.
+        """
+        return self._driver.call(self._starts.getting(topic, seq))
+
+    def locate(self, topic: str, seq: int) -> Location | None:
+        """Return the place of a record's bytes now; None and GapError as `get`.
+
+        Raises: UsageError, the record is only in memory (class ephemeral).
+        """
+        return self._driver.call(self._starts.locating(topic, seq))
 
     def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         """Return heads and incarnations of topics once one of them has news, or after `wait_ms`.

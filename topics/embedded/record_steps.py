@@ -21,16 +21,35 @@ RecordSteps = Generator[Step, Any, None]
 
 
 def read_steps(
-    starts: Starts, config: Config, topic: str, from_seq: int, *, limit: int | None, node: str, from_time: int | None
+    starts: Starts,
+    config: Config,
+    topic: str,
+    from_seq: int,
+    *,
+    limit: int | None,
+    max_bytes: int | None,
+    node: str,
+    from_time: int | None,
 ) -> RecordSteps:
     """Yield the steps of `Log.read`."""
     arguments.optional_count("limit", limit)
-    left, largest = limit, config.max_limit
-    while left is None or left > 0:
+    arguments.optional_count("max_bytes", max_bytes, least=1)
+    left, largest, room = limit, config.max_limit, max_bytes
+    while (left is None or left > 0) and (room is None or room > 0):
         page = yield starts.paging(
-            topic, from_seq, limit=min(left or largest, largest), node=node, wait_ms=0, from_time=from_time
+            topic,
+            from_seq,
+            limit=min(left or largest, largest),
+            max_bytes=room or 0,
+            node=node,
+            wait_ms=0,
+            from_time=from_time,
         )
         page.raise_gap()
+        if room is not None:
+            if page.size > room != max_bytes:
+                return  # a page has one record at least, which does not fit after others
+            room -= page.size
         yield page.records
         from_seq, from_time = page.next_from_seq, None
         if left is not None:
@@ -46,10 +65,12 @@ def tail_steps(
     topic: str,
     from_seq: int | None,
     *,
+    max_bytes: int | None,
     node: str,
     from_time: int | None,
 ) -> RecordSteps:
     """Yield the steps of `Log.tail`. is_closed: returns whether `close` was called."""
+    arguments.optional_count("max_bytes", max_bytes, least=1)
     at, has_begun = from_seq or 0, False
     if from_seq is None and from_time is None:
         state = yield starts.asking_state(topic, touch=False)
@@ -57,7 +78,13 @@ def tail_steps(
     while True:
         try:
             page = yield starts.paging(
-                topic, at, limit=config.max_limit, node=node, wait_ms=config.max_wait_ms, from_time=from_time
+                topic,
+                at,
+                limit=config.max_limit,
+                max_bytes=max_bytes or 0,
+                node=node,
+                wait_ms=config.max_wait_ms,
+                from_time=from_time,
             )
         except UsageError:
             if is_closed() and has_begun:

@@ -44,6 +44,8 @@ class Page(msgspec.Struct, frozen=True):
     head_seq: int
     earliest_seq: int
     tombstone: Tombstone | None
+    size: int = 0
+    """Accounted bytes of the records: `data` and `meta` as they are stored."""
 
     @property
     def caught_up(self) -> bool:
@@ -60,6 +62,8 @@ class Page(msgspec.Struct, frozen=True):
             raise GapError(self.topic, self.tombstone)
 
 
+_IS_NEW = "recreated"
+"""Reason of a tombstone that reports no loss: the seq is above the head."""
 _decoder = msgspec.json.Decoder(list[Record])
 
 
@@ -68,4 +72,15 @@ def parse_page(topic: str, result: DiffResult | TopicsError) -> Page | TopicsErr
     if isinstance(result, TopicsError):
         return result
     records = _decoder.decode(b"[" + result.records + b"]")
-    return Page(topic, records, result.next_from_seq, result.head_seq, result.earliest_seq, result.tombstone)
+    return Page(
+        topic, records, result.next_from_seq, result.head_seq, result.earliest_seq, result.tombstone, result.size
+    )
+
+
+def parse_one(topic: str, result: DiffResult | TopicsError) -> Record | TopicsError | None:
+    """Return the record of a read of one; None if there is none, GapError if it was lost."""
+    if isinstance(result, TopicsError):
+        return result
+    if result.tombstone is not None:
+        return None if result.tombstone.reason == _IS_NEW else GapError(topic, result.tombstone)
+    return _decoder.decode(b"[" + result.records + b"]")[0] if result.count else None

@@ -12,11 +12,12 @@ from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.producer import Producer, part_of
-from topics.embedded.records import Page, parse_page
+from topics.embedded.records import GapError, Page, Record, parse_one, parse_page
 from topics.embedded.seen import Seen, known_topics
 from topics.engine.engine import Engine
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.read.column_read import ColumnPage
+from topics.engine.read.one_record import Location
 from topics.engine.read.wait import Heads
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
@@ -30,6 +31,7 @@ from topics.engine.values.results import (
     DiffQuery,
     Done,
     PutResult,
+    Tombstone,
     TopicPage,
     TopicState,
 )
@@ -180,7 +182,15 @@ class Starts:
         return lambda done: self._engine.extend(request, lease_ms, done)
 
     def paging(
-        self, topic: str, from_seq: int, *, limit: int, node: str, wait_ms: int, from_time: int | None
+        self,
+        topic: str,
+        from_seq: int,
+        *,
+        limit: int,
+        max_bytes: int,
+        node: str,
+        wait_ms: int,
+        from_time: int | None,
     ) -> Start[Page]:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
@@ -188,11 +198,39 @@ class Starts:
         if from_seq and from_time is not None:
             raise UsageError("from_seq and from_time both say where to begin: use one of them")
         arguments.count("limit", limit)
+        arguments.count("max_bytes", max_bytes)
         node_text = arguments.encoded("node", node)
         arguments.count("wait_ms", wait_ms)
         nodes = node_set((node_text,) if node else ())
-        query = DiffQuery(from_seq, limit, nodes, include_tags=True, wait_ms=wait_ms, from_ms=from_time)
+        if max_bytes and not limit:
+            limit = self._config.max_limit
+        query = DiffQuery(
+            from_seq,
+            limit,
+            nodes,
+            include_tags=True,
+            wait_ms=wait_ms,
+            max_batch_bytes=max_bytes,
+            from_ms=from_time,
+        )
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
+
+    def getting(self, topic: str, seq: int) -> Start[Record | None]:
+        arguments.text("topic", topic)
+        arguments.count("seq", seq, least=1)
+        return lambda done: self._engine.get(topic, seq, lambda result: done(parse_one(topic, result)))
+
+    def locating(self, topic: str, seq: int) -> Start[Location | None]:
+        arguments.text("topic", topic)
+        arguments.count("seq", seq, least=1)
+
+        def start(done: Done[Location | None]) -> None:
+            def on_found(found: Location | Tombstone | TopicsError | None) -> None:
+                done(GapError(topic, found) if isinstance(found, Tombstone) else found)
+
+            self._engine.locate(topic, seq, on_found)
+
+        return start
 
     def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int) -> Start[Heads]:
         known = known_topics(topics, self._config.max_wait_topics)

@@ -28,6 +28,7 @@ from topics.engine.read.column_read import ColumnPage, read_columns
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.diff import Diff
 from topics.engine.read.listing import list_topics
+from topics.engine.read.one_record import Location, locate_one, read_one
 from topics.engine.read.plain_reads import BulkReads, PlainReads
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.read.wait import Heads, Wait
@@ -57,6 +58,7 @@ from topics.engine.values.results import (
     EngineStats,
     KnownTopic,
     PutResult,
+    Tombstone,
     TopicPage,
     TopicState,
 )
@@ -218,6 +220,25 @@ class Engine:
         diff = Diff(self._core, self._reads, self._forwarding.catch_up, topic, query, done)
         diff.begin()
         return diff.cancel
+
+    def get(self, name: str, seq: int, done: Done[DiffResult]) -> None:
+        """Return one record by its seq, as a read that delivers it, nothing, or its loss."""
+        topic = self._core.registry.visible(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return
+        read_one(self._core, self._forwarding.catch_up, topic, seq, done)
+
+    def locate(self, name: str, seq: int, done: Done[Location | Tombstone | None]) -> None:
+        """Return the place of a record's bytes, None if it is not live, or its loss.
+
+        `done` gets a UsageError for a record in memory, which has no place.
+        """
+        topic = self._core.registry.visible(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return
+        locate_one(self._core, self._forwarding.catch_up, topic, seq, done)
 
     def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel:
         """Return the topics' heads once one differs from `known`, or after `wait_ms` (7.8)."""

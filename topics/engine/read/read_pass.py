@@ -64,6 +64,8 @@ class ReadPass:
         self._earliest = 0
         self._cursor = 0
         self._scanned = 0
+        self._most = 0
+        """The last seq that is delivered; 0: up to the head."""
         self._projection: JsonRenderer | ColumnRenderer | None = None
         self._cold: set[int] = set()
         """Files of the cold directory that were read."""
@@ -77,6 +79,11 @@ class ReadPass:
         """
         assert not self._query.nodes, "columns are not filtered"
         self._projection = projection
+        return self
+
+    def upto(self, seq: int) -> ReadPass:
+        """Deliver no record above `seq`."""
+        self._most = seq
         return self
 
     def begin(self) -> None:
@@ -104,7 +111,9 @@ class ReadPass:
             return
         self._head, self._earliest = topic.head, topic.earliest
         from_seq = query.from_seq if query.from_ms is None else self._before(query.from_ms)
-        self._entry = enter(topic.floors, from_seq, self._head, self._earliest)
+        entry = self._entry = enter(topic.floors, from_seq, self._head, self._earliest)
+        if 0 < self._most < entry.stop:
+            self._entry = entry._replace(stop=self._most)
         seen = 0 if self._entry.tombstone or not topic.config.dedupe_node else self._seen
         self._cursor = max(self._entry.cursor, seen)
         self._read_on()
@@ -222,5 +231,6 @@ class ReadPass:
                 entry.tombstone,
                 self._scanned,
                 len(self._cold),
+                projection.size if projection is not None else 0,
             )
         )

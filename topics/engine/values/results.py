@@ -177,6 +177,10 @@ class DiffResult(NamedTuple):
     """The number of stored rows examined, whether delivered or skipped."""
     cold_segments: int
     """The number of files read from the cold tier."""
+    size: int = 0
+    """Accounted bytes of the records; of a result that was cut for a node filter, of the result
+    before the cut.
+    """
 
     @property
     def caught_up(self) -> bool:

@@ -96,6 +96,12 @@ def pack_path(number: int) -> str:
     return f"{PACK_DIRECTORY}/pack-{number:016x}.data"
 
 
+def file_number(path: str) -> int:
+    """Return the number in the name of a data file: a segment's first seq, or a pack's number."""
+    name = path.rpartition("/")[2].removesuffix(".data")
+    return int(name[5:], 16) if name.startswith("pack-") else int(name.removeprefix("seg-"))
+
+
 def snapshot_path(number: int) -> str:
     return f"{SNAPSHOT_DIRECTORY}/snapshot-{number:016x}"
 

@@ -28,6 +28,11 @@ class ColumnRenderer:
         self.count = 0
         """Number of records delivered so far."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the payloads so far."""
+        return self._end
+
     def add(
         self,
         data: Buffer,
