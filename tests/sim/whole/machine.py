@@ -46,7 +46,7 @@ _SEEN_NS = 100_000_000
 _LOOK_EVERY_PASSES = 16
 _SMALL_SOCKET_BYTES = 8192
 _COPIED = ("/seg-", "/pack-", "/snapshot-")
-"""Of the paths of what a checkpoint writes."""
+"""Parts of the paths of files that a checkpoint writes."""
 Answer = tuple[int, Any]
 Audit = Generator[tuple[str, str, dict[str, Any] | None], Answer, None]
 
@@ -72,7 +72,7 @@ class Actor(Protocol):
         """The machine or the process is gone: what is outstanding will not be answered."""
 
     def paths(self) -> list[str]:
-        """Of the topics it knows."""
+        """Return the URL paths of the topics that the machine knows."""
 
     def audits(self) -> list[Audit]:
         """Read everything back after a start, and settle what the crash has left."""
@@ -140,7 +140,7 @@ class Machine:
         self.stopped = False
         """This life has ended by itself."""
         self.stopped_well = False
-        """Besides, it has said that nothing is lost (R-DUR-3), and had no reason to be wrong."""
+        """The life has also reported that nothing is lost (R-DUR-3), and had no reason to be wrong."""
         self._excused = False
         self._failures_audited = self._failures_at_start = 0
         """Of the operations that failed: how many before the last audit, and before the last start."""

@@ -22,7 +22,10 @@ class ReadEntry(NamedTuple):
 
 
 def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> ReadEntry:
-    """Return the entry of a reader at `from_seq` (exclusive). head is H, earliest is E."""
+    """Return how a reader with the cursor `from_seq` enters the topic.
+
+    head: highest readable seq; earliest: lowest readable seq, or head + 1.
+    """
     tombstone: Tombstone | None = None
     cursor = from_seq
     if from_seq > head:

@@ -320,8 +320,9 @@ class Http2Connection:
     def going_away(self) -> None:
         """Send a GOAWAY. The frame is written here, because the package would stop all sending.
 
-        It names no last request if requests may follow: the first one while the peer may make more,
-        which it has perhaps sent already (RFC 9113 6.8), and any while some wait for their turn.
+        The frame names the highest request only if no other can follow. Two frames leave it open:
+        the first one, because the peer may have sent more by then (RFC 9113 6.8), and each one
+        while requests wait for their turn.
         """
         if self._end_state is _CLOSED:
             return

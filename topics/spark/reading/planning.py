@@ -56,7 +56,8 @@ class Work:
 def share(limit: int | None, backlogs: Mapping[str, int]) -> dict[str, int]:
     """Share a batch of `limit` seqs among topics, in proportion to their backlogs.
 
-    Each topic with a backlog gets one at least, so the sum is above a limit below their number.
+    Each topic with a backlog gets at least one seq. If `limit` is below the number of topics, the
+    sum is therefore above it.
     """
     total = sum(backlogs.values())
     if limit is None or total <= limit:

@@ -33,7 +33,7 @@ WINDOW_BYTES_MAX = 256 * 1024
 class ShardView(Protocol):
     """The state of a shard that a choice depends on.
 
-    Only the facts that a batch depends on are queried.
+    `choose` reads only those properties that its batch depends on, because some cost a call.
     """
 
     @property
