@@ -261,6 +261,8 @@ class Config:
     segment_max_age_ms: int = 3_600_000
     pack_run_bytes: int = 65_536
     """A topic with fewer bytes to checkpoint shares a pack file."""
+    compact_below: float = 0.5
+    """A sealed segment or pack of which a smaller share lives is written anew; 0: none is."""
     hot_retain_segments: int = 4
     hot_retain_bytes: int = 0
     disk_reserve_bytes: int = 16 << 20
@@ -421,6 +423,9 @@ class Config:
                 raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}")
             if not low <= value <= high and name != "port":
                 raise UsageError(f"{name} is {value}: use {low} to {high}")
+        elif isinstance(default, float):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise UsageError(f"{name} is {value!r}: use a number from 0 to 1")
         elif isinstance(default, tuple):
             if isinstance(value, str) or not all(isinstance(part, str) for part in _parts(value)):
                 raise UsageError(f"{name} is {value!r}: use a tuple of strings")

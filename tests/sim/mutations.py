@@ -91,8 +91,8 @@ MUTANTS = (
     _one(
         "copies not synced before the log is recycled",
         "store/checkpoint/checkpointer.py",
-        "await evacuation.sync()",
-        "pass",
+        "        await evacuation.sync()\n        return evacuation\n",
+        "        return evacuation\n",
     ),
     _one(
         "a segment that a checkpoint ended not synced",
@@ -659,6 +659,20 @@ MUTANTS = (
         "store/checkpoint/checkpointer.py",
         "        mark(moved, COLD)\n",
         "        mark(moved, COLD)\n        self._tiering.drop_hot(moved)\n",
+        _CRASHES,
+    ),
+    _one(
+        "segments removed before a snapshot lists the one written anew",
+        "store/checkpoint/checkpointer.py",
+        "        await evacuation.sync()\n        await self.take_snapshot(clean=False)\n        self._remove()\n",
+        "        await evacuation.sync()\n        self._remove()\n        await self.take_snapshot(clean=False)\n",
+        _CRASHES,
+    ),
+    _one(
+        "the name of a segment written anew not synced",
+        "store/checkpoint/checkpointer.py",
+        "        await evacuation.sync()\n        await self.take_snapshot(clean=False)\n",
+        "        await self.take_snapshot(clean=False)\n",
         _CRASHES,
     ),
     _one(

@@ -251,7 +251,8 @@ class FakeCatalog:
         deleted, self.deleted = self.deleted, []
         out = []
         for topic_id, seq, row in deleted:
-            if self.files[row.file_id].kind in (FileKind.SEGMENT, FileKind.PACK):
+            file = self.files.get(row.file_id)  # none: the segment was written anew without the record
+            if file is not None and file.kind in (FileKind.SEGMENT, FileKind.PACK):
                 u4 = np.uint32
                 out.append(
                     Deletions(

@@ -1,11 +1,13 @@
 """Settings from `TOPICS_*` variables. Source: the wire contract, section 14.
 
-Integers are unsigned decimals; blanks around them are trimmed, and a text that is no number means
-the default, except for the port, where it is an error. Booleans are on for `true` and `1`.
+Integers are unsigned decimals, shares are decimals from 0 to 1. Blanks around them are trimmed, and
+a text that is no such number means the default, except for the port, where it is an error. Booleans
+are on for `true` and `1`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -15,6 +17,7 @@ from topics.errors import UsageError
 
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
+_SHARE = re.compile(r"0(\.[0-9]+)?|1(\.0+)?", re.ASCII)
 
 
 def config_of(env: Mapping[str, str]) -> Config:
@@ -41,6 +44,10 @@ def config_of(env: Mapping[str, str]) -> Config:
             if _is_decimal(text):
                 most = RANGES[setting.name][1] if setting.name in _CLAMPED else int(text)
                 values[setting.name] = min(int(text), most)
+        elif isinstance(default, float):
+            share = _share_of(raw)
+            if share is not None:
+                values[setting.name] = share
         elif isinstance(default, tuple):
             values[setting.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
         elif raw.strip():
@@ -73,6 +80,8 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
                 found.append(f"{name} is {text!r}, which means off: use true or false")
         elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
             found.append(f"{name} is {text!r}, which is not a whole number: the default, {default}, is used")
+        elif isinstance(default, float) and text and _share_of(text) is None:
+            found.append(f"{name} is {text!r}, which is no number from 0 to 1: the default, {default}, is used")
     return found
 
 
@@ -98,6 +107,12 @@ def _carries_port(host: str) -> bool:
     """Return whether a host is `host:port` or `[v6]:port`; the port variable is then ignored."""
     host = host.strip()
     return "]:" in host if host.startswith("[") else host.count(":") == 1
+
+
+def _share_of(text: str) -> float | None:
+    """Return the number from 0 to 1 that a text states; None if it states none."""
+    found = _SHARE.fullmatch(text.strip())
+    return float(found[0]) if found is not None else None
 
 
 def _is_decimal(text: str) -> bool:

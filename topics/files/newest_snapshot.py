@@ -40,6 +40,7 @@ class SegmentEntry(NamedTuple):
     sum: int
     sealed: bool
     tier: int
+    edition: int
 
 
 class RunEntry(NamedTuple):
@@ -161,6 +162,7 @@ def decode(file: SnapshotFile, name: str) -> SnapshotContents:
                     entry.get("sum", 0),
                     entry.get("sealed", False),
                     entry.get("tier", 0),
+                    entry.get("ed", 0),
                 )
             )
         for pack in store["packs"]:

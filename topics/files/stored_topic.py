@@ -287,7 +287,7 @@ def _pieces_of(name: str, topic_id: int, incarnation: str, entry: TopicEntry) ->
             topic_id=topic_id,
             incarnation=incarnation,
             kind=Kind.SEGMENT,
-            path=segment_path(topic_id, segment.first),
+            path=segment_path(topic_id, segment.first, segment.edition),
             tier=segment.tier,
             epoch=segment.epoch,
             sum=segment.sum,

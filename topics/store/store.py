@@ -57,7 +57,7 @@ class Store:
         start = StoreStart(loop, config, catalog)
         try:
             directory_format = DirectoryFormat(loop, taken.path, await check_marker(loop, taken))
-            return cls(loop, taken, directory_format, await start.run(on_progress))
+            return cls(loop, taken, directory_format, await start.run(on_progress, directory_format))
         except Exception as error:
             # the error that stopped the start is the one to report
             with contextlib.suppress(OSError):

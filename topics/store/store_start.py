@@ -21,6 +21,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
+from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import is_full, lacks_space
 from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.uncached_reads import is_direct
@@ -81,7 +82,7 @@ class StoreStart:
         self._lost_writes = False
         """Whether the session before noted that a write or sync failed."""
 
-    async def run(self, progress: Progress) -> StoreParts:
+    async def run(self, progress: Progress, directory_format: DirectoryFormat) -> StoreParts:
         """Recover, and fill the catalog: everything in it is durable on return."""
         loop, config, directory = self._loop, self._config, self._config.data_dir
         session = await read_session(loop, directory)
@@ -134,6 +135,7 @@ class StoreStart:
                 if shard >= self._shards
             },
             doubtful=loaded.store.flagging if loaded is not None else (),
+            directory_format=directory_format,
         )
         requested = RequestedCheckpoints(loop, checkpointer, self.log)
         await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))

@@ -216,6 +216,7 @@ class Plan:
             rng = stream(self.seed, f"{life}:settings")
             settings = choose_settings(rng, self.base) | self.forced
             settings |= choose_bound(random.Random(f"{self.seed}:{life}:bound")) | self.forced
+            settings |= choose_space(random.Random(f"{self.seed}:{life}:space"), self.base) | self.forced
             settings |= choose_bodies(random.Random(f"{self.seed}:{life}:bodies"), self.base) | self.forced
             if self.shard_counts:
                 settings["wal_shards"] = rng.choice(self.shard_counts)
@@ -272,6 +273,11 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
 def choose_bodies(rng: random.Random, base: Config) -> dict[str, Any]:
     """From how many bytes on a body is taken in turns."""
     return {"pass_body_bytes": rng.choice((20, 200, base.pass_body_bytes, base.pass_body_bytes))}
+
+
+def choose_space(rng: random.Random, base: Config) -> dict[str, Any]:
+    """Of which share of a file on it stays as it is: at 1.0 each record that is deleted leaves the disk soon."""
+    return {"compact_below": rng.choice((0.0, base.compact_below, 1.0, 1.0))}
 
 
 def choose_bound(rng: random.Random) -> dict[str, Any]:

@@ -23,7 +23,10 @@ from topics.store.format.log_format import FrameType
 
 CONFIG = small_config(segment_max_events=20, pack_run_bytes=2048)
 COLD = replace(CONFIG, cold_dir="cold", hot_retain_segments=0)
-CONFIGS = pytest.mark.parametrize("config", [CONFIG, COLD], ids=["one directory", "cold directory"])
+ANEW = replace(COLD, compact_below=1.0)
+CONFIGS = pytest.mark.parametrize(
+    "config", [CONFIG, COLD, ANEW], ids=["one directory", "cold directory", "written anew"]
+)
 
 
 class Script:

@@ -11,6 +11,8 @@
               so that a snapshot never has anything that a power cut removes; written twice
               (snapshot_files.py)
     recycle   log files before the cut, and files no longer in use
+    compact   sealed segments and packs of which little lives are written anew (compaction.py), and
+              a snapshot that lists them, after which the earlier ones are removed
     move      older sealed segments to the cold directory, if there is one (tiering.py), and a
               snapshot that lists them there
 
@@ -34,12 +36,14 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
+from topics.store.checkpoint.compaction import Compaction
 from topics.store.checkpoint.copy_context import CopyContext, Unsynced
 from topics.store.checkpoint.delete_flags import DeleteFlags
 from topics.store.checkpoint.evacuation import Evacuation
 from topics.store.checkpoint.low_space import LowSpace, live_rows
 from topics.store.checkpoint.tiering import Tiering, mark
 from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.whole_files import lacks_descriptors
@@ -86,6 +90,7 @@ class Checkpointer:
         replay_shards: int,
         retired_shards: dict[int, ReplayStart],
         doubtful: Collection[str],
+        directory_format: DirectoryFormat,
     ) -> None:
         """doubtful: paths of files whose flags the page cache may show and the disk lack
         (StorePart).
@@ -105,6 +110,7 @@ class Checkpointer:
 
         It differs from the current one until a checkpoint has copied that log.
         """
+        self._format = directory_format
         self._doubtful = frozenset(doubtful)
         """Paths that each snapshot names, in case this process is killed.
 
@@ -114,6 +120,7 @@ class Checkpointer:
         """Shards of an earlier count, and where their replay begins after a checkpoint."""
         self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self._low_space = LowSpace(catalog, manifest, table, wal, config, self._turns)
+        self._compaction = Compaction(catalog, manifest, table, config, self._turns)
         self._tiering = Tiering(loop, config, manifest, table, opener)
         self._running: Future[None] | None = None
         self._unsynced = Unsynced({}, {})
@@ -186,9 +193,8 @@ class Checkpointer:
         by_bytes = counters.bytes_written - self._bytes_seen >= due_bytes
         by_bytes |= self._log.bound.pressed
         since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
-        by_time = (
-            since_ms >= self._config.checkpoint_every_ms
-            and counters.frames + counters.uncounted_frames != self._frames_seen
+        by_time = since_ms >= self._config.checkpoint_every_ms and (
+            counters.frames + counters.uncounted_frames != self._frames_seen or self._compaction.waiting
         )
         by_space = self._is_space_wanted()
         if by_bytes or by_time or by_space:
@@ -318,7 +324,42 @@ class Checkpointer:
             self._copied_part = context.copied_bytes / max(1, held_bytes)
         on_shown(is_whole)
         if moves:
+            await self._compact()
             await self._move_to_cold()
+
+    async def _compact(self) -> None:
+        """Write segments and packs anew of which little lives, after all that the log waits for.
+
+        The snapshot that lists the new ones has the floors of that instant, too, so their missing
+        records are to a replay what flagged ones are (`flag_deleted`).
+        """
+        chosen = await self._compaction.choose(self._room_for_copies())
+        if self._stopped or not (chosen.segments or chosen.packs):
+            return
+        evacuation = self._evacuation()
+        if chosen.segments:
+            await self._format.raise_number()
+        for segments in chosen.segments:
+            if not self._stopped and not await evacuation.write_anew(segments):
+                self._compaction.leave(segment.file_id for segment in segments)
+        for pack in chosen.packs:
+            if not self._stopped and not await evacuation.write_pack_anew(pack):
+                self._compaction.leave([pack.file_id])
+        await evacuation.sync()
+        await self.take_snapshot(clean=False)
+        self._remove()
+
+    def _room_for_copies(self) -> int:
+        """Return how many bytes may be written beside the log and the next snapshot.
+
+        Below the mark appends are refused already, so what is above the mark is no measure there.
+        """
+        try:
+            free = self._log.space.free_bytes() - self._snapshot_bytes
+        except OSError:
+            return 1 << 62  # the file system does not report it
+        above = free - self._config.disk_low_water_bytes
+        return above if above > 0 else free
 
     async def _move_to_cold(self) -> None:
         """Move segments after everything that the log waits for.
@@ -440,6 +481,22 @@ class Checkpointer:
         return several and not all(file.superseded for file in left)
 
     async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Evacuation:
+        evacuation = self._evacuation(all_shared=all_shared)
+        ids = np.array(sorted(file.file_id for file in left), np.uint32)
+        if len(ids):
+            await evacuation.copy(self._catalog.topics_in_log(), ids)
+        oldest = self._loop.clock.now_ms() - self._config.segment_max_age_ms
+        tails = [segments[-1] for segments in self._manifest.segments.values() if not segments[-1].sealed]
+        await evacuation.seal(
+            tail
+            for tail in tails
+            if tail.created_ms < oldest
+            and (tail.frames_end >= self._config.pack_run_bytes or self._compaction.is_sparse(tail))
+        )
+        await evacuation.sync()
+        return evacuation
+
+    def _evacuation(self, *, all_shared: bool = False) -> Evacuation:
         context = CopyContext(
             self._loop.files,
             self._reader,
@@ -453,17 +510,7 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
         )
-        evacuation = Evacuation(context, turns=self._turns, loop=self._loop, all_shared=all_shared)
-        ids = np.array(sorted(file.file_id for file in left), np.uint32)
-        if len(ids):
-            await evacuation.copy(self._catalog.topics_in_log(), ids)
-        oldest = self._loop.clock.now_ms() - self._config.segment_max_age_ms
-        tails = [segments[-1] for segments in self._manifest.segments.values() if not segments[-1].sealed]
-        await evacuation.seal(
-            tail for tail in tails if tail.created_ms < oldest and tail.frames_end >= self._config.pack_run_bytes
-        )
-        await evacuation.sync()
-        return evacuation
+        return Evacuation(context, turns=self._turns, loop=self._loop, all_shared=all_shared)
 
     async def flag_deleted(self) -> None:
         """Flag the individually deleted records in segments and packs.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.errors import CorruptError
+from topics.errors import CorruptError, StorageError
 from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Cancelled
@@ -28,7 +28,7 @@ from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.disk.side_by_side import Line, gravest
 from topics.store.disk.whole_files import failed_sync, sync_file
 from topics.store.format.catalog import RowColumns
-from topics.store.segments.manifest import Segment
+from topics.store.segments.manifest import Pack, Segment
 
 log = logging.getLogger(__name__)
 
@@ -126,13 +126,19 @@ class Evacuation:
 
         They are if they are too many or, with `size` bytes from the log, enough for a segment.
         """
-        runs = self._manifest.runs.get(topic_id, [])
-        if not runs or (len(runs) + 1 < RUNS_MAX and size < self._config.pack_run_bytes):
+        count = len(self._manifest.runs.get(topic_id, ()))
+        if not count or (count + 1 < RUNS_MAX and size < self._config.pack_run_bytes):
             return NO_RUNS
+        runs = self._runs_of(topic_id)
+        if runs.rows and last_seq - int(runs.rows[0].seqs[0]) >= SEQ_SPAN_MAX:
+            return NO_RUNS  # no file can hold them all; they stay below the segments
+        return runs
+
+    def _runs_of(self, topic_id: int) -> Runs:
+        """Return all runs of a topic in packs, and their live rows."""
+        runs = self._manifest.runs.get(topic_id, [])
         packs = sorted({pack.file_id for pack, _ in runs})
         rows = self._catalog.rows_in_files(topic_id, np.array(packs, np.uint32))
-        if rows and last_seq - int(rows[0].seqs[0]) >= SEQ_SPAN_MAX:
-            return NO_RUNS  # no file can hold them all; they stay below the segments
         return Runs(rows, {(pack.number, run.number) for pack, run in runs})
 
     def _log_files(self) -> NDArray[np.uint32]:
@@ -248,6 +254,68 @@ class Evacuation:
             if not writer.settle():
                 return
         self.packs.drop_runs(topic_id, before.merged)
+
+    # --- anew --------------------------------------------------------------------------------------------------------
+    async def write_anew(self, segments: Sequence[Segment]) -> bool:
+        """Write the live records of adjacent sealed segments to one that takes their place.
+
+        Return whether it did: segments that cannot be read stay as they are, since nothing depends
+        on it. Raises OSError.
+        """
+        topic_id, last_seq = segments[0].topic_id, segments[-1].last_seq
+        here = np.array(sorted(segment.file_id for segment in segments), np.uint32)
+        rows: list[RowColumns] = []
+        self._turns.resume()
+        first_seq = segments[0].first_seq
+        while part := self._window(topic_id, here, first_seq, last_seq):
+            rows += part
+            first_seq = int(part[-1].seqs[-1]) + 1
+            if self._turns.over:
+                await self._turns.rest()
+        if not rows or not self._catalog.exists(topic_id):
+            return False  # the next checkpoint drops them
+        before = self._manifest.sealed_totals(topic_id, segments[0].first_seq)
+        share = Share(None, rows, ends=True, before=before, replaced=tuple(segments))
+        writer = SegmentCopy(self.context, self._readers, topic_id, share)
+        try:
+            await writer.fill()
+        except StorageError as error:
+            log.error("writing a segment of topic %d anew failed, it stays as it is: %s", topic_id, error)
+            return False
+        return writer.settle()
+
+    async def write_pack_anew(self, pack: Pack) -> bool:
+        """Write the live records of a pack to another one; return whether it could be read.
+
+        A topic's runs have an order, so all of them, in other packs, too, become one run of the new
+        pack. Raises OSError.
+        """
+        self._turns.resume()
+        try:
+            for topic_id in sorted({run.topic_id for run in pack.runs.values()}):
+                if self._turns.over:
+                    await self._turns.rest()
+                runs = self._runs_of(topic_id)
+                if not runs.rows:
+                    self.packs.drop_runs(topic_id, runs.merged)
+                    continue
+                if int(runs.rows[-1].seqs[-1]) - int(runs.rows[0].seqs[0]) >= SEQ_SPAN_MAX:
+                    continue  # no run can hold them all
+                self.packs.add(SmallCopy(topic_id, [], runs), _bytes_of(runs.rows))
+                if self.packs.collected_bytes >= self._budget or self.packs.collected_reads >= READS_A_CHUNK:
+                    await self.packs.flush()
+            await self.packs.flush()
+            await self.packs.finish()
+        except StorageError as error:
+            log.error("writing pack %d anew failed, it stays as it is: %s", pack.number, error)
+            with giving_up():
+                await self.packs.abandon()
+            return False
+        except BaseException:
+            with giving_up():
+                await self.packs.abandon()
+            raise
+        return True
 
     def _window(self, topic_id: int, from_files: NDArray[np.uint32], first_seq: int, last_seq: int) -> list[RowColumns]:
         return self._catalog.rows_in_files(

@@ -103,6 +103,8 @@ class PackCopy:
             if not merged:
                 raise
             log.error("merging runs of topic %d failed, they stay as they are: %s", entry.topic_id, error)
+            if not entry.rows:
+                return
             merged = set()
             out_of_log = sum(len(contiguous(part.offsets, part.lengths)) for part in entry.rows)
             data, seqs, scan = _checked(entry.topic_id, entry.rows, views[len(views) - out_of_log :])
@@ -134,6 +136,7 @@ class PackCopy:
         )
         stored = context.table.add(FileKind.PACK, pack.path, size=entry.size)
         entry.file_id = stored.file_id
+        stored.pack_records = sum(len(placed.seqs) for placed in pack.placed)
         context.manifest.add_pack(entry)
         for placed in pack.placed:
             context.announce(placed, entry.file_id)

@@ -40,6 +40,8 @@ class Share(NamedTuple):
     """Whether the segment is sealed, full or not."""
     before: Totals = Totals()
     """Sums over the topic's earlier segments."""
+    replaced: tuple[Segment, ...] = ()
+    """Adjacent sealed segments that the new one, which is sealed, takes the place of."""
 
 
 class Shares:
@@ -165,13 +167,15 @@ class SegmentCopy:
         unsynced = self._context.unsynced.directories
         make_directories(self._files, self._directory, directory, unsynced)
         unsynced[f"{self._directory}/{directory}"] = None
+        replaced = self._share.replaced
         segment, header = new_segment(
             self.topic_id,
-            int(self._share.rows[0].seqs[0]),
+            replaced[0].first_seq if replaced else int(self._share.rows[0].seqs[0]),
             epoch=self._context.new_epoch(),
             now_ms=self._context.now_ms,
             description=self._description,
         )
+        segment.edition = 1 + max((earlier.edition for earlier in replaced), default=-1)
         path = self._path_of(segment)
         segment.file_id = self._context.table.add(FileKind.SEGMENT, path, size=len(header)).file_id
         self._segment = segment
@@ -205,6 +209,8 @@ class SegmentCopy:
     async def _seal(self) -> None:
         """Write index and footer, and sync both files, so that they need not be opened again."""
         segment = self.segment
+        if self._share.replaced:
+            segment.last_seq = self._share.replaced[-1].last_seq
         path = self._path_of(segment)
         await self._turns.turn()
         with self._turns.working():
@@ -265,7 +271,10 @@ class SegmentCopy:
             stored.size = segment.frames_end
             self._context.unsynced.files[path] = None
         self._context.unsynced.directories[f"{self._directory}/{topic_directory(self.topic_id)}"] = None
-        if tail is None:
+        if self._share.replaced:
+            self._context.manifest.replace(self._share.replaced, segment)
+            self._context.given_up += [earlier.file_id for earlier in self._share.replaced]
+        elif tail is None:
             self._context.manifest.add_segment(segment)
         else:
             self._context.manifest.replace_tail(segment)

@@ -50,6 +50,8 @@ class StoredFile:
     """The file is in the cold directory."""
     live_rows: int = 0
     """Number of index rows that refer to the file."""
+    pack_records: int = 0
+    """Number of records in a pack, with those of runs that are no longer in use."""
     readers: int = 0
     memory: bytearray | mmap | None = None
     """The bytes of a MEMORY file."""

@@ -2,7 +2,10 @@
 
 Little-endian.
 
-Segment `topics/<topic_id:016x>/seg-<first_seq:020d>.data`, the records of one topic:
+Segment `topics/<topic_id:016x>/seg-<first_seq:020d>.data`, the records of one topic. One that was
+written anew without its deleted records is its next edition, and the name ends with that number:
+`seg-<first_seq:020d>-<edition>.data`. It has the range of seqs of those it replaces, and is
+always sealed.
 
     header     SegmentHeader and its description, zero-padded to whole 4096-byte blocks (usually 1)
     frames     record frames, byte for byte as the log had them (log_format.py), without gaps, seqs
@@ -70,9 +73,16 @@ HOT, COLD = 0, 1
 """Tiers of segments: in the data directory, in the cold directory."""
 
 
-def segment_path(topic_id: int, first_seq: int) -> str:
+def segment_path(topic_id: int, first_seq: int, edition: int = 0) -> str:
     """Return the path of a segment's data file, relative to the data directory."""
-    return f"{topic_directory(topic_id)}/seg-{first_seq:020d}.data"
+    again = f"-{edition}" if edition else ""
+    return f"{topic_directory(topic_id)}/seg-{first_seq:020d}{again}.data"
+
+
+def edition_of(name: str) -> int:
+    """Return the edition in a name like `seg-<020d>-<edition>.data`; 0 for any other name."""
+    digits = name.removesuffix(".data").partition("-")[2].partition("-")[2]
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 def index_path(data_path: str) -> str:

@@ -224,6 +224,7 @@ async def _load_rows(
 
     def take_pack(found: tuple[Pack, PackIndex]) -> None:
         pack, index = found
+        table[pack.file_id].pack_records = int(index.table["records"].sum(dtype=np.int64))
         catalog.add_pack(index.live(pack.runs, pack.file_id))
 
     def segments() -> Iterator[Coroutine[Any, Any, tuple[Segment, RowColumns]]]:

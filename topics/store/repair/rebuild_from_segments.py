@@ -18,7 +18,14 @@ from topics.loop.loop import Loop
 from topics.store.disk.whole_files import list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.format import codec
 from topics.store.format.catalog import SEQ_MAX
-from topics.store.format.segment_format import PACK_DIRECTORY, SegmentHeader, index_path, numbered, pack_path
+from topics.store.format.segment_format import (
+    PACK_DIRECTORY,
+    SegmentHeader,
+    edition_of,
+    index_path,
+    numbered,
+    pack_path,
+)
 from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
 from topics.store.repair.salvage import mend_segment, salvage_pack
 from topics.store.repair.set_aside import SetAside
@@ -40,7 +47,8 @@ class _Source:
     rank: tuple[int, int]
     """Order in which sources of equal seqs win.
 
-    Segments come first, then newer packs, then packs that were not written to their ends.
+    Segments come first, later editions of them before earlier ones; then newer packs, then packs
+    that were not written to their ends.
     """
     records: int
     parts: list[tuple[int, int, bytes]]
@@ -116,6 +124,10 @@ class RebuildFromSegments:
                     await unlink_if_there(self._files, index_path(path))
                 if segment.records:
                     segment.tier = tier
+                    segment.edition = edition_of(name)
+                    # A later edition without a footer may not have been written to its end, so
+                    # those that it was to replace win.
+                    is_whole = segment.sealed
                     # without a footer its index is derived once, and it does not grow
                     segment.sealed = True
                     self._sources.append(
@@ -125,7 +137,7 @@ class RebuildFromSegments:
                             segment.last_seq,
                             segment.last_seq,
                             found.description,
-                            (1, 0),
+                            (1, segment.edition if is_whole else -segment.edition),
                             segment.records,
                             _parts_of(data, path, segment.frames_end),
                             segment,
@@ -248,7 +260,7 @@ class RebuildFromSegments:
         )
         await replace_file(self._files, path, data)
         found = describe_file(data, path).segment
-        found.tier = segment.tier
+        found.tier, found.edition = segment.tier, segment.edition
         found.sealed = True  # like any other without a footer here
         return found
 

@@ -70,7 +70,7 @@ class RebuildFromSnapshot:
             if mended is not None and found is not None and found.records and found.epoch == listed.epoch:
                 await unlink_if_there(self._files, index_path(path))
                 await replace_file(self._files, path, mended)
-                found.tier = tier
+                found.tier, found.edition = tier, listed.edition
                 # without a footer its index is derived once, and it does not grow
                 found.sealed = True
                 return found

@@ -6,12 +6,13 @@ which recovery begins. A file that no snapshot lists is left over from a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from topics.store.format import segment_format
+from topics.store.format.catalog import SEQ_MAX
 from topics.store.format.segment_format import COLD, HOT
 
 __all__ = [
@@ -51,12 +52,14 @@ class Segment(msgspec.Struct, omit_defaults=True):
     sealed: bool = False
     tier: int = HOT
     """HOT or COLD: see tiers.py."""
+    edition: int = msgspec.field(name="ed", default=0)
+    """How often its records were written anew without those that were deleted."""
     file_id: int = msgspec.field(name="_", default=0)
     """Number in this process's FileTable; not stored."""
 
     @property
     def path(self) -> str:
-        return segment_format.segment_path(self.topic_id, self.first_seq)
+        return segment_format.segment_path(self.topic_id, self.first_seq, self.edition)
 
 
 class Totals(NamedTuple):
@@ -186,9 +189,10 @@ class Manifest:
         segments = self.segments.get(topic_id)
         return segments[-1] if segments and not segments[-1].sealed else None
 
-    def sealed_totals(self, topic_id: int) -> Totals:
-        """Return the sums over all segments except the tail."""
-        sealed = [segment for segment in self.segments.get(topic_id, ()) if segment.sealed]
+    def sealed_totals(self, topic_id: int, before_seq: int = SEQ_MAX) -> Totals:
+        """Return the sums over all segments except the tail, or over those before a seq."""
+        of_topic = self.segments.get(topic_id, ())
+        sealed = [segment for segment in of_topic if segment.sealed and segment.first_seq < before_seq]
         return Totals(sum(segment.records for segment in sealed), sum(segment.size for segment in sealed))
 
     def replace_tail(self, segment: Segment) -> None:
@@ -197,6 +201,14 @@ class Manifest:
         assert not segments[-1].sealed, "a sealed segment stays as it is"
         assert segments[-1].first_seq == segment.first_seq, "only the last segment grows"
         segments[-1] = segment
+
+    def replace(self, replaced: Sequence[Segment], segment: Segment) -> None:
+        """Replace adjacent sealed segments by one with their range of seqs."""
+        segments = self.segments[segment.topic_id]
+        at = segments.index(replaced[0])
+        assert segments[at : at + len(replaced)] == list(replaced), "adjacent segments of one topic"
+        assert segment.sealed, "only the last segment of a topic grows"
+        segments[at : at + len(replaced)] = [segment]
 
     def copied_upto(self, topic_id: int) -> int:
         """Return the highest seq in segments and packs.

@@ -199,6 +199,8 @@ def describe_file(data: bytes, path: str) -> Described:
     if len(scan.frames):
         extend(segment, extension_of(scan))
     segment.sealed = footer is not None
+    if footer is not None:
+        segment.last_seq = max(segment.last_seq, footer.last_seq)  # the last records may be gone
     return Described(
         segment,
         footer.description if footer is not None else header.description,
