@@ -265,6 +265,8 @@ class Config:
     """A sealed segment or pack of which a smaller share lives is written anew; 0: none is."""
     hot_retain_segments: int = 4
     hot_retain_bytes: int = 0
+    hot_retain_ms: int = 0
+    """Age of the newest record at which a sealed segment moves to the cold directory; 0: none."""
     disk_reserve_bytes: int = 16 << 20
     disk_low_water_bytes: int = 64 << 20
     max_backlog_bytes: int = 256 << 20

@@ -277,7 +277,10 @@ def choose_bodies(rng: random.Random, base: Config) -> dict[str, Any]:
 
 def choose_space(rng: random.Random, base: Config) -> dict[str, Any]:
     """Of which share of a file on it stays as it is: at 1.0 each record that is deleted leaves the disk soon."""
-    return {"compact_below": rng.choice((0.0, base.compact_below, 1.0, 1.0))}
+    settings: dict[str, Any] = {"compact_below": rng.choice((0.0, base.compact_below, 1.0, 1.0))}
+    if base.cold_dir:
+        settings |= {"hot_retain_ms": rng.choice((0, 0, 1, 20))}
+    return settings
 
 
 def choose_bound(rng: random.Random) -> dict[str, Any]:

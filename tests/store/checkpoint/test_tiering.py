@@ -56,6 +56,20 @@ def test_older_sealed_segments_move_and_the_newest_stay() -> None:
     world.check_every_record()
 
 
+def test_a_segment_whose_newest_record_is_old_moves_whatever_the_other_bounds_say() -> None:
+    world = filled(hot_retain_segments=100, hot_retain_ms=60_000)
+    assert where(world)[0] == []
+    world.ring.clock.advance_ns(30_000_000_000)
+    world.append(1, 10, size=100)
+    world.checkpoint()
+    assert where(world)[0] == []
+    world.ring.clock.advance_ns(40_000_000_000)
+    world.append(1, 1)
+    world.checkpoint()
+    assert where(world) == ([1, 11, 21, 31, 41, 51, 61, 71, 81, 91], [101, 111])
+    world.check_every_record()
+
+
 def test_the_stricter_of_the_two_bounds_holds() -> None:
     world = filled(hot_retain_bytes=1)
     assert where(world)[1] == []

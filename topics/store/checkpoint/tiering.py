@@ -53,6 +53,7 @@ class Tiering:
         self._tiers = Tiers.of(config)
         self._keep_segments = config.hot_retain_segments
         self._keep_bytes = config.hot_retain_bytes
+        self._keep_ms = config.hot_retain_ms
         self._chunk_bytes = max(BLOCK_BYTES, config.checkpoint_bytes_per_pass)
         self._manifest = manifest
         self._table = table
@@ -66,14 +67,15 @@ class Tiering:
     def due(self) -> list[Segment]:
         """Return the sealed segments to move, oldest first in each topic.
 
-        They are those beyond the newest ones that stay here, by count and by bytes.
+        They are those beyond the newest ones that stay here, by count, bytes and age.
         """
         if not self._tiers.cold or self.broken:
             return []
         found: list[Segment] = []
         size = 0
+        oldest_ts = self._loop.clock.now_ms() - self._keep_ms if self._keep_ms else 0
         for segments in self._manifest.segments.values():
-            for segment in self._beyond(segments):
+            for segment in self._beyond(segments, oldest_ts):
                 is_much = size + segment.frames_end > _BYTES_A_CHECKPOINT or len(found) == _SEGMENTS_A_CHECKPOINT
                 if found and is_much:
                     return found
@@ -81,11 +83,11 @@ class Tiering:
                 found.append(segment)
         return found
 
-    def _beyond(self, segments: list[Segment]) -> list[Segment]:
+    def _beyond(self, segments: list[Segment], oldest_ts: int) -> list[Segment]:
         kept, kept_bytes = 0, 0
         sealed = [segment for segment in segments if segment.sealed]
         for segment in reversed(sealed):
-            if kept == self._keep_segments:
+            if kept == self._keep_segments or segment.last_ts < oldest_ts:
                 break
             kept_bytes += segment.frames_end
             if self._keep_bytes and kept_bytes > self._keep_bytes:
