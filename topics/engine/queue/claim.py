@@ -24,10 +24,10 @@ from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.read.frame_read import FrameRead
 from topics.engine.shared.lease_ids import LeaseIds, LeaseIdsCore
 from topics.engine.state import refusals
-from topics.engine.state.job import Holder, JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
+from topics.engine.values.job import Holder, JobState, LeasedJob
 from topics.engine.values.ports import ReaderPort, TimerPort
 from topics.engine.values.read_bounds import fitting
 from topics.engine.values.results import Cancel, Done

@@ -22,11 +22,11 @@ from topics.engine.queue.logged import LeaseLogCore, log_ended, log_leases
 from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import AckResult, ExtendResult, HeldJobs
 from topics.engine.state.control_frames import encode, from_runs, removal, to_runs
-from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import WakeCore, wake
+from topics.engine.values.job import JobState, LeasedJob
 from topics.engine.values.results import Done
 from topics.engine.values.topic_config import clamped_lease_ms
 from topics.engine.write.admission import check_backlog

@@ -17,10 +17,10 @@ from topics.engine.queue.alarm import AlarmCore, tend
 from topics.engine.queue.completion import BeforeConsumption, Consumption, EndCore, stage_consumption
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.queue_results import AckResult
-from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
+from topics.engine.values.job import JobState, LeasedJob
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import TopicConfig

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from topics.engine.read.frame_read import FrameRead, verified, with_topic
-from topics.engine.state.job import LeasedJob
 from topics.engine.state.topic import Topic
+from topics.engine.values.job import LeasedJob
 from topics.engine.values.ports import ReaderPort
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import Frame

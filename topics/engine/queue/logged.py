@@ -12,9 +12,9 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.engine.state.control_frames import LeaseRow, LeasesPayload, encode, to_runs
-from topics.engine.state.job import LeasedJob
 from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, Topic
+from topics.engine.values.job import LeasedJob
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit

@@ -14,9 +14,9 @@ from topics.engine.queue.claim import Claim, Claims, check_node
 from topics.engine.queue.logged import log_ended
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.state import refusals
-from topics.engine.state.job import JobState, LeasedJob
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import wake
+from topics.engine.values.job import JobState, LeasedJob
 from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16

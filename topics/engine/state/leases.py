@@ -18,8 +18,8 @@ import numpy as np
 
 from topics.engine.index.index import Index
 from topics.engine.state.control_frames import LeaseRow
-from topics.engine.state.job import Holder, JobState, LeasedJob
 from topics.engine.state.losses import Floors
+from topics.engine.values.job import Holder, JobState, LeasedJob
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
 
