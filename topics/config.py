@@ -342,6 +342,10 @@ class Config:
     """Names in a reader's `node`."""
     max_idempotency_key_bytes: int = 256
     max_producer_id_bytes: int = 256
+    max_readers: int = 1000
+    """Named readers of a topic."""
+    max_reader_pages: int = 1000
+    """Pages of a named reader that are out."""
     max_producers: int = 100_000
     """Producers over all topics, with those of which only the newest epoch is remembered."""
     max_producer_parts: int = 1_000_000

@@ -32,6 +32,7 @@ from topics.engine.read.one_record import Location, locate_one, read_one
 from topics.engine.read.plain_reads import BulkReads, PlainReads
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.read.wait import Heads, Wait
+from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.manage import RouterManager
@@ -101,6 +102,8 @@ class Engine:
         before_moves = partial(forwarding.before_consumption, bounded=False)
         dead_letters = DeadLetters(core, self._appender.append_copies, before_moves)
         self._claims = Claims(core, forwarding.catch_up, dead_letters)
+        self.readers = ReaderCalls(core, forwarding.catch_up)
+        """The operations on named readers."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
         stored.usage.reclaim.at_once = False

@@ -116,6 +116,9 @@ class StateVerifier:
         staged = [operation.staged(topic) for operation in topic.pending if isinstance(operation, Append)]
         _equal(name, "staged records", topic.pending_records, sum(records for records, _size in staged))
         _equal(name, "bytes of staged records", topic.pending_bytes, sum(size for _records, size in staged))
+        for reader in topic.readers.by_name.values() if topic.readers is not None else ():
+            seqs = max(reader.position, reader.committed)
+            assert seqs <= topic.head, f"{name}: reader {reader.name} is at {seqs}, and the head is {topic.head}"
         filling: object = topic.filling
         if filling is not None:
             assert filling is topic.pending[-1], f"{name}: the batch that takes rows is not staged"

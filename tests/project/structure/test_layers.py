@@ -49,6 +49,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "scheduling": {"state", "values"},
         "delivery": {"read", "state", "values"},
         "queue": {"index", "json", "read", "shared", "state", "values", "write"},
+        "readers": {"read", "shared", "state", "values", "write"},
         "routers": {"index", "json", "read", "shared", "state", "values", "write"},
         "producers": {"queue", "read", "routers", "shared", "state", "values", "write"},
         "recovery": {"index", "queue", "routers", "shared", "state", "values", "write"},

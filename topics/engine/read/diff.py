@@ -137,7 +137,8 @@ class Diff:
         topic.waiters[self] = None
         ttl_ms = topic.config.ttl_ms if hears_of_losses else 0
         hidden = topic.index.next_live(self._query.from_seq + 1) if ttl_ms else 0
-        if hidden:  # no other reader may ask when it expires, and this one has to get the loss
+        # no other reader may ask when it expires, and this one has to get the loss
+        if 0 < hidden <= topic.held:
             left_ms = topic.index.ts_of(hidden) + ttl_ms + 1 - self._core.clock.now_ms()
             if left_ms < self._wait_ms:
                 self._expiry = self._core.loop.call_later(max(left_ms, 1) * 1_000_000, self.look_again)

@@ -35,6 +35,7 @@ from topics.engine.state.control_frames import (
     ConfigPayload,
     CreatePayload,
     LeasesPayload,
+    ReaderPayload,
     RemovalPayload,
     ReservationPayload,
     from_runs,
@@ -43,6 +44,7 @@ from topics.engine.state.control_frames import (
 from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.known_producers import producers_of
 from topics.engine.state.losses import CRASH, Gap
+from topics.engine.state.named_reader import ReaderConfig, TopicReaders
 from topics.engine.state.router_frames import images_of
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
@@ -55,6 +57,8 @@ from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 
 _ANY_AGE_MS = 1 << 64
+_READERS_A_STEP = 1000
+_OF_READERS = frozenset({FrameType.READER_PUT, FrameType.READER_POSITION, FrameType.READER_DELETE})
 _DORMANT_A_STEP = 8
 """The number of dormant topics that cost a snapshot as much as one other topic."""
 _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
@@ -108,6 +112,11 @@ class EngineCatalog:
             if topic is not None:
                 for row in rows:
                     producers_of(topic, self._stored.producers).restore(row)
+        for topic_id, readers in image.readers:
+            topic = self._topic(topic_id)
+            if topic is not None:
+                for reader in readers:
+                    _readers_of(topic).restore(reader)
         for router in image.routers:
             self._routers.take_image(router)
         for pair in image.ties:
@@ -124,6 +133,9 @@ class EngineCatalog:
             topic.order = image.order
             config = parse_config(image.config)
             self._stored.registry.configure(topic, config, config)
+            topic.readers = None  # A later description has those that there were then.
+            for reader in image.readers:
+                _readers_of(topic).restore(reader)
 
     def _take_image(self, image: TopicImage) -> Topic | None:
         topic = self._topic(image.id)
@@ -252,6 +264,9 @@ class EngineCatalog:
         topic = self._topic(topic_id)
         if topic is None:
             return
+        if kind in _OF_READERS:
+            _apply_to_reader(topic, kind, seq, msgspec.json.decode(payload, type=ReaderPayload))
+            return
         if kind == FrameType.TOPIC_DELETE:
             self._remove(topic)
         elif kind == FrameType.TOPIC_CONFIG:
@@ -352,6 +367,10 @@ class EngineCatalog:
                 topic.found(given_out)
                 has_lost = True
             topic.begin(reserved)
+            if topic.readers is not None:
+                topic.readers.limit(topic.head)
+                topic.set_config(topic.config, topic.next_config)
+                registry.with_readers[topic] = None
             topic.retain_caps()
             if topic.id in self._lost:
                 has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
@@ -584,11 +603,13 @@ class EngineCatalog:
             yield
         with_keys: list[Topic] = []
         with_producers: list[Topic] = []
+        with_readers: list[Topic] = []
         for at in range(0, len(topics), step):
             some = [topic for topic in topics[at : at + step] if topic.visible]
             self._describe(prepared, some, now_ms)
             with_keys += [topic for topic in some if topic.keys is not None]
             with_producers += [topic for topic in some if topic.producers is not None]
+            with_readers += [topic for topic in some if topic.readers is not None]
             yield
         for topic in with_keys:
             for rows in key_rows_of(topic, now_ms) if topic.visible else ():
@@ -602,6 +623,11 @@ class EngineCatalog:
                 told.append(b"," + msgspec.json.encode((topic.id, some_of_them)))
                 yield
             prepared.producers[topic.id] = told
+        for topic in with_readers:
+            if topic.readers is not None and topic.visible:
+                for readers in topic.readers.images_in_steps(_READERS_A_STEP):
+                    prepared.readers.append(b"," + msgspec.json.encode((topic.id, readers)))
+                    yield
         self._prepared = prepared
 
     def _describe(self, prepared: PreparedSnapshot, topics: Sequence[Topic], now_ms: int) -> None:
@@ -654,9 +680,10 @@ class EngineCatalog:
             stored.routers.ties(stored.usage.log_files()),
         )
         producers = self._pack_producers(prepared.producers, self._clock.now_ms())
-        return rest.pack(
-            {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys, b"producers": producers}
-        )
+        lists = {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys, b"producers": producers}
+        if prepared.readers:
+            lists[b"readers"] = prepared.readers
+        return rest.pack(lists)
 
     def prepare_deletions(self) -> Iterator[None]:
         return self._stored.deletions.gather()
@@ -667,6 +694,26 @@ class EngineCatalog:
         return [
             part for part in deletions if part.topic_id in self._stored.registry.by_id and usage.is_sealed(part.file_id)
         ]
+
+
+def _readers_of(topic: Topic) -> TopicReaders:
+    if topic.readers is None:
+        topic.readers = TopicReaders()
+    return topic.readers
+
+
+def _apply_to_reader(topic: Topic, kind: int, position: int, stated: ReaderPayload) -> None:
+    """Apply a frame of a named reader. A position of one that the topic does not have is old."""
+    readers = _readers_of(topic)
+    if kind == FrameType.READER_PUT:
+        readers.put(stated.reader, ReaderConfig(stated.delivery, stated.holds, stated.trims), position)
+    elif kind == FrameType.READER_DELETE:
+        readers.remove(stated.reader)
+    else:
+        reader = readers.by_name.get(stated.reader)
+        if reader is not None:
+            reader.found(position)
+            readers.hold()
 
 
 def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:

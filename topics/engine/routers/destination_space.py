@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topics.clock import Clock
 from topics.engine.state.topic import Topic
-from topics.engine.write.admission import QuotaCore, expire_everywhere
+from topics.engine.write.admission import QuotaCore, cap_room, expire_everywhere
 from topics.errors import TopicsError
 
 _EXPIRES_EVERY_NS = 1_000_000_000
@@ -51,13 +51,12 @@ class DestinationSpace:
 
 def _room_now(core: QuotaCore, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
     """Return how many of the copies of these sizes are admitted. Source: R-CAP-5, 7.5 check 8."""
-    config, count = topic.config, len(sizes)
+    count = len(sizes)
     limits = []
-    if config.discard == "reject":
-        if config.cap_records:
-            count = min(count, max(0, config.cap_records - topic.index.live - topic.pending_records))
-        if config.cap_bytes:
-            limits.append(config.cap_bytes - topic.index.bytes - topic.pending_bytes)
+    room = cap_room(topic)
+    if room is not None:
+        count = min(count, max(0, room[0]))
+        limits.append(room[1])
     if core.config.max_total_bytes:
         limits.append(core.config.max_total_bytes - core.usage.bytes - core.usage.pending_bytes)
     for limit in limits:

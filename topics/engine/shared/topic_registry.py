@@ -34,6 +34,8 @@ class Registry:
         """The number of visible topics by class, maintained because probes read it often."""
         self.queues: dict[Topic, None] = {}
         """The visible queues."""
+        self.with_readers: dict[Topic, None] = {}
+        """The topics with named readers."""
         self.last_id = 0
         """The newest topic id; ids are never reused."""
         self.last_order = 0
@@ -129,6 +131,7 @@ class Registry:
         if topic.producers is not None:
             topic.producers.clear()
         del self.by_id[topic.id]
+        self.with_readers.pop(topic, None)
         if topic is self.staging:
             self.staging = None
             return

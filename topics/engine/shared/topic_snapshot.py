@@ -10,6 +10,7 @@ from topics.engine.state.control_frames import LeaseRow
 from topics.engine.state.hops import Run
 from topics.engine.state.known_producers import ProducerRow
 from topics.engine.state.losses import FloorMarks, Gap
+from topics.engine.state.named_reader import ReaderRow
 from topics.engine.state.router_frames import RouterImage, images_of
 from topics.engine.state.staged_parts import StagedRow
 from topics.engine.state.topic import STAGING, Topic
@@ -58,6 +59,9 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     """Producers, in a description; the snapshot lists those of all topics by themselves."""
     staged: list[StagedRow] = msgspec.field(default_factory=list)
     """Parts that wait for their last pieces, in the image of the staging area."""
+
+    readers: list[ReaderRow] = msgspec.field(default_factory=list)
+    """Named readers, in a description; the snapshot lists those of all topics by themselves."""
 
     def gap_list(self) -> list[Gap]:
         return [Gap(*gap) for gap in self.gaps]
@@ -127,6 +131,10 @@ ProducerRows = tuple[int, list[ProducerRow]]
 """Topic id, and some of its producers."""
 
 
+ReaderRows = tuple[int, list[ReaderRow]]
+"""Topic id, and some of its named readers."""
+
+
 class TopicsSnapshot(msgspec.Struct):
     last_id: int
     last_order: int
@@ -143,6 +151,7 @@ class TopicsSnapshot(msgspec.Struct):
     keys: list[KeyRows] = []
     producers: list[ProducerRows] = []
     """Rows of producers; a later row of a producer is newer."""
+    readers: list[ReaderRows] = []
 
 
 class PreparedSnapshot:
@@ -157,6 +166,8 @@ class PreparedSnapshot:
         """Encoded `KeyRows`."""
         self.producers: dict[int, list[bytes]] = {}
         """Encoded `ProducerRows`, by topic id."""
+        self.readers: list[bytes] = []
+        """Encoded `ReaderRows`."""
 
 
 class Rest(msgspec.Struct):
@@ -225,4 +236,6 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         images_of(list(topic.feeders)) if now_ms is None else [],
         topic.incarnation if now_ms is not None else "",
         producers,
+        [],
+        topic.readers.described() if now_ms is None and topic.readers is not None else [],
     )

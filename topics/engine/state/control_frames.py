@@ -103,6 +103,18 @@ class LeasesPayload(msgspec.Struct, omit_defaults=True):
     """
 
 
+class ReaderPayload(msgspec.Struct, omit_defaults=True):
+    """The payload of READER_PUT, READER_POSITION and READER_DELETE.
+
+    The frame's seq is the position: of a new reader, or the committed one.
+    """
+
+    reader: str
+    delivery: str = ""
+    holds: bool = False
+    trims: bool = False
+
+
 class ReservationPayload(msgspec.Struct):
     """The payload of HEAD_RESERVATION. The frame's seq is the highest reserved one."""
 

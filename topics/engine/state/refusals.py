@@ -37,6 +37,13 @@ class NamedPart(Protocol):
     piece: int
 
 
+class StatedReader(Protocol):
+    """A named reader that a refusal names."""
+
+    name: str
+    committed: int
+
+
 class NamedRouter(Protocol):
     """A router that a refusal names, and its ends."""
 
@@ -91,7 +98,8 @@ def topic_full(topic: DescribedTopic) -> RequestError:
     config = topic.config
     return RequestError(
         "topic_full",
-        f"topic {shown(topic.name)} is full and refuses writes (discard reject): delete or consume records first",
+        f"topic {shown(topic.name)} is full and refuses writes (discard reject, or a reader that holds records): "
+        "delete, consume or commit some first",
         {
             "topic": topic.name,
             "cap_records": config.cap_records,
@@ -174,6 +182,42 @@ def _part_detail(topic: str, part: NamedPart, **more: int) -> dict[str, str | in
     """Build the detail of a refusal. more: replaces the number of the part."""
     detail: dict[str, str | int] = {"topic": topic, "producer": part.producer.decode(), "epoch": part.epoch}
     return detail | (more or {"part": part.part})
+
+
+# --- named readers ---------------------------------------------------------------------------------------------------
+def reader_not_found(topic: str, name: str) -> RequestError:
+    message = f"topic {shown(topic)} has no reader {shown(name)}: make it first"
+    return RequestError("reader_not_found", message, {"topic": topic, "reader": name})
+
+
+def reader_recreated(topic: str, name: str) -> RequestError:
+    message = (
+        f"topic {shown(topic)} was deleted and created again (recreated), and its reader {shown(name)} went with it: "
+        "create the reader"
+    )
+    return RequestError("reader_not_found", message, {"topic": topic, "reader": name, "reason": "recreated"})
+
+
+def reader_fenced(topic: str, reader: StatedReader) -> RequestError:
+    message = (
+        f"the page of reader {shown(reader.name)} is no longer handed out to this caller (its lease ended, it was "
+        f"committed, or a seek moved the reader); the committed position is {reader.committed}: read the next page"
+    )
+    detail = {"topic": topic, "reader": reader.name, "committed": reader.committed}
+    return RequestError("reader_fenced", message, detail)
+
+
+def above_head(field: str, seq: int, topic: DescribedTopic) -> RequestError:
+    message = f"{field} is {seq}, and topic {shown(topic.name)} ends at {topic.head}: use a seq from 0 to {topic.head}"
+    return RequestError("invalid_request", message)
+
+
+def above_position(seq: int, position: int, reader: StatedReader) -> RequestError:
+    message = (
+        f"seq is {seq}, and this caller of reader {shown(reader.name)} got records up to {position} only: commit up to "
+        "that, or seek"
+    )
+    return RequestError("invalid_request", message)
 
 
 # --- routers ---------------------------------------------------------------------------------------------------------

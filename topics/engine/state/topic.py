@@ -14,6 +14,7 @@ from topics.engine.state.idempotency import KeyStore
 from topics.engine.state.known_producers import Producers
 from topics.engine.state.leases import Leases
 from topics.engine.state.losses import Floors
+from topics.engine.state.named_reader import NO_HOLD, TopicReaders
 from topics.engine.state.router import RouterOf
 from topics.engine.state.topic_numbers import TopicNumbers
 from topics.engine.state.waiters import Waiter
@@ -74,6 +75,7 @@ class Topic(TopicNumbers):
         "plain",
         "producers",
         "queue",
+        "readers",
         "routers",
         "running",
         "stage_class",
@@ -144,6 +146,8 @@ class Topic(TopicNumbers):
         self.hops: Hops | None = None
         """The hops of copies that may be forwarded further; None if there are none."""
         # --- readers
+        self.readers: TopicReaders | None = None
+        """The named readers; None if there are none."""
         self.waiters: dict[Waiter, None] = {}
         """Waiters that are notified of changes, in order of arrival: see
         `topics.engine.state.waiters`.
@@ -167,6 +171,7 @@ class Topic(TopicNumbers):
             and self.stage_class != "ephemeral"
             and not self.memory_through
             and not self.index.usage.has_quota
+            and self.held == NO_HOLD
         )
         self.writable = self.plain and self.life is Life.LIVE
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
@@ -192,6 +197,11 @@ class Topic(TopicNumbers):
         return self.is_made and self.life is not Life.GONE
 
     @property
+    def held(self) -> int:
+        """Caps and expiry take no record above this seq; `NO_HOLD` if no named reader holds any."""
+        return NO_HOLD if self.readers is None else self.readers.held
+
+    @property
     def keeps_leases(self) -> bool:
         """Whether leases survive a restart (R-DUR-11), by the current or the staged config."""
         wanted = self.config.leases_durable or self.next_config.leases_durable
@@ -210,6 +220,10 @@ class Topic(TopicNumbers):
         over_bytes = size - cap_bytes if cap_bytes else 0
         if over <= 0 and over_bytes <= 0:
             return
+        if self.readers is not None and self.readers.held < upto:
+            upto = self.readers.held
+            if not 0 < index.earliest <= upto:
+                return
         if over == 1 and over_bytes <= 0:
             self.floors.raise_to(cap=index.evict_one())
         else:

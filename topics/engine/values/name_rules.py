@@ -1,4 +1,4 @@
-"""The names that topics and routers may have.
+"""The names that topics, routers and named readers may have.
 
 The rules are enforced only where a name could become a resource. Names are compared byte for byte,
 so case matters. Source: wire contract, section 5.1.
@@ -16,6 +16,7 @@ __all__ = [
     "Allowed",
     "Prefixes",
     "check_dead_letter",
+    "check_reader_name",
     "check_router_name",
     "check_topic_name",
     "is_router_name",
@@ -48,6 +49,12 @@ def check_router_name(name: str) -> None:
     """Check that a router may have this name. Raises: RequestError invalid_request."""
     if not is_router_name(name):
         raise RequestError("invalid_request", f"router name {shown(name)} is not usable: {_RULE.format(more=' >')}")
+
+
+def check_reader_name(name: str) -> None:
+    """Check that a named reader may have this name. Raises: RequestError invalid_request."""
+    if not is_topic_name(name):
+        raise RequestError("invalid_request", f"reader name {shown(name)} is not usable: {_RULE.format(more='')}")
 
 
 def check_dead_letter(name: str) -> None:

@@ -11,10 +11,14 @@ from topics.config import Config
 from topics.engine.index.usage import Usage
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
+from topics.engine.state.named_reader import NO_HOLD
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort
 from topics.engine.write.retention import ExpiryCore, expire, expired_through
 from topics.store.format.rows import Rows
+
+_ANY = 1 << 62
+"""Room without a cap."""
 
 
 class LogRoomCore(Protocol):
@@ -62,19 +66,39 @@ def check_admission(core: QuotaCore, topic: Topic, rows: Rows, now_ms: int) -> N
 
 
 def check_caps(topic: Topic, count: int, size: int) -> None:
-    """Check the caps of a topic with discard "reject".
+    """Check the caps of a topic with discard "reject", or with records that a reader holds.
 
     Raises: RequestError record_too_large or topic_full.
     """
     config = topic.config
-    if config.discard == "reject":
+    if config.discard == "reject" or topic.held != NO_HOLD:
         for amount, field in ((count, "cap_records"), (size, "cap_bytes")):
             if 0 < getattr(config, field) < amount:
                 raise refusals.over_whole_cap(topic, field)
-        if 0 < config.cap_records < topic.index.live + topic.pending_records + count:
+        room = cap_room(topic)
+        if room is not None and (room[0] < count or room[1] < size):
             raise refusals.topic_full(topic)
-        if 0 < config.cap_bytes < topic.index.bytes + topic.pending_bytes + size:
-            raise refusals.topic_full(topic)
+
+
+def cap_room(topic: Topic) -> tuple[int, int] | None:
+    """Return the records and bytes for which the caps have room; None: any number, they evict.
+
+    A number is negative after a cap became smaller.
+
+    With discard "old", records that every holding reader has committed make room (R-READER-8).
+    """
+    config, index, held = topic.config, topic.index, topic.held
+    evicts = config.discard == "old"
+    if evicts and held == NO_HOLD:
+        return None
+    records, size = index.live + topic.pending_records, index.bytes + topic.pending_bytes
+    if evicts:
+        free = index.totals_through(held)
+        records, size = records - free[0], size - free[1]
+    return (
+        config.cap_records - records if config.cap_records else _ANY,
+        config.cap_bytes - size if config.cap_bytes else _ANY,
+    )
 
 
 def check_quota(core: QuotaCore, size: int, now_ms: int) -> None:
@@ -119,6 +143,8 @@ def expire_everywhere(core: QuotaCore, now_ms: int) -> int:
             freed -= before - topic.index.bytes
         # Staged records may be older than those written from now on.
         oldest_ms = min(now_ms, topic.index.earliest_ts()) if topic.index.live else now_ms
+        if topic.held < topic.index.earliest:  # Nothing expires before a position is committed.
+            oldest_ms = now_ms
         due_ms = now_ms if ttl or topic.pending_records else oldest_ms + ttl_ms + 1
         quiet_until_ms = min(quiet_until_ms, due_ms)
     core.quiet_from_ms, core.quiet_until_ms = now_ms, quiet_until_ms

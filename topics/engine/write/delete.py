@@ -166,15 +166,35 @@ def _stage(
     try:
         check_backlog(core.log)
         expire(core, topic, now_ms)
-        operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, matching, done)
-        if topic.stage_class == "ephemeral":
-            operation.stage_unlogged()
-            return
-        match = matching and (matching.predicate.is_prefix, matching.predicate.value.decode())
-        payload = removal(topic, before=before_seq, match=match)
-        with core.log.use_reserve():
-            core.log.stage_control(topic.id, FrameType.DELETE_RECORDS, payload.upto, now_ms, encode(payload))
+        _stage_frame(core, topic, before_seq, matching, now_ms, done)
     except TopicsError as error:
         done(error)
+
+
+def stage_prefix_deletion(core: RecordDeletionCore, topic: Topic, before_seq: int) -> None:
+    """Stage the deletion of all records below a seq. Raises: StorageError."""
+    _stage_frame(core, topic, before_seq, None, core.clock.now_ms(), _ignore)
+
+
+def _ignore(_result: DeleteResult | TopicsError) -> None:
+    pass
+
+
+def _stage_frame(  # noqa: PLR0917 - the parts of one operation
+    core: RecordDeletionCore,
+    topic: Topic,
+    before_seq: int | None,
+    matching: Matching | None,
+    now_ms: int,
+    done: Done[DeleteResult],
+) -> None:
+    """Stage a deletion, with its frame where the class has one. Raises: StorageError."""
+    operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, matching, done)
+    if topic.stage_class == "ephemeral":
+        operation.stage_unlogged()
         return
+    match = matching and (matching.predicate.is_prefix, matching.predicate.value.decode())
+    payload = removal(topic, before=before_seq, match=match)
+    with core.log.use_reserve():
+        core.log.stage_control(topic.id, FrameType.DELETE_RECORDS, payload.upto, now_ms, encode(payload))
     operation.stage(synced=topic.stage_class == "fsync")

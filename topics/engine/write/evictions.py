@@ -54,7 +54,7 @@ def log_evictions(core: EvictionCore, topic: Topic, config: TopicConfig, *, reco
     index = topic.index
     over = index.live + records - config.cap_records if config.cap_records else 0
     over_bytes = index.bytes + size - config.cap_bytes if config.cap_bytes else 0
-    floor = index.oldest_through(over, over_bytes, index.last_seq)
+    floor = index.oldest_through(over, over_bytes, min(index.last_seq, topic.held))
     if floor:
         payload = encode(RemovalPayload(topic.next_seq - 1, evicted=floor))
         with core.log.use_reserve():

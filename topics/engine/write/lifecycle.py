@@ -37,6 +37,7 @@ from topics.engine.values.results import DeleteTopicResult, Done, PutResult
 from topics.engine.values.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
 from topics.engine.write.evictions import EvictionCore, is_busy, log_evictions
+from topics.engine.write.reader_frames import log_positions
 from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
@@ -319,6 +320,8 @@ class Lifecycle:
         if topic.stage_class == "ephemeral":
             change.head = topic.next_seq - 1
             if config.durability != "ephemeral":
+                if topic.readers is not None:  # Their positions are not in the log yet.
+                    log_positions(core.log, topic, now_ms)
                 # No frame states which records from a time in another class are gone since.
                 change.floors = FloorMarks.of(topic.floors)
                 change.keys_forgotten = topic.keys_forgotten

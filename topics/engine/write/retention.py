@@ -51,11 +51,15 @@ class Expiry(Operation[ExpiryCore]):
 
 
 def expired_through(topic: Topic, now_ms: int) -> int:
-    """Return the highest live seq that is expired, now - $ts > ttl_ms (R-TTL-1); 0 if none is."""
+    """Return the seq up to which records are expired, now - $ts > ttl_ms (R-TTL-1); 0: none is."""
     ttl_ms, index = topic.config.ttl_ms, topic.index
     if not ttl_ms or not index.live or now_ms - index.earliest_ts() <= ttl_ms:
         return 0
-    return index.last_before(now_ms - ttl_ms)
+    expired = index.last_before(now_ms - ttl_ms)
+    held = topic.held
+    if held < expired:  # A named reader holds what it has not committed.
+        return held if index.earliest <= held else 0
+    return expired
 
 
 def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:

@@ -210,6 +210,11 @@ class FrameType(IntEnum):
     FORWARD = 32
     KEEP = 33
     """Records of a queue that were acknowledged before their router could forward them."""
+    READER_PUT = 40
+    """A named reader of a topic, new or with other settings."""
+    READER_POSITION = 41
+    """The position in `seq` up to which a named reader's records are done."""
+    READER_DELETE = 42
 
 
 ORDERED_TYPES = frozenset(

@@ -1,0 +1,433 @@
+"""Named readers: pages, positions, leases, gaps, what they hold and trim, and what a restart finds of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.harness import Harness
+from tests.engine.read.reader_calls_of import Readers, seqs_of
+from topics.errors import RequestError, StorageError
+
+
+@pytest.fixture(params=["disk", "fsync", "memory", "ephemeral"])
+def durability(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def make(durability: str = "disk", records: int = 6, **config: object) -> tuple[Harness, Readers]:
+    harness = Harness()
+    harness.put(durability=durability, **config)
+    for number in range(records):
+        harness.append(number)
+    return harness, Readers(harness)
+
+
+def refused(call: object, *args: object, **more: object) -> RequestError:
+    with pytest.raises(RequestError) as caught:
+        call(*args, **more)  # type: ignore[operator]
+    return caught.value
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+def test_pages_follow_each_other_and_a_page_is_done_with_the_next_read(durability: str) -> None:
+    """6.16, R-READER-3: pages follow each other, and the next read says that a page is done."""
+    _, readers = make(durability)
+    readers.put()
+    first = readers.page(limit=2)
+    assert seqs_of(first) == [1, 2]
+    assert readers.state().committed == 0
+    second = readers.page(limit=2, done=first.token)
+    assert seqs_of(second) == [3, 4]
+    assert readers.state()[2:4] == (4, 2)
+    assert readers.commit(second.token) == 4
+    assert readers.state()[2:6] == (4, 4, 2, 0)
+
+
+def test_a_position_is_committed_every_so_many_records(durability: str) -> None:
+    """R-READER-3: the position is committed after so many records."""
+    _, readers = make(durability)
+    readers.put()
+    token, committed = 0, []
+    for _ in range(6):
+        token = readers.page(limit=1, done=token, commit_every=2).token
+        committed.append(readers.state().committed)
+    assert committed == [0, 0, 2, 2, 4, 4]
+
+
+def test_two_callers_of_one_reader_get_disjoint_pages_and_commit_below_the_lowest_that_is_out(durability: str) -> None:
+    """R-READER-2, R-READER-4: disjoint pages; the lowest that is out bounds the position."""
+    _, readers = make(durability)
+    readers.put()
+    one, two = readers.page(limit=2), readers.page(limit=2)
+    assert (seqs_of(one), seqs_of(two)) == ([1, 2], [3, 4])
+    assert readers.commit(two.token) == 0
+    assert readers.commit(one.token) == 4
+
+
+def test_a_page_that_is_given_back_is_handed_out_again_before_anything_new() -> None:
+    """R-READER-5: it comes again first."""
+    _, readers = make()
+    readers.put()
+    one, two = readers.page(limit=2), readers.page(limit=2)
+    readers.calls.give_back("t", "r", one.token)
+    assert seqs_of(again := readers.page(limit=1)) == [1]
+    assert readers.seqs(limit=100) == [2], "no page reaches into another one"
+    assert readers.seqs(limit=100) == [5, 6]
+    assert refused(readers.commit, one.token).code == "reader_fenced"
+    assert readers.commit(two.token) == 0
+    assert readers.commit(again.token) == 1
+
+
+def test_a_page_whose_lease_has_ended_is_late_and_is_handed_out_again() -> None:
+    """R-READER-5: late pages."""
+    harness, readers = make()
+    readers.put()
+    page = readers.page(limit=2, lease_ms=100)
+    assert page.until_ms == harness.loop.clock.now_ms() + 100
+    harness.advance_ms(101)
+    error = refused(readers.commit, page.token)
+    assert (error.code, error.detail) == ("reader_fenced", {"topic": "t", "reader": "r", "committed": 0})
+    assert readers.seqs(limit=2) == [1, 2]
+
+
+def test_a_read_that_waits_gets_a_page_whose_lease_ends_meanwhile() -> None:
+    """R-READER-5, R-READER-6: the end of a lease is news."""
+    harness, readers = make(records=2)
+    readers.put()
+    readers.page(lease_ms=100)
+    waiting = readers.start_read(wait_ms=1000)
+    harness.settle()
+    assert not waiting.given
+    harness.advance_ms(101)
+    harness.settle()
+    assert seqs_of(waiting.get()) == [1, 2]
+
+
+def test_a_read_waits_for_records_and_ends_with_an_empty_page() -> None:
+    """R-READER-6: a long poll."""
+    harness, readers = make(records=0)
+    readers.put()
+    waiting = readers.start_read(wait_ms=1000)
+    harness.append("x")
+    assert seqs_of(waiting.get()) == [1]
+    second = readers.start_read(wait_ms=1000)
+    harness.settle()
+    harness.advance_ms(1001)
+    harness.settle()
+    page = second.get()
+    assert (seqs_of(page), page.token) == ([], 0)
+
+
+def test_a_read_that_was_cancelled_leaves_its_records_to_the_next() -> None:
+    """R-READER-6: it took nothing."""
+    harness, readers = make(records=0)
+    readers.put()
+    waiting = readers.start_read(wait_ms=1000)
+    harness.settle()
+    waiting.cancel()  # type: ignore[attr-defined]
+    harness.append("x")
+    assert not waiting.given
+    assert readers.seqs() == [1]
+
+
+def test_a_look_moves_nothing() -> None:
+    """R-READER-6: peek."""
+    _, readers = make()
+    readers.put()
+    assert readers.seqs(peek=True, limit=2) == [1, 2]
+    assert readers.state()[2:4] == (0, 0)
+    assert readers.seqs(limit=2) == [1, 2]
+
+
+def test_at_most_once_the_position_is_committed_before_the_page_is_there(durability: str) -> None:
+    """R-READER-7: the commit comes first."""
+    _, readers = make(durability)
+    readers.put(delivery="at-most-once")
+    waiting = readers.start_read(limit=2)
+    if durability != "ephemeral":
+        assert not waiting.given, "its frame is not written yet"
+    assert seqs_of(page := readers.answer(waiting)) == [1, 2]
+    assert page.token == 0
+    assert readers.state().committed == 2
+
+
+def test_at_most_once_a_page_whose_commit_failed_was_not_delivered() -> None:
+    """R-READER-7: without the commit there is no page."""
+    harness, readers = make()
+    readers.put(delivery="at-most-once")
+    waiting = readers.start_read(limit=2)
+    harness.settle(StorageError("no"))
+    with pytest.raises(StorageError):
+        waiting.get()
+    assert readers.seqs(limit=2) == [1, 2]
+    assert readers.state().committed == 2
+
+
+def test_a_commit_that_failed_is_made_again() -> None:
+    """R-READER-4: a failed position is not committed."""
+    harness, readers = make()
+    readers.put()
+    page = readers.page(limit=2)
+    failing = readers.start_commit(page.token)
+    harness.settle(StorageError("no"))
+    with pytest.raises(StorageError):
+        failing.get()
+    assert readers.state().committed == 0
+    assert readers.commit() == 2
+    harness.restart()
+    assert readers.state().committed == 2
+
+
+def test_a_part_of_a_page_is_committed_and_the_rest_stays_out() -> None:
+    """R-READER-4: commit up to a seq."""
+    _, readers = make()
+    readers.put()
+    page = readers.page(limit=4)
+    assert readers.commit(page.token, 2) == 2
+    assert "got records up to 4 only" in refused(readers.commit, page.token, 5).message
+    assert readers.commit(page.token, 1) == 2, "nothing goes back"
+    assert readers.commit(page.token, 4) == 4
+    assert refused(readers.commit, page.token).code == "reader_fenced"
+
+
+def test_a_seek_moves_the_reader_and_its_pages_are_late() -> None:
+    """R-READER-6: forwards and backwards, up to the head."""
+    _, readers = make()
+    readers.put()
+    page = readers.page(limit=4)
+    assert readers.seek(1) == 1
+    assert refused(readers.commit, page.token).code == "reader_fenced"
+    assert readers.seqs(limit=1) == [2]
+    assert "seq is 7, and topic 't' ends at 6" in refused(readers.seek, 7).message
+
+
+def test_a_gap_is_reported_until_a_seek_passes_it() -> None:
+    """R-READER-6: it is not skipped."""
+    _, readers = make(cap_records=3)
+    readers.put()
+    for _ in range(2):
+        page = readers.page()
+        assert page.result.tombstone is not None
+        assert (page.token, page.result.tombstone.gap_to) == (0, 3)
+    readers.seek(3)
+    assert readers.seqs() == [4, 5, 6]
+
+
+def test_a_caller_that_passes_gaps_gets_them_beside_the_records_and_commits_both() -> None:
+    """R-READER-6: in band, as on the wire."""
+    _, readers = make(cap_records=3)
+    readers.put()
+    page = readers.page(passes_gaps=True, limit=1)
+    assert page.result.tombstone is not None
+    assert seqs_of(page) == [4]
+    assert readers.commit(page.token) == 4
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+def test_a_reader_begins_where_it_is_told_and_keeps_its_position_when_its_settings_change() -> None:
+    """R-READER-1: from_seq, and settings."""
+    _, readers = make()
+    assert readers.put(from_seq=4).created
+    assert readers.seqs() == [5, 6]
+    readers.commit()
+    changed = readers.put(holds=True)
+    assert (changed.created, changed.state.config.holds) == (False, True)
+    assert readers.state().position == 6
+    assert "from_seq is 7, and topic 't' ends at 6" in refused(readers.put, "s", from_seq=7).message
+
+
+@pytest.mark.parametrize("name", ["", "a b", "/", "x" * 256])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    """R-READER-1: names."""
+    _, readers = make()
+    assert refused(readers.put, name).message.startswith("reader name ")
+
+
+def test_a_topic_has_only_so_many_readers() -> None:
+    """R-READER-1: the limit."""
+    harness = Harness(max_readers=2)
+    harness.put()
+    readers = Readers(harness)
+    readers.put("a")
+    readers.put("b")
+    assert refused(readers.put, "c").detail == {"limit": "max_readers", "max": 2}
+    assert readers.delete("a")
+    assert readers.put("c").created
+
+
+def test_a_reader_that_is_gone_is_named_in_the_refusal_and_its_waiting_reads_end() -> None:
+    """R-READER-1: absent readers."""
+    harness, readers = make(records=0)
+    assert refused(readers.state).detail == {"topic": "t", "reader": "r"}
+    readers.put()
+    waiting = readers.start_read(wait_ms=1000)
+    harness.settle()
+    assert readers.delete()
+    assert not readers.delete(), "it is gone already"
+    assert refused(waiting.get).code == "reader_not_found"
+    assert refused(readers.start_read().get).code == "reader_not_found"
+
+
+def test_a_topic_made_again_has_no_readers_and_its_incarnation_tells_that() -> None:
+    """R-READER-1: the end of the topic."""
+    harness, readers = make()
+    readers.put()
+    incarnation = harness.state().incarnation
+    harness.delete_topic()
+    harness.put()
+    assert refused(readers.state).code == "reader_not_found"
+    answers: list[object] = []
+    readers.calls.state("t", "r", answers.append, incarnation=incarnation)
+    (error,) = answers
+    assert isinstance(error, RequestError)
+    assert error.detail == {"topic": "t", "reader": "r", "reason": "recreated"}
+
+
+def test_changes_of_a_reader_at_the_same_time_come_one_after_the_other() -> None:
+    """R-READER-1: in order."""
+    harness, readers = make()
+    readers.put()
+    readers.page(limit=2)
+    gone: list[object] = []
+    made: list[object] = []
+    readers.calls.delete("t", "r", gone.append)
+    readers.calls.put("t", "r", readers.state().config, made.append)
+    harness.settle()
+    assert gone == [True]
+    assert made[0].created  # type: ignore[attr-defined]
+    harness.restart()
+    assert readers.state().position == 0
+
+
+# --- what it holds ---------------------------------------------------------------------------------------------------
+def test_no_cap_takes_what_a_holding_reader_has_not_committed_and_writes_are_refused() -> None:
+    """R-READER-8: caps."""
+    harness, readers = make(records=3, cap_records=3)
+    readers.put(holds=True)
+    assert refused(harness.append, 4).code == "topic_full"
+    page = readers.page(limit=2)
+    readers.commit(page.token)
+    harness.append(4, 5)
+    assert refused(harness.append, 6).code == "topic_full"
+    assert harness.seqs(2) == [3, 4, 5]
+    assert harness.state().earliest_seq == 3
+    readers.delete()
+    harness.append(6)
+    assert harness.state().earliest_seq == 4
+
+
+def test_a_smaller_cap_takes_what_was_held_once_it_is_committed() -> None:
+    """R-READER-8: caps that become smaller."""
+    harness, readers = make(records=6)
+    readers.put(holds=True)
+    harness.put(cap_records=2)
+    assert harness.state().earliest_seq == 1
+    page = readers.page(limit=3)
+    readers.commit(page.token)
+    assert harness.state().earliest_seq == 4
+    harness.restart()
+    assert harness.state().earliest_seq == 4
+    assert refused(harness.append, 7).code == "topic_full"
+
+
+def test_nothing_expires_that_a_holding_reader_has_not_committed() -> None:
+    """R-READER-8: expiry."""
+    harness, readers = make(records=3, ttl_ms=1000)
+    readers.put(holds=True)
+    harness.advance_ms(5000)
+    assert harness.seqs() == [1, 2, 3]
+    readers.commit(readers.page(limit=2).token)
+    assert harness.state().earliest_seq == 3
+    readers.delete()
+    assert harness.state().earliest_seq == 4
+
+
+def test_a_deletion_that_a_client_asks_for_is_not_held() -> None:
+    """R-READER-8: deletes."""
+    harness, readers = make()
+    readers.put(holds=True)
+    harness.delete(before_seq=4)
+    assert readers.seqs() == [4, 5, 6]
+
+
+# --- what it trims ---------------------------------------------------------------------------------------------------
+def test_what_all_trimming_readers_have_committed_is_deleted_silently(durability: str) -> None:
+    """R-READER-9: trims."""
+    harness, readers = make(durability)
+    readers.put("a", trims=True)
+    readers.put("b", trims=True)
+    readers.put("c")
+    readers.commit(readers.page("a", limit=4).token, name="a")
+    assert harness.state().earliest_seq == 1
+    readers.commit(readers.page("b", limit=3).token, name="b")
+    assert harness.state().earliest_seq == 4
+    assert readers.seqs("c") == [4, 5, 6], "without a gap"
+    if durability != "ephemeral":
+        harness.restart()
+        assert harness.seqs() == [4, 5, 6]
+
+
+# --- restarts --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_restart_finds_readers_with_the_position_that_was_committed(checkpoint: bool) -> None:
+    """R-READER-4: log and snapshot."""
+    harness, readers = make()
+    readers.put("a", delivery="at-most-once", holds=True)
+    readers.put("b", trims=True, from_seq=1)
+    readers.put("c")
+    readers.page("a", limit=2)
+    one = readers.page("b", limit=2)
+    readers.commit(one.token, name="b")
+    readers.page("b", limit=1)
+    if checkpoint:
+        harness.checkpoint()
+    readers.delete("c")
+    harness.restart()
+    assert readers.state("a")[:4] == ("a", ("at-most-once", True, False), 2, 2)
+    assert readers.state("b")[:4] == ("b", ("at-least-once", False, True), 3, 3)
+    assert refused(readers.state, "c").code == "reader_not_found"
+    assert refused(readers.commit, one.token, None, "b").code == "reader_fenced"
+    harness.restart()
+    assert readers.state("b").committed == 3
+
+
+def test_a_power_cut_leaves_no_position_above_the_head() -> None:
+    """R-READER-4: never above the head."""
+    harness, readers = make("memory", records=2)
+    readers.put(delivery="at-most-once")
+    harness.append("x")
+    assert readers.seqs() == [1, 2, 3]
+    harness.checkpoint()
+    harness.append("y")
+    assert readers.seqs() == [4]
+    harness.restart(power_lost=True)
+    assert readers.state().committed <= harness.state().head_seq
+
+
+def test_positions_of_class_ephemeral_are_logged_when_the_class_becomes_another() -> None:
+    """R-READER-4: a change of class."""
+    harness, readers = make("ephemeral")
+    readers.put()
+    readers.commit(readers.page(limit=4).token)
+    harness.put(durability="disk")
+    harness.restart()
+    assert readers.state().committed == 4
+
+
+def test_the_description_of_a_segment_states_the_readers() -> None:
+    """R-READER-4: what a segment says."""
+    harness, readers = make()
+    readers.put(holds=True)
+    readers.commit(readers.page(limit=4).token)
+    topic = harness.engine._core.registry.named("t")
+    assert topic is not None
+    described = harness.catalog.describe(topic.id)
+    rebuilt = Harness()
+    rebuilt.catalog.adopt(topic.id, described)
+    found = rebuilt.engine._core.registry.named("t")
+    assert found is not None
+    assert found.readers is not None
+    assert [reader.row for reader in found.readers.by_name.values()] == [
+        reader.row
+        for reader in topic.readers.by_name.values()  # type: ignore[union-attr]
+    ]

@@ -1,0 +1,284 @@
+"""One read of a named reader: a page that it hands out, or a look at the next one (`peek`).
+
+The reads of a reader take turns, because each begins where the one before has ended. A read that
+waits for records is not in that line, and looks again after every change of the topic.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from topics.engine.read.consumption import mark_read
+from topics.engine.read.read_pass import ReadCore, ReadPass
+from topics.engine.readers.reader_positions import PositionCore, stage_position
+from topics.engine.readers.reader_results import ReaderPage, ReaderQuery
+from topics.engine.state import refusals
+from topics.engine.state.named_reader import AT_MOST_ONCE, HandedPage, Interval, LinedUp, NamedReader
+from topics.engine.state.topic import Life, Topic
+from topics.engine.state.wakes import CatchUpFirst, wake
+from topics.engine.values.ports import LoopPort, TimerPort
+from topics.engine.values.read_bounds import ReadBounds
+from topics.engine.values.results import DiffQuery, DiffResult, Done
+from topics.errors import TopicsError
+
+
+class PageCore(ReadCore, PositionCore, Protocol):
+    """The part of the core that a read of a named reader needs."""
+
+    bounds: ReadBounds
+    closing: bool
+    loop: LoopPort
+
+
+class Tokens(Protocol):
+    """The source of the tokens of pages."""
+
+    def take(self) -> int:
+        """Return a new token, not 0."""
+
+
+class PageRead(LinedUp):
+    """One read in progress. `cancel` may be called at any time: its page is given back."""
+
+    __slots__ = (
+        "_catch_up",
+        "_commits",
+        "_core",
+        "_done",
+        "_expiry",
+        "_final",
+        "_interval",
+        "_moves",
+        "_page",
+        "_query",
+        "_read_query",
+        "_reader",
+        "_taken",
+        "_timer",
+        "_tokens",
+        "_topic",
+    )
+
+    def __init__(  # noqa: PLR0917 - one call a request
+        self,
+        core: PageCore,
+        catch_up: CatchUpFirst,
+        tokens: Tokens,
+        topic: Topic,
+        reader: NamedReader,
+        query: ReaderQuery,
+        done: Done[ReaderPage],
+    ) -> None:
+        self._core = core
+        self._catch_up = catch_up
+        self._tokens = tokens
+        self._topic = topic
+        self._reader = reader
+        self._query = query
+        self._read_query = core.bounds.one_pass(
+            DiffQuery(limit=query.limit, include_tags=True, max_batch_bytes=query.max_bytes)
+        )
+        self._done: Done[ReaderPage] | None = done
+        self._final = not query.wait_ms or core.closing
+        """Whether the next page is the answer, even without records."""
+        self._interval: Interval | None = None
+        self._taken: Interval | None = None
+        """Records that are delivered at most once, until their position is committed."""
+        self._moves = 0
+        self._commits = 0
+        """Positions in flight that the answer waits for."""
+        self._page: ReaderPage | None = None
+        """The answer, while it waits for them."""
+        self._timer: TimerPort | None = None
+        self._expiry: TimerPort | None = None
+        """Timer, while parked, of the first lease that ends."""
+
+    def begin(self) -> None:
+        """Read for the first time. Raises: TopicsError; nothing was done then."""
+        core, query, reader = self._core, self._query, self._reader
+        now_ms = core.clock.now_ms()
+        if query.done:
+            reader.expire(now_ms)
+            if not reader.finish(query.done):
+                raise refusals.reader_fenced(self._topic.name, reader)
+            if reader.done_records >= query.commit_every:
+                self._commit()
+        mark_read(self._topic, now_ms)
+        if not self._final:
+            wait_ms = core.bounds.wait_ms(query.wait_ms)
+            self._timer = core.loop.call_later(wait_ms * 1_000_000, self._on_deadline)
+        self._catch_up(self._topic, self._line_up)
+
+    def cancel(self) -> None:
+        """Give up the answer."""
+        self._done = None
+        page, self._page = self._page, None
+        if page is not None and page.token and self._reader.give_back(page.token):
+            wake(self._core, self._topic)
+        self._leave()
+
+    # --- turns -------------------------------------------------------------------------------------------------------
+    def _line_up(self) -> None:
+        if self._query.peek:
+            self._core.turns.take(self._look)
+        elif self._reader.busy:
+            self._reader.line.append(self)
+        else:
+            self._reader.busy = True
+            self._core.turns.take(self._look)
+
+    def take_turn(self) -> None:
+        self._core.turns.take(self._look)
+
+    def _end_turn(self) -> None:
+        if self._query.peek:
+            return
+        line = self._reader.line
+        if line:
+            line.pop(0).take_turn()
+        else:
+            self._reader.busy = False
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+    def _look(self) -> None:
+        topic, reader = self._topic, self._reader
+        if self._done is None:
+            self._end_turn()
+            return
+        if reader.gone or topic.life is Life.GONE:
+            self._end_turn()
+            self._fail(refusals.reader_not_found(topic.name, reader.name))
+            return
+        reader.expire(self._core.clock.now_ms())
+        interval = self._interval = reader.next_interval()
+        self._moves = reader.moves
+        after, upto = (reader.position, 0) if interval is None else interval
+        ReadPass(self._core, topic, self._read_query._replace(from_seq=after), self._on_read).upto(upto).begin()
+
+    def _on_read(self, result: DiffResult | TopicsError) -> None:
+        reader, interval = self._reader, self._interval
+        if isinstance(result, TopicsError) or self._done is None:
+            self._end_turn()
+            if isinstance(result, TopicsError):
+                self._fail(result)
+            return
+        if reader.moves != self._moves:
+            self.take_turn()
+        elif result.count or result.tombstone is not None:
+            self._on_page(result, interval)
+        else:
+            if not self._query.peek:
+                reader.pass_over(interval, result.next_from_seq)
+                if interval is not None or not result.caught_up:
+                    self.take_turn()
+                    return
+            self._end_turn()
+            if self._final or self._core.closing:
+                self._answer(ReaderPage(result, 0, 0))
+            else:
+                self._park(result.head_seq)
+
+    def _on_page(self, result: DiffResult, interval: Interval | None) -> None:
+        """Hand out what was read, and commit it first where a page is delivered at most once."""
+        core, query, reader = self._core, self._query, self._reader
+        token = until_ms = 0
+        if not query.peek and (result.tombstone is None or query.passes_gaps):
+            after = reader.position if interval is None else interval.after
+            upto = result.next_from_seq if interval is None else min(result.next_from_seq, interval.upto)
+            if reader.config.delivery == AT_MOST_ONCE:
+                reader.pass_over(interval, upto)
+                self._taken = Interval(after, upto)
+                try:
+                    self._commit()
+                except TopicsError as error:
+                    self._end_turn()
+                    self._fail(error)
+                    return
+            elif 0 < core.config.max_reader_pages <= len(reader.pages):
+                self._end_turn()
+                self._fail(refusals.limit_reached("max_reader_pages", core.config.max_reader_pages))
+                return
+            else:
+                token = self._tokens.take()
+                if query.lease_ms is not None:
+                    until_ms = core.clock.now_ms() + query.lease_ms
+                reader.hand_out(token, HandedPage(after, upto, result.count, until_ms), interval)
+        self._end_turn()
+        self._answer(ReaderPage(result, token, until_ms))
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+    def _commit(self) -> None:
+        self._commits += 1
+        try:
+            stage_position(self._core, self._topic, self._reader, self._on_commit)
+        except TopicsError:
+            self._commits -= 1
+            raise
+
+    def _on_commit(self, error: TopicsError | None) -> None:
+        self._commits -= 1
+        if error is not None:
+            self._fail(error)
+        elif self._page is not None and not self._commits:
+            self._answer(self._page)
+
+    # --- the answer --------------------------------------------------------------------------------------------------
+    def _answer(self, page: ReaderPage) -> None:
+        if self._commits:
+            self._page = page
+            return
+        self._page = None
+        done, self._done = self._done, None
+        self._leave()
+        if done is not None:
+            done(page)
+
+    def _fail(self, error: TopicsError) -> None:
+        done = self._done
+        if self._taken is not None:  # No caller gets it.
+            self._reader.give_back_interval(self._taken)
+            self._taken = None
+        self.cancel()
+        if done is not None:
+            done(error)
+
+    def _leave(self) -> None:
+        self._unpark()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+    def _park(self, head: int) -> None:
+        topic, reader = self._topic, self._reader
+        is_new = topic.head != head or topic.floors.lost > reader.position
+        if is_new or (reader.next_interval() is not None and not self._query.peek):
+            self._line_up()
+            return
+        topic.waiters[self] = None
+        due_ms = reader.next_deadline()
+        if due_ms:
+            left_ms = max(1, due_ms + 1 - self._core.clock.now_ms())
+            self._expiry = self._core.loop.call_later(left_ms * 1_000_000, self.look_again)
+
+    def _unpark(self) -> None:
+        self._topic.waiters.pop(self, None)
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def look_again(self) -> None:
+        self._unpark()
+        self._line_up()
+
+    def on_topic_gone(self) -> None:
+        self._fail(refusals.reader_not_found(self._topic.name, self._reader.name))
+
+    def on_shutdown(self) -> None:
+        self._on_deadline()
+
+    def _on_deadline(self) -> None:
+        """Answer with the next page."""
+        self._final = True
+        if self in self._topic.waiters:
+            self.look_again()

@@ -1,0 +1,339 @@
+"""All operations on named readers. Source: wire contract, R-READER."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from topics.engine.readers.page_read import PageCore, PageRead
+from topics.engine.readers.reader_positions import Then, stage_position
+from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
+from topics.engine.state import refusals
+from topics.engine.state.control_frames import ReaderPayload, encode
+from topics.engine.state.named_reader import NamedReader, ReaderConfig, TopicReaders
+from topics.engine.state.staged_operations import Operation, Turn
+from topics.engine.state.topic import Life, Topic
+from topics.engine.state.wakes import CatchUpFirst, wake
+from topics.engine.values.name_rules import Prefixes, check_reader_name
+from topics.engine.values.ports import FormatPort
+from topics.engine.values.results import Cancel, Done
+from topics.engine.write.admission import check_backlog
+from topics.errors import TopicsError
+from topics.store.format.log_format import FrameType
+from topics.store.wal.commit import Commit
+
+
+class ReadersCore(PageCore, Protocol):
+    """The part of the core that named readers need."""
+
+    format: FormatPort
+
+
+class ReaderChange(Operation[ReadersCore]):
+    """A reader, new or with other settings."""
+
+    __slots__ = ("config", "done", "name", "position")
+
+    def __init__(  # noqa: PLR0917 - built in one place
+        self,
+        core: ReadersCore,
+        topic: Topic,
+        name: str,
+        config: ReaderConfig,
+        position: int,
+        done: Done[ReaderPut],
+    ) -> None:
+        super().__init__(core, topic)
+        self.name = name
+        self.config = config
+        self.position = position
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        topic = self.topic
+        assert topic.readers is not None, "made when the change was staged"
+        topic.readers.changing = False
+        created = topic.readers.put(self.name, self.config, self.position)
+        self.core.registry.with_readers[topic] = None
+        _hold_again(self.core, topic)
+        state = state_of(topic, topic.readers.by_name[self.name], self.core.clock.now_ms())
+        self.done(ReaderPut(created, state))
+
+    def fail(self, error: TopicsError) -> None:
+        assert self.topic.readers is not None, "made when the change was staged"
+        self.topic.readers.changing = False
+        self.done(error)
+
+
+class ReaderEnd(Operation[ReadersCore]):
+    """The deletion of a reader."""
+
+    __slots__ = ("done", "name")
+
+    def __init__(self, core: ReadersCore, topic: Topic, name: str, done: Done[bool]) -> None:
+        super().__init__(core, topic)
+        self.name = name
+        self.done = done
+
+    def apply(self, commit: Commit) -> None:
+        topic = self.topic
+        assert topic.readers is not None, "it has this reader"
+        topic.readers.changing = False
+        topic.readers.remove(self.name)
+        if not topic.readers.by_name:
+            self.core.registry.with_readers.pop(topic, None)
+        _hold_again(self.core, topic)  # It wakes reads that wait, and they find the reader gone.
+        self.done(True)
+
+    def fail(self, error: TopicsError) -> None:
+        assert self.topic.readers is not None, "it has this reader"
+        self.topic.readers.changing = False
+        self.done(error)
+
+
+def _hold_again(core: ReadersCore, topic: Topic) -> None:
+    """Find the topic's short ways again, and let caps take what no reader holds any more."""
+    topic.set_config(topic.config, topic.next_config)
+    core.quiet_until_ms = 0
+    topic.retain_caps()
+    wake(core, topic)
+
+
+def state_of(topic: Topic, reader: NamedReader, now_ms: int) -> ReaderState:
+    """Return the state of a reader. The cost is that of the chunks above its position."""
+    index = topic.index
+    lag = index.live - index.totals_through(reader.committed)[0]
+    oldest = index.next_live(reader.committed + 1) if lag else 0
+    lag_ms = max(0, now_ms - index.ts_of(oldest)) if oldest else 0
+    return ReaderState(reader.name, reader.config, reader.position, reader.committed, lag, lag_ms, len(reader.pages))
+
+
+class ReaderCalls:
+    """The operations. Each answers through `done`, once, perhaps before it returns."""
+
+    def __init__(self, core: ReadersCore, catch_up: CatchUpFirst) -> None:
+        self._core = core
+        self._catch_up = catch_up
+        self._last_token = 0
+
+    def take(self) -> int:
+        """Return a new token; those of another process differ."""
+        if not self._last_token:
+            self._last_token = int.from_bytes(self._core.loop.random_bytes(4), "little") << 32
+        self._last_token += 1
+        return self._last_token
+
+    # --- readers -----------------------------------------------------------------------------------------------------
+    def put(
+        self,
+        topic_name: str,
+        name: str,
+        config: ReaderConfig,
+        done: Done[ReaderPut],
+        *,
+        from_seq: int = 0,
+        incarnation: str | None = None,
+    ) -> None:
+        """Make a reader above `from_seq`, or change the settings of one. Durable before `done`."""
+        core = self._core
+
+        def again() -> None:
+            self.put(topic_name, name, config, done, from_seq=from_seq, incarnation=incarnation)
+
+        try:
+            check_reader_name(name)
+            topic = self._topic(topic_name, name, incarnation)
+            if self._waits(topic, again, done):
+                return
+            check_backlog(core.log)
+            core.log.check_writable()
+            if not core.format.is_newest:  # An older build would lose the positions.
+                core.format.when_raised(lambda error: done(error) if error is not None else again())
+                return
+            if topic.readers is None:
+                topic.readers = TopicReaders()
+            readers = topic.readers
+            if name not in readers.by_name:
+                self._check_new(topic, readers, from_seq)
+            elif readers.by_name[name].config == config:
+                done(ReaderPut(False, state_of(topic, readers.by_name[name], core.clock.now_ms())))
+                return
+            payload = encode(ReaderPayload(name, *config))
+            now_ms = core.clock.now_ms()
+            core.log.stage_control(topic.id, FrameType.READER_PUT, from_seq, now_ms, payload, counted=False)
+        except TopicsError as error:
+            done(error)
+            return
+        readers.changing = True
+        ReaderChange(core, topic, name, config, from_seq, done).stage(synced=True)
+
+    def _check_new(self, topic: Topic, readers: TopicReaders, from_seq: int) -> None:
+        """Check that a reader may begin there. Raises: RequestError."""
+        most = self._core.config.max_readers
+        if most and len(readers.by_name) >= most:
+            raise refusals.limit_reached("max_readers", most)
+        if from_seq > topic.head:
+            raise refusals.above_head("from_seq", from_seq, topic)
+
+    def state(self, topic_name: str, name: str, done: Done[ReaderState], *, incarnation: str | None = None) -> None:
+        """Return a reader's position, and what it has not committed."""
+        try:
+            topic, reader = self._find(topic_name, name, incarnation)
+            reader.expire(self._core.clock.now_ms())
+        except TopicsError as error:
+            done(error)
+            return
+        done(state_of(topic, reader, self._core.clock.now_ms()))
+
+    def list(self, topic_name: str, done: Done[list[ReaderState]]) -> None:
+        """Return the states of all readers of a topic, by name."""
+        topic = self._core.registry.visible(topic_name)
+        if topic is None:
+            done(refusals.topic_not_found(topic_name))
+            return
+        now_ms = self._core.clock.now_ms()
+        readers = topic.readers.by_name if topic.readers is not None else {}
+        done([state_of(topic, readers[name], now_ms) for name in sorted(readers)])
+
+    def delete(self, topic_name: str, name: str, done: Done[bool]) -> None:
+        """Delete a reader, durably; an absent one is no error."""
+        core = self._core
+        try:
+            topic = self._topic(topic_name, name, None)
+            if self._waits(topic, lambda: self.delete(topic_name, name, done), done):
+                return
+            core.log.check_writable()
+            if topic.readers is None or name not in topic.readers.by_name:
+                done(False)
+                return
+            payload = encode(ReaderPayload(name))
+            with core.log.use_reserve():  # What it held may go.
+                core.log.stage_control(
+                    topic.id, FrameType.READER_DELETE, 0, core.clock.now_ms(), payload, counted=False
+                )
+        except TopicsError as error:
+            done(error)
+            return
+        topic.readers.changing = True
+        ReaderEnd(core, topic, name, done).stage(synced=True)
+
+    # --- records -----------------------------------------------------------------------------------------------------
+    def read(
+        self,
+        topic_name: str,
+        name: str,
+        query: ReaderQuery,
+        done: Done[ReaderPage],
+        *,
+        incarnation: str | None = None,
+    ) -> Cancel:
+        """Hand out the next page, or show it."""
+        try:
+            topic, reader = self._find(topic_name, name, incarnation)
+            read = PageRead(self._core, self._catch_up, self, topic, reader, query, done)
+            read.begin()
+        except TopicsError as error:
+            done(error)
+            return _nothing
+        return read.cancel
+
+    def commit(
+        self,
+        topic_name: str,
+        name: str,
+        token: int,
+        upto: int | None,
+        done: Done[int],
+        *,
+        incarnation: str | None = None,
+    ) -> None:
+        """Note that a page is done, or its records up to a seq; commit all that is done.
+
+        token: 0 for no page. done: gets the committed position.
+        """
+        try:
+            topic, reader = self._find(topic_name, name, incarnation)
+            reader.expire(self._core.clock.now_ms())
+            page = reader.pages.get(token)
+            if token and page is None:
+                raise refusals.reader_fenced(topic_name, reader)
+            limit = reader.position if page is None else page.upto
+            if upto is not None and upto > limit:
+                raise refusals.above_position(upto, limit, reader)
+            if page is not None:
+                reader.finish(token, upto)
+            stage_position(self._core, topic, reader, _committed(reader, done))
+        except TopicsError as error:
+            done(error)
+
+    def give_back(self, topic_name: str, name: str, token: int, *, incarnation: str | None = None) -> None:
+        """Let a page be handed out again at once. Nothing happens if it is not out."""
+        try:
+            topic, reader = self._find(topic_name, name, incarnation)
+        except TopicsError:
+            return
+        if reader.give_back(token):
+            wake(self._core, topic)
+
+    def seek(self, topic_name: str, name: str, seq: int, done: Done[int], *, incarnation: str | None = None) -> None:
+        """Continue above this seq, durably at the topic's class. Pages that are out are late."""
+        try:
+            topic, reader = self._find(topic_name, name, incarnation)
+            if seq > topic.head:
+                raise refusals.above_head("seq", seq, topic)
+            self._core.log.check_writable()
+            reader.seek(seq)
+            wake(self._core, topic)
+            stage_position(self._core, topic, reader, _committed(reader, done))
+        except TopicsError as error:
+            done(error)
+
+    # --- numbers -----------------------------------------------------------------------------------------------------
+    def states(self, within: Prefixes) -> Iterator[tuple[str, ReaderState]]:
+        """Yield topic and state of each reader of the topics with one of these prefixes."""
+        for topic in list(self._core.registry.with_readers):
+            if topic.visible and topic.readers is not None and (not within or topic.name.startswith(within)):
+                for reader in list(topic.readers.by_name.values()):
+                    yield topic.name, state_of(topic, reader, self._core.clock.now_ms())
+
+    def _waits(self, topic: Topic, again: Callable[[], None], failed: Callable[[TopicsError], None]) -> bool:
+        """Return whether a change of the topic or its readers is in flight.
+
+        `again` is called after it.
+        """
+        if topic.life is Life.DELETING:
+            topic.parked.append(again)
+        elif topic.readers is not None and topic.readers.changing:
+            Turn(self._core, topic, again, failed).wait()
+        else:
+            return False
+        return True
+
+    # --- finding -----------------------------------------------------------------------------------------------------
+    def _topic(self, topic_name: str, name: str, incarnation: str | None) -> Topic:
+        topic = self._core.registry.visible(topic_name)
+        if topic is None:
+            raise refusals.topic_not_found(topic_name)
+        if incarnation is not None and topic.incarnation != incarnation:
+            raise refusals.reader_recreated(topic_name, name)
+        return topic
+
+    def _find(self, topic_name: str, name: str, incarnation: str | None) -> tuple[Topic, NamedReader]:
+        topic = self._topic(topic_name, name, incarnation)
+        reader = topic.readers.by_name.get(name) if topic.readers is not None else None
+        if reader is None:
+            raise refusals.reader_not_found(topic_name, name)
+        return topic, reader
+
+
+def _committed(reader: NamedReader, done: Done[int]) -> Then:
+    """Return a callback that answers with the committed position, or the error."""
+
+    def then(error: TopicsError | None) -> None:
+        done(error if error is not None else reader.committed)
+
+    return then
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,139 @@
+"""Positions of named readers, in the log at the class of their topic. Source: R-READER-4 to -9.
+
+A position is staged in the shard of its topic, after the records that it covers, so what a power
+cut leaves of the log has no position without its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from topics.engine.state import refusals
+from topics.engine.state.named_reader import NamedReader
+from topics.engine.state.staged_operations import Operation
+from topics.engine.state.topic import Life, Topic
+from topics.engine.state.wakes import wake
+from topics.engine.write.delete import RecordDeletionCore, stage_prefix_deletion
+from topics.engine.write.reader_frames import log_position
+from topics.errors import StorageError, TopicsError
+from topics.store.wal.commit import Commit
+
+Then = Callable[[TopicsError | None], None]
+
+
+class PositionCore(RecordDeletionCore, Protocol):
+    """The part of the core that the positions of readers need."""
+
+    quiet_until_ms: int
+
+
+class PositionChange(Operation[PositionCore]):
+    """A position that is in the log."""
+
+    __slots__ = ("position", "reader", "then")
+
+    def __init__(self, core: PositionCore, topic: Topic, reader: NamedReader, position: int, then: Then) -> None:
+        super().__init__(core, topic)
+        self.reader = reader
+        self.position = position
+        self.then = then
+
+    def apply(self, commit: Commit) -> None:
+        self.reader.settle(self.position)
+        release(self.core, self.topic, self.reader)
+        self.then(None)
+
+    def fail(self, error: TopicsError) -> None:
+        self.reader.settle(None)
+        self.then(error)
+
+
+class _Settled(Operation[PositionCore]):
+    """The end of the operations before it."""
+
+    __slots__ = ("then",)
+
+    def __init__(self, core: PositionCore, topic: Topic, then: Then) -> None:
+        super().__init__(core, topic)
+        self.then = then
+
+    def apply(self, commit: Commit) -> None:
+        self.then(None)
+
+    def fail(self, error: TopicsError) -> None:
+        self.then(error)
+
+
+def release(core: PositionCore, topic: Topic, reader: NamedReader) -> None:
+    """Let caps and expiry take what the reader no longer holds."""
+    readers = topic.readers
+    if reader.config.holds and readers is not None:
+        before = topic.floors.lost
+        readers.hold()
+        core.quiet_until_ms = 0
+        topic.retain_caps()
+        if topic.floors.lost != before:
+            wake(core, topic)
+
+
+def stage_position(core: PositionCore, topic: Topic, reader: NamedReader, then: Then) -> None:
+    """Commit what is done; call `then` at the class of the topic. A reader that trims deletes it.
+
+    Raises: StorageError, the log accepts nothing; RequestError, the reader is gone. Nothing is
+    staged then.
+    """
+    if topic.life is Life.DELETING:
+        topic.parked.append(lambda: _stage_parked(core, topic, reader, then))
+        return
+    if reader.gone or topic.life is Life.GONE:
+        raise refusals.reader_not_found(topic.name, reader.name)
+    position = reader.done_through
+    if position == reader.staged:
+        reader.done_records = 0
+        if reader.is_settled:
+            then(None)
+        else:
+            _Settled(core, topic, then).stage_unlogged()
+        return
+    change = PositionChange(core, topic, reader, position, then)
+    if topic.stage_class == "ephemeral":
+        reader.stage(position)
+        change.stage_unlogged()
+    else:
+        with _reserve(core, reader):
+            log_position(core.log, topic, reader, position, core.clock.now_ms())
+        reader.stage(position)
+        change.stage(synced=topic.stage_class == "fsync")
+    if reader.config.trims:
+        _trim(core, topic)
+
+
+def _stage_parked(core: PositionCore, topic: Topic, reader: NamedReader, then: Then) -> None:
+    """Commit after a deletion that failed, or report it."""
+    try:
+        stage_position(core, topic, reader, then)
+    except TopicsError as error:
+        then(error)
+
+
+def _reserve(core: PositionCore, reader: NamedReader) -> AbstractContextManager[None]:
+    """Accept the position on a full disk, too, if it frees space."""
+    frees = reader.config.trims or reader.config.holds
+    return core.log.use_reserve() if frees else nullcontext()
+
+
+def _trim(core: PositionCore, topic: Topic) -> None:
+    """Delete what every trimming reader has committed, as by `before_seq` (R-READER-9).
+
+    The frame comes after those of the positions. If the log refuses it, the next position asks
+    again.
+    """
+    assert topic.readers is not None, "a reader is in its topic"
+    upto = topic.readers.trimmed()
+    if 0 < topic.index.earliest <= upto:
+        try:
+            stage_prefix_deletion(core, topic, upto + 1)
+        except StorageError:
+            return

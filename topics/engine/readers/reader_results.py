@@ -1,0 +1,57 @@
+"""Requests to named readers and their results. Source: wire contract, R-READER."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.engine.state.named_reader import ReaderConfig
+from topics.engine.values.results import DiffResult
+
+
+class ReaderQuery(NamedTuple):
+    """One read of a named reader. 0 for `limit` and `max_bytes` takes the default."""
+
+    limit: int = 0
+    max_bytes: int = 0
+    wait_ms: int = 0
+    peek: bool = False
+    """Whether the page is only shown: nothing moves."""
+    done: int = 0
+    """The token of the page that is done with this read; 0: none."""
+    commit_every: int = 1
+    """The number of done records from which the position is committed before the answer."""
+    lease_ms: int | None = None
+    """How long the page is the caller's; None: until it is done or given back."""
+    passes_gaps: bool = False
+    """Whether a page with a tombstone is handed out. Otherwise nothing moves before a seek."""
+
+
+class ReaderPage(NamedTuple):
+    """One page."""
+
+    result: DiffResult
+    token: int
+    """The token with which the page is committed; 0: it needs none."""
+    until_ms: int
+    """The end of its lease; 0: it has none."""
+
+
+class ReaderState(NamedTuple):
+    """One named reader at one instant."""
+
+    name: str
+    config: ReaderConfig
+    position: int
+    """Records up to here were handed out."""
+    committed: int
+    lag_records: int
+    """Live records above the committed position."""
+    lag_ms: int
+    """Age of the oldest of them; 0 if there are none."""
+    pages: int
+    """Pages that are out."""
+
+
+class ReaderPut(NamedTuple):
+    created: bool
+    state: ReaderState

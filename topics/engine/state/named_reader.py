@@ -1,0 +1,293 @@
+"""Named readers of a topic: their positions, the pages that they have handed out, what they hold.
+
+A reader's records up to `position` were handed out. The page of a reader of delivery
+`at-least-once` counts until it is done, given back, or late; a reader's committed position is below
+the lowest page that is still out. Source: R-READER.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+AT_LEAST_ONCE, AT_MOST_ONCE = "at-least-once", "at-most-once"
+DELIVERIES = (AT_LEAST_ONCE, AT_MOST_ONCE)
+_DESCRIBED = 1000
+"""Readers in the description of a segment: some 60 bytes each."""
+_UNKNOWN = -1
+"""The value of `staged` after a commit that failed: the next position is staged in any case."""
+NO_HOLD = (1 << 64) - 1
+"""The value of `TopicReaders.held` if no reader holds records."""
+
+
+class ReaderConfig(NamedTuple):
+    """The settings of a named reader."""
+
+    delivery: str = AT_LEAST_ONCE
+    holds: bool = False
+    """Whether no cap and no expiry takes records above the committed position."""
+    trims: bool = False
+    """Whether records are deleted that all readers with this setting have committed."""
+
+
+class ReaderRow(msgspec.Struct, array_like=True, gc=False):
+    """One reader in a frame, in the snapshot, or in the description of a segment."""
+
+    name: str
+    position: int
+    """The committed position."""
+    delivery: str
+    holds: bool
+    trims: bool
+
+    @property
+    def config(self) -> ReaderConfig:
+        return ReaderConfig(self.delivery, self.holds, self.trims)
+
+
+class Interval(NamedTuple):
+    """Records above `after` and up to `upto`."""
+
+    after: int
+    upto: int
+
+
+class HandedPage:
+    """A page that was handed out: records above `after` and up to `upto`."""
+
+    __slots__ = ("after", "records", "until_ms", "upto")
+
+    def __init__(self, after: int, upto: int, records: int, until_ms: int) -> None:
+        self.after = after
+        self.upto = upto
+        self.records = records
+        self.until_ms = until_ms
+        """The end of its lease; 0: it is out until it is done or given back."""
+
+
+class NamedReader:
+    """One named reader. `TopicReaders` makes it and removes it."""
+
+    __slots__ = (
+        "_in_flight",
+        "_intervals",
+        "_lowest",
+        "busy",
+        "committed",
+        "config",
+        "done_records",
+        "gone",
+        "line",
+        "moves",
+        "name",
+        "pages",
+        "position",
+        "staged",
+    )
+
+    def __init__(self, name: str, config: ReaderConfig, position: int) -> None:
+        self.name = name
+        self.config = config
+        self.committed = self.staged = self.position = position
+        """`committed`: everything up to here is done, at the topic's class. `staged`: the latest
+        position in the log, perhaps not committed yet. `position`: handed out up to here.
+        """
+        self.pages: dict[int, HandedPage] = {}
+        """Pages that are out, by token."""
+        self._intervals: list[Interval] = []
+        """Pages that were given back or are late, to be handed out again first. Ascending."""
+        self.done_records = 0
+        """Records of pages that are done, since the last position was staged."""
+        self.moves = 0
+        """The number of seeks: a read that began before one begins again."""
+        self.gone = False
+        self._in_flight = 0
+        self._lowest = position
+        """The lowest position in flight, or `committed`."""
+        # --- reads, one at a time (readers/page_read.py)
+        self.busy = False
+        self.line: list[LinedUp] = []
+
+    @property
+    def row(self) -> ReaderRow:
+        """The reader as the log and snapshots state it."""
+        return ReaderRow(self.name, self.committed, *self.config)
+
+    @property
+    def done_through(self) -> int:
+        """The position up to which everything is done: below the lowest page that is out."""
+        lowest = self.position
+        if self._intervals:
+            lowest = min(lowest, self._intervals[0].after)
+        for page in self.pages.values():
+            lowest = min(lowest, page.after)
+        return lowest
+
+    @property
+    def held(self) -> int:
+        """Records above this seq are not to be lost: not committed, or perhaps again."""
+        return min(self.committed, self._lowest)
+
+    # --- pages -------------------------------------------------------------------------------------------------------
+    def next_interval(self) -> Interval | None:
+        """Return what is to be handed out again next; None: everything above `position`."""
+        return self._intervals[0] if self._intervals else None
+
+    def pass_over(self, interval: Interval | None, upto: int) -> None:
+        """Note that the records up to `upto` are handed out, or that there are none."""
+        if interval is None:
+            self.position = max(self.position, upto)
+            return
+        self._intervals.remove(interval)
+        if upto < interval.upto:
+            insort(self._intervals, Interval(upto, interval.upto))
+
+    def hand_out(self, token: int, page: HandedPage, interval: Interval | None) -> None:
+        self.pass_over(interval, page.upto)
+        self.pages[token] = page
+
+    def finish(self, token: int, upto: int | None = None) -> bool:
+        """Note that a page is done, or its records up to a seq. False: the page is not out."""
+        page = self.pages.get(token)
+        if page is None:
+            return False
+        if upto is None or upto >= page.upto:
+            del self.pages[token]
+            self.done_records += page.records
+        elif upto > page.after:
+            page.after = upto
+            self.done_records += 1  # at least: it is staged now in any case
+        return True
+
+    def give_back(self, token: int) -> bool:
+        """Let a page be handed out again. False: it is not out."""
+        page = self.pages.pop(token, None)
+        if page is not None:
+            self.give_back_interval(Interval(page.after, page.upto))
+        return page is not None
+
+    def give_back_interval(self, interval: Interval) -> None:
+        insort(self._intervals, interval)
+
+    def expire(self, now_ms: int) -> None:
+        """Take back the pages whose leases have ended."""
+        for token in [token for token, page in self.pages.items() if 0 < page.until_ms < now_ms]:
+            self.give_back(token)
+
+    def next_deadline(self) -> int:
+        """Return when the first lease ends, ms; 0 if none does."""
+        return min((page.until_ms for page in self.pages.values() if page.until_ms), default=0)
+
+    def seek(self, seq: int) -> None:
+        """Continue above this seq; pages that are out are late."""
+        self.pages.clear()
+        self._intervals.clear()
+        self.position = seq
+        self.done_records = 0
+        self.moves += 1
+
+    # --- positions in the log ----------------------------------------------------------------------------------------
+    def stage(self, position: int) -> None:
+        """Note that a position is in the log, and not committed yet."""
+        self.staged = position
+        self._lowest = min(self.held, position)
+        self._in_flight += 1
+        self.done_records = 0
+
+    def settle(self, position: int | None) -> None:
+        """Note the end of the earliest staged position; None: it failed."""
+        if position is None:
+            self.staged = _UNKNOWN
+        else:
+            self.committed = position
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._lowest = self.committed
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no position is in flight."""
+        return not self._in_flight
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+    def found(self, position: int) -> None:
+        """Continue from this position."""
+        self.committed = self.staged = self.position = self._lowest = position
+
+
+class LinedUp:
+    """A read that waits for its turn at a reader."""
+
+    __slots__ = ()
+
+    def take_turn(self) -> None:
+        """Read: no other read of the reader is in progress."""
+        raise NotImplementedError
+
+
+class TopicReaders:
+    """The named readers of one topic."""
+
+    __slots__ = ("by_name", "changing", "held")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, NamedReader] = {}
+        self.changing = False
+        """Whether a creation, a change of settings or a deletion is staged: others wait for it."""
+        self.held = NO_HOLD
+        """Caps and expiry take no record above this seq."""
+
+    def put(self, name: str, config: ReaderConfig, position: int) -> bool:
+        """Make a reader, or change the settings of one; return whether it is new."""
+        reader = self.by_name.get(name)
+        is_new = reader is None
+        if reader is None:
+            self.by_name[name] = NamedReader(name, config, position)
+        else:
+            reader.config = config
+        self.hold()
+        return is_new
+
+    def remove(self, name: str) -> NamedReader | None:
+        reader = self.by_name.pop(name, None)
+        if reader is not None:
+            reader.gone = True
+            self.hold()
+        return reader
+
+    def restore(self, row: ReaderRow) -> None:
+        """Make a reader as a snapshot or a segment states it."""
+        self.put(row.name, row.config, row.position)
+        self.by_name[row.name].found(row.position)
+        self.hold()
+
+    def hold(self) -> None:
+        """Find what is held, after a change of a reader that holds."""
+        self.held = min((reader.held for reader in self.by_name.values() if reader.config.holds), default=NO_HOLD)
+
+    def trimmed(self) -> int:
+        """Return the seq up to which every trimming reader has committed, or has that staged."""
+        return min((reader.staged for reader in self.by_name.values() if reader.config.trims), default=0)
+
+    def limit(self, head: int) -> None:
+        """End recovery: no position is above the head."""
+        for reader in self.by_name.values():
+            reader.found(min(reader.committed, head))
+        self.hold()
+
+    def described(self) -> list[ReaderRow]:
+        """Return rows for headers and footers of segments: the first so many readers."""
+        return [reader.row for reader in islice(self.by_name.values(), _DESCRIBED)]
+
+    def images_in_steps(self, step: int) -> Iterator[list[ReaderRow]]:
+        """Yield all rows, a bounded number at a time."""
+        names = list(self.by_name)
+        for at in range(0, len(names), step):
+            yield [reader.row for reader in self._present(names[at : at + step])]
+
+    def _present(self, names: Iterable[str]) -> Iterator[NamedReader]:
+        return (self.by_name[name] for name in names if name in self.by_name)
