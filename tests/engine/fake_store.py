@@ -55,7 +55,7 @@ class FakeLog:
         self.file.memory = bytearray()
         self.filling = Batch()
         self.synced_bytes = 0
-        self.owed: list[Callable[[], None]] = []
+        self.owed: list[Callable[[StorageError | None], None]] = []
         self.record_frames = 0
         self.read_only = False
         self.disk_full = False
@@ -155,8 +155,14 @@ class FakeLog:
     def batch_number(self, topic_id: int) -> int:
         return self.batches
 
-    def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
+    def when_durable(self, topic_id: int, done: Callable[[StorageError | None], None]) -> None:
         self.owed.append(done)
+
+    def when_flushed(self, topic_id: int | None, done: Callable[[StorageError | None], None]) -> None:
+        self.owed.append(done)
+
+    def unsynced_from(self, topic_id: int) -> int | None:
+        return None
 
     @contextmanager
     def use_reserve(self) -> Iterator[None]:
@@ -202,7 +208,7 @@ class FakeLog:
         self.synced_bytes = self.file.size
         owed, self.owed = self.owed, []
         for done in owed:
-            done()
+            done(None)
 
 
 class SlowReader:

@@ -1,6 +1,6 @@
 """Seeds of one kind, one after another, to the first that fails: what a broken server (mutants.py) is run against.
 
-python -m tests.sim.kinds records|queues|forwarding|passing|routers|again [--seeds 400]
+python -m tests.sim.kinds records|library|queues|forwarding|passing|routers|again [--seeds 400]
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ import gc
 import logging
 import sys
 from collections.abc import Callable
+from itertools import count, islice
 
 from tests.contract.routers.test_router_crashes import Overtaken, Story
 from tests.sim.again import run_lives as again
-from tests.sim.whole.run_seed import make_forwarding, make_passing, make_workers, run
+from tests.sim.whole.run_seed import is_of_library, make_forwarding, make_passing, make_workers, run
 
 _STEPS = 60
 
 
 def _records(seed: int) -> None:
     run(seed)
+
+
+def _library(number: int) -> None:
+    """The seed with this number among those of the library."""
+    run(next(islice((seed for seed in count() if is_of_library(seed)), number, None)))
 
 
 def _queues(seed: int) -> None:
@@ -46,6 +52,7 @@ def _routers(seed: int) -> None:
 
 HUNTS: dict[str, Callable[[int], object]] = {
     "records": _records,
+    "library": _library,
     "queues": _queues,
     "forwarding": _forwarding,
     "passing": _passing,

@@ -308,7 +308,7 @@ MUTANTS = (
         "a reservation used before its sync",
         "engine/write/reservations.py",
         "log.when_durable(topic.id, on_durable)",
-        "on_durable()",
+        "on_durable(None)",
     ),
     _one(
         "a reservation that covers the first record only",
@@ -1053,5 +1053,26 @@ MUTANTS = (
         "found.append(Loss(self.name, at,",
         "(Loss(self.name, at,",
         _FILES,
+    ),
+    _one(
+        "a flush answered before its sync",
+        "engine/write/flush.py",
+        "        self._core.log.when_flushed(None if topic is None else topic.id, self._on_flushed)\n",
+        "        self._on_flushed(None)\n",
+        "library",
+    ),
+    _one(
+        "a flush that forgets the file the log has left",
+        "store/wal/background_sync.py",
+        "        if not durable.unsynced:\n            done(None)\n",
+        "        if not durable.unsynced or durable.sealed:\n            done(None)\n",
+        "library",
+    ),
+    _one(
+        "what a running sync covers taken for synced",
+        "store/wal/commit.py",
+        "        for _, topics in self._covered:\n",
+        "        for _, topics in ():\n",
+        "library",
     ),
 )

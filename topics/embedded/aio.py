@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from topics.config import Config
 from topics.embedded.calls import Start
-from topics.embedded.directory_calls import snapshot_of
+from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.producer import Producer
@@ -129,6 +129,9 @@ class AsyncLog:
 
     async def checkpoint(self, *, timeout: float | None = None) -> int:
         return snapshot_of(await self._run(self._starts.checkpointing(timeout)))
+
+    async def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
+        return flushed_of(await self._run(self._starts.flushing(topic, seq, timeout)))
 
     def read(
         self,

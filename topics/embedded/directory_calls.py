@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.engine.values.results import CheckpointResult
+from topics.engine.values.results import CheckpointResult, FlushResult
 
 
 def snapshot_of(result: CheckpointResult) -> int:
@@ -10,3 +10,13 @@ def snapshot_of(result: CheckpointResult) -> int:
     if not result.done:
         raise TimeoutError("the checkpoint has not ended; it continues: wait with a longer timeout")
     return result.snapshot
+
+
+def flushed_of(result: FlushResult) -> int:
+    """Return the seq up to which all is on stable storage.
+
+    Raises: TimeoutError if a record that was to be there is not.
+    """
+    if not result.done:
+        raise TimeoutError("the sync has not ended; it continues: wait with a longer timeout")
+    return result.synced_seq

@@ -17,7 +17,7 @@ from topics.clock import Clock, SystemClock
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
-from topics.embedded.directory_calls import snapshot_of
+from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
@@ -389,6 +389,16 @@ class Log:
         Raises: TimeoutError if it has not ended by then; it continues.
         """
         return snapshot_of(self._driver.call(self._starts.checkpointing(timeout)))
+
+    def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
+        """Return once a record and all before it are on stable storage, whatever the class.
+
+        Flushes at the same time share a sync, and no append waits for it. topic: None for all
+        topics. seq: None for all records there are. timeout: in seconds.
+        Returns: the seq up to which all records of the topic are on stable storage; 0 without one.
+        Raises: TimeoutError if the sync has not ended by then; it continues.
+        """
+        return flushed_of(self._driver.call(self._starts.flushing(topic, seq, timeout)))
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:

@@ -30,6 +30,7 @@ from topics.engine.values.results import (
     DeleteTopicResult,
     DiffQuery,
     Done,
+    FlushResult,
     PutResult,
     Tombstone,
     TopicPage,
@@ -240,6 +241,15 @@ class Starts:
     def checkpointing(self, timeout: float | None) -> Start[CheckpointResult]:
         wait_ms = arguments.optional_milliseconds("timeout", timeout)
         return lambda done: self._engine.checkpoint(wait_ms, done)
+
+    def flushing(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
+        if topic is not None:
+            arguments.text("topic", topic)
+        elif seq is not None:
+            raise UsageError(f"seq is {arguments.shown(seq)} without a topic: say whose record it is")
+        arguments.optional_count("seq", seq)
+        wait_ms = arguments.optional_milliseconds("timeout", timeout)
+        return lambda done: self._engine.sync_records(topic, seq, wait_ms, done)
 
     def reading_columns(self, topic: str, from_seq: int, limit: int, max_bytes: int) -> Start[ColumnPage]:
         arguments.text("topic", topic)

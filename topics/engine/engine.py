@@ -57,6 +57,7 @@ from topics.engine.values.results import (
     DiffResult,
     Done,
     EngineStats,
+    FlushResult,
     KnownTopic,
     PutResult,
     Tombstone,
@@ -68,6 +69,7 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
 from topics.engine.write.delete import delete_records
+from topics.engine.write.flush import state_of, sync_records
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
@@ -133,7 +135,7 @@ class Engine:
         def on_retained(error: TopicsError | None) -> None:
             if error is None and topic.life is Life.GONE:
                 error = refusals.topic_not_found(name)
-            done(error if error is not None else topic.state(now_ms))
+            done(error if error is not None else state_of(core, topic, now_ms))
 
         self._forwarding.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
 
@@ -353,6 +355,14 @@ class Engine:
             self._verifier.check_pass()
 
     # --- files -------------------------------------------------------------------------------------------------------
+    def sync_records(self, name: str | None, seq: int | None, wait_ms: int | None, done: Done[FlushResult]) -> None:
+        """Return once records are on stable storage, or after `wait_ms`; the sync continues.
+
+        name: None for all topics. seq: None for all records of the topic, those that are staged
+        included. Flushes at the same time share a sync, and no commit waits for it.
+        """
+        sync_records(self._core, name, seq, wait_ms, done)
+
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel:
         """Return the newest snapshot's number after a checkpoint, or after `wait_ms` (7.9).
 
@@ -452,7 +462,7 @@ class Engine:
             yield sum(leases.counters(now_ms).in_flight for leases in step if leases is not None and leases.leased)
 
     def topic_states(self, after: str, within: Prefixes, limit: int) -> list[TopicState]:
-        """Return the states of the next topics by name, without retention, for metrics."""
+        """Return the states of the next topics by name, as they are now, without `synced_seq`."""
         now_ms = self._core.clock.now_ms()
         return [topic.state(now_ms) for topic in islice(self._core.registry.after(after, "", within), limit)]
 

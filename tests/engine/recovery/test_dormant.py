@@ -70,7 +70,8 @@ def test_a_start_a_list_a_scrape_a_checkpoint_and_a_stop_make_no_topic_and_no_ch
         assert states(world) == before
         assert world.engine.stats() == sums
         assert live_rows(world) == files
-        assert world.engine.topic_states("", (), 100) == world.list().rows
+        listed = [state._replace(synced_seq=0) for state in world.list().rows]  # which metrics do not show
+        assert world.engine.topic_states("", (), 100) == listed
         assert world.engine.topic_count() == len(NAMES)
         world.checkpoint()
     assert made == []

@@ -14,7 +14,7 @@ import msgspec
 
 from tests.sim.genome import Seed, stream
 from tests.sim.whole.clients.http_client import Answered
-from tests.sim.whole.clients.operation import Write
+from tests.sim.whole.clients.operation import Flush, Operation, Write
 from tests.sim.whole.clients.owned import Owner, OwningClient
 from tests.sim.whole.clients.owned_topic import OwnedTopic
 from tests.sim.whole.clients.state import CONFIG_DEFAULT
@@ -28,6 +28,8 @@ from topics.http.wire.error_answers import status_of
 
 _STEPS_MAX = 200_000
 _LOOK_EVERY_STEPS = 8
+_FLUSHES = 0.1
+"""Share of the requests."""
 Asked = tuple[str, str, dict[str, Any]]
 
 
@@ -89,7 +91,7 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
             return 200, {"deleted": log.delete_topic(name).deleted}
         case "GET", []:
             state = log.state(name, touch=False)
-            shown: tuple[str, ...] = ("head_seq", "earliest_seq", "count", "bytes")
+            shown: tuple[str, ...] = ("head_seq", "earliest_seq", "count", "bytes", "synced_seq")
             if "incarnation=true" in path:
                 shown = (*shown, "incarnation")
             found = {field: getattr(state, field) for field in shown}
@@ -98,6 +100,8 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
             return _write(log, name, body)
         case "POST", ["delete"]:
             return 200, log.delete(name, before_seq=body["before_seq"], match=body["match"])._asdict()
+        case "POST", ["flush"]:
+            return 200, {"synced_seq": log.flush(name, body["seq"])}
         case "POST", ["diff"]:
             since = body.get("from", {}).get("time")
             page = log.page(name, body.get("from_seq", 0), limit=body["limit"], from_time=since)
@@ -191,7 +195,14 @@ class LibraryMachine(Machine):
 
 
 class _CallingClient(OwningClient):
-    """The library has no configuration in a write."""
+    """The library has no configuration in a write, and flushes."""
+
+    def _choose(self, topic: OwnedTopic) -> Operation:
+        if self.rng.random() >= _FLUSHES or topic.tip is None:
+            return super()._choose(topic)
+        certain = len(topic.states) == 1 and topic.tip.head > 0
+        self.machine.counts["flushes"] += 1
+        return Flush(self.rng.randint(1, topic.tip.head) if certain and self.rng.random() < 0.5 else None)
 
     def write(self, topic: OwnedTopic) -> Write:
         write = super().write(topic)

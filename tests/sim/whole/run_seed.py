@@ -70,7 +70,7 @@ def _run(
     aim(plan)
     if isinstance(seed, Choices):
         alter(plan, seed.genome)
-    is_library = cast is None and stream(seed, "kind").random() < _LIBRARIES
+    is_library = cast is None and is_of_library(seed)
     machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
     if watch is not None and isinstance(seed, Choices):
         watch(machine, seed)
@@ -92,6 +92,10 @@ def _run(
         machine.counts["faults met"] += struck
         machine.counts[f"faults: {kind}"] += struck
     return machine.counts
+
+
+def is_of_library(seed: Seed) -> bool:
+    return stream(seed, "kind").random() < _LIBRARIES
 
 
 def replay(seed: Seed | Genome, length: Length) -> str:

@@ -52,6 +52,27 @@ def test_the_rest_of_a_short_write_begins_at_a_block() -> None:
     assert [rest_begins(n) for n in (-4, 0, 1, 4095, 4096, 9000)] == [0, 0, 0, 0, 4096, 8192]
 
 
+def test_the_seqs_of_a_topic_are_synced_by_the_sync_that_began_after_them() -> None:
+    durable = Durability(0)
+    durable.on_written(synced=False)
+    durable.topics.setdefault(7, 1)
+    durable.cover()  # a sync begins
+    durable.on_written(synced=False)
+    durable.topics.setdefault(7, 5)
+    durable.topics.setdefault(8, 1)
+    assert [durable.unsynced_from(topic) for topic in (7, 8, 9)] == [1, 1, None]
+    durable.on_synced(1)
+    assert [durable.unsynced_from(topic) for topic in (7, 8)] == [5, 1]
+    durable.on_file_left(1, 7)
+    durable.on_written(synced=False)
+    durable.topics.setdefault(9, 3)
+    assert [durable.unsynced_from(topic) for topic in (7, 8, 9)] == [5, 1, 3]
+    durable.on_synced(2)
+    assert [durable.unsynced_from(topic) for topic in (7, 8, 9)] == [None, None, 3]
+    durable.on_written(synced=True)
+    assert durable.unsynced_from(9) is None
+
+
 def test_durability_is_a_prefix_over_files() -> None:
     durable = Durability(10)
     assert not durable.unsynced

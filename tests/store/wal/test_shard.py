@@ -177,7 +177,7 @@ def test_who_waits_for_stable_storage_holds_up_no_commit() -> None:
     for number in range(3):
         world.write(fsync=False)
         world.settle()
-        world.log.when_durable(1, lambda number=number: told.append(number))  # type: ignore[misc]
+        world.log.when_durable(1, lambda _error, number=number: told.append(number))  # type: ignore[misc]
         world.settle(world.write(fsync=False))
     world.advance(world.config.sync_every_ms // 2)
     assert told == [0, 1, 2]
@@ -188,8 +188,49 @@ def test_what_is_durable_already_is_told_at_once_and_by_a_commit_that_syncs() ->
     world = LogWorld()
     told: list[int] = []
     world.settle(world.write())
-    world.log.when_durable(1, lambda: told.append(0))
+    world.log.when_durable(1, lambda _error: told.append(0))
     assert told == [0]
+
+
+def test_flushes_at_the_same_time_share_a_sync() -> None:
+    world = LogWorld()
+    told: list[int] = []
+    for number in range(64):
+        world.write(fsync=False)
+        world.log.when_flushed(1, lambda _error, number=number: told.append(number))  # type: ignore[misc]
+        if not number:
+            world.settle()
+    world.loop.run_until(lambda: len(told) == 64)
+    assert told == list(range(64))
+    assert world.log.counters.fsyncs == 2
+    assert recover(world.crash()).seqs[1] == list(range(1, 65))
+
+
+def test_a_flush_waits_for_what_is_staged_and_for_every_file_that_was_left() -> None:
+    world = LogWorld()
+    told: list[object] = []
+    for _ in range(30):
+        world.settle(world.write(count=20, bytes_each=1000, fsync=False))
+    last = world.write(count=20, bytes_each=1000, fsync=False)
+    world.log.when_flushed(None, told.append)
+    world.loop.run_until(lambda: bool(told))
+    assert told == [None]
+    assert last.acked
+    assert world.log.counters.rotations >= 2
+    assert recover(world.crash()).seqs == {1: list(range(1, 621))}
+
+
+def test_who_waits_for_stable_storage_gets_the_error_of_a_failed_sync() -> None:
+    faults = Faults()
+    world = LogWorld(faults=faults)
+    told: list[object] = []
+    world.settle(world.write(fsync=False))
+    faults.fail("sync", errno.EIO)
+    world.log.when_flushed(1, told.append)
+    world.log.when_durable(1, told.append)
+    world.loop.run_until(lambda: len(told) == 2)
+    world.log.when_flushed(1, told.append)
+    assert [type(error) for error in told] == [LogReadOnlyError] * 3
 
 
 def test_short_writes_are_finished_before_anything_else() -> None:

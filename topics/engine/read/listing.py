@@ -11,11 +11,12 @@ from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import Done, TopicPage
+from topics.engine.write.flush import SyncedCore, state_of
 from topics.engine.write.retention import ExpiryCore, expire
 from topics.errors import TopicsError
 
 
-class ListingCore(ExpiryCore, Protocol):
+class ListingCore(ExpiryCore, SyncedCore, Protocol):
     """The part of the core that a list needs."""
 
     clock: Clock
@@ -51,7 +52,7 @@ def list_topics(  # noqa: PLR0917 - as in Engine
             waiting -= 1
             if waiting == 0:
                 now_there = (registry.listed(topic.name) for topic in found)
-                done(TopicPage([topic.state(now_ms) for topic in now_there if topic is not None], next_after))
+                done(TopicPage([state_of(core, topic, now_ms) for topic in now_there if topic is not None], next_after))
 
     for topic in found:
         if touch:

@@ -103,6 +103,8 @@ class Forward(Append):
     def apply(self, commit: Commit) -> None:
         topic = self.topic
         if self.step.holes:
+            if commit.unsynced is not None:
+                commit.unsynced.setdefault(topic.id, self.first_hole)
             take_holes(topic, self.first_hole, self.step.holes)
             notify(self.core, topic)  # a loss is forwarded down the chain, too
         if topic.routers:

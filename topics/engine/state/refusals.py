@@ -134,6 +134,19 @@ def overloaded() -> RequestError:
     return RequestError("throttled", message, {"retry_after_ms": 1000})
 
 
+def nothing_to_flush(topic: NamedTopic) -> RequestError:
+    message = (
+        f"topic {shown(topic.name)} has records of class ephemeral, which are only in memory: flush a topic of class "
+        "memory, disk or fsync"
+    )
+    return RequestError("invalid_request", message, {"topic": topic.name})
+
+
+def not_given_out(topic: NamedTopic, seq: int, last_seq: int) -> RequestError:
+    message = f"seq is {seq}, and topic {shown(topic.name)} has records up to {last_seq}: flush one of those, or all"
+    return RequestError("invalid_request", message, {"topic": topic.name})
+
+
 def config_needs_admin(name: str) -> RequestError:
     message = f"creating topic {shown(name)} with a config needs the scope admin: leave config out or create it first"
     return RequestError("forbidden", message, {"topic": name})

@@ -193,6 +193,11 @@ class Topic(TopicNumbers):
         return self.index.earliest or self.head + 1
 
     @property
+    def has_memory(self) -> bool:
+        """Whether it may have records that are only in memory: those of class `ephemeral`."""
+        return self.stage_class == "ephemeral" or 0 < self.index.earliest <= self.memory_through
+
+    @property
     def visible(self) -> bool:
         return self.is_made and self.life is not Life.GONE
 

@@ -77,6 +77,13 @@ class CheckpointResult(NamedTuple):
     """
 
 
+class FlushResult(NamedTuple):
+    synced_seq: int
+    """The seq up to which all of the topic is on stable storage; 0 if no topic was named."""
+    done: bool
+    """Whether that includes all that was asked for."""
+
+
 class PutResult(NamedTuple):
     created: bool
     config: TopicConfig
@@ -103,6 +110,8 @@ class TopicState(NamedTuple):
     queue: QueueState | None
     incarnation: str = ""
     """The topic's incarnation, which changes whenever seqs may name other records (R-INC)."""
+    synced_seq: int = 0
+    """The seq up to which all is on stable storage; 0 in class `ephemeral`. Not on the wire."""
 
 
 class TopicPage(NamedTuple):

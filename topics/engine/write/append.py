@@ -171,7 +171,10 @@ class Append(Operation[AppendCore]):
         if not file_id or not core.usage.is_memory(file_id):
             core.in_log.update(map(_id_of, self.topics))
         columns = zip(self.topics, first_seqs, self.counts, self.sizes, self.stamps, strict=True)
+        unsynced = commit.unsynced
         for topic, first, count, size, ts in columns:
+            if unsynced is not None:
+                unsynced.setdefault(topic.id, first)
             topic.publish(count, size, first + count - 1, ts)
             if topic.waiters or topic.routers:
                 notify(core, topic)

@@ -172,6 +172,8 @@ class Appender:
         else:
             index_rows(core.usage, (topic,), (first,), (count,), (rows.size,), framed.placed, tags, file_id, base)
         core.in_log.add(topic.id)
+        if commit.unsynced is not None:
+            commit.unsynced.setdefault(topic.id, first)
         topic.publish_new(last, ts)
         return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, commit.sync_ns))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from topics.engine.state.control_frames import ReservationPayload, encode
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort
+from topics.errors import StorageError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
@@ -31,8 +32,8 @@ def reserve_ahead(log: LogPort, topic: Topic, count: int, now_ms: int) -> None:
         else:
             topic.reserved_ahead(generation, 0)
 
-    def on_durable() -> None:
-        topic.reserved_ahead(generation, upto)
+    def on_durable(error: StorageError | None) -> None:
+        topic.reserved_ahead(generation, 0 if error is not None else upto)
 
     log.when_committed(topic.id, False, on_commit)
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.timers import Timer
 from topics.store.wal.commit import Durability
@@ -18,6 +19,9 @@ from topics.store.wal.write_latch import WriteLatch
 
 COMMIT_SYNCS = -1
 """The value in place of a descriptor while the commit in flight syncs everything."""
+
+Durable = Callable[[StorageError | None], None]
+"""Called once what it waits for is on stable storage, or with the error of the log."""
 
 
 class BackgroundSync:
@@ -51,7 +55,7 @@ class BackgroundSync:
         self.running = False
         self.timer: Timer | None = None
         """The timer that will start a sync."""
-        self.owed: deque[tuple[int, Callable[[], None]]] = deque()
+        self.owed: deque[tuple[int, Durable]] = deque()
         """(batch number, callback once that batch is on stable storage): see `when_durable`."""
 
     def plan(self) -> None:
@@ -71,22 +75,23 @@ class BackgroundSync:
             fd, upto = self._current_fd(), durable.written
             if fd == COMMIT_SYNCS:
                 return
+            durable.cover()
         self.running = True
         self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, self._loop.clock.monotonic_ns()))
 
-    def when_durable(self, done: Callable[[], None]) -> None:
-        """Call `done` once all batches committed so far are on stable storage.
-
-        Never if the log is latched first.
+    def when_durable(self, done: Durable) -> None:
+        """Call `done` once all batches committed so far are on stable storage, or cannot be.
 
         No commit waits for that: a background sync begins, or another one follows the running one.
         """
         durable = self._durable
         if not durable.unsynced:
-            done()
-            return
-        self.owed.append((durable.written, done))
-        self.start()
+            done(None)
+        elif self._admission.read_only:
+            done(self._admission.read_only_error())
+        else:
+            self.owed.append((durable.written, done))
+            self.start()
 
     def report(self) -> None:
         """Call the callbacks whose batches are on stable storage now.
@@ -95,7 +100,13 @@ class BackgroundSync:
         """
         owed, synced = self.owed, self._durable.synced
         while owed and owed[0][0] <= synced:
-            owed.popleft()[1]()
+            owed.popleft()[1](None)
+
+    def on_latch(self) -> None:
+        """Report that nothing more is known to reach stable storage."""
+        owed = self.owed
+        while owed:
+            owed.popleft()[1](self._admission.read_only_error())
 
     def stop(self) -> None:
         """Plan no more syncs; a running one ends by itself."""

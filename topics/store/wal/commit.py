@@ -40,6 +40,10 @@ class Commit(NamedTuple):
     write_ns: int = 0
     sync_ns: int = 0
     """Time from submission to the sync's completion; 0 for a batch that was not synced."""
+    unsynced: dict[int, int] | None = None
+    """Where the topics of the batch are noted: see `Durability.unsynced_from`. None: nothing of it
+    waits for a sync.
+    """
 
 
 Done = Callable[[Commit], None]
@@ -206,10 +210,31 @@ class Durability:
         self.written = last_batch_no
         self.synced = last_batch_no
         self.sealed: deque[SealedFile] = deque()
+        self.topics: dict[int, int] = {}
+        """By topic id the first seq in batches that no sync covers so far, running ones included.
+        The engine enters what it publishes of a commit.
+        """
+        self._covered: deque[tuple[int, dict[int, int]]] = deque()
+        """(number of a batch, `topics` of it and of earlier ones that a sync covers or will)."""
 
     @property
     def unsynced(self) -> bool:
         return self.written > self.synced
+
+    def unsynced_from(self, topic_id: int) -> int | None:
+        """Return the first seq of a topic that is not on stable storage; None: all are."""
+        if not self.unsynced:
+            return None
+        for _, topics in self._covered:
+            if topic_id in topics:
+                return topics[topic_id]
+        return self.topics.get(topic_id)
+
+    def cover(self) -> None:
+        """Note that a sync of all that is written begins, or that the log leaves its file."""
+        if self.topics:
+            self._covered.append((self.written, self.topics))
+            self.topics = {}
 
     def on_written(self, *, synced: bool) -> None:
         """Count the next batch as written; with `synced`, all up to it are on stable storage."""
@@ -217,6 +242,9 @@ class Durability:
         if synced:
             assert not self.sealed, "a sync of this file says nothing about the one before"
             self.synced = self.written
+            if self.topics or self._covered:
+                self.topics = {}
+                self._covered.clear()
 
     def on_synced(self, batch_no: int) -> None:
         """Count batches as durable after a sync.
@@ -227,8 +255,11 @@ class Durability:
         self.synced = max(self.synced, batch_no)
         while self.sealed and self.sealed[0].last_batch_no <= self.synced:
             self.sealed.popleft()
+        while self._covered and self._covered[0][0] <= self.synced:
+            self._covered.popleft()
 
     def on_file_left(self, file_id: int, fd: int) -> None:
         """Note that the log continues in another file."""
         if self.unsynced:
             self.sealed.append(SealedFile(file_id, fd, self.written))
+            self.cover()

@@ -154,7 +154,8 @@ class Commitment:
         self.ended_ns = self._clock.monotonic_ns()
         elapsed_ns = self.ended_ns - self.submitted_ns
         used, position, synced = batch.used, file.position, primitive.syncs
-        self._durable.on_written(synced=synced)
+        durable = self._durable
+        durable.on_written(synced=synced)
         file.position = (position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
         end.chain = self._checksum
         end.header = b""
@@ -169,7 +170,8 @@ class Commitment:
             end.synced_commits += 1
             counters.count_sync(elapsed_ns)
         base, sync_ns = position + BATCH_HEADER_BYTES, elapsed_ns if synced else 0
-        return make_tuple(Commit, (None, file.stored.file_id, base, elapsed_ns, sync_ns))
+        unsynced = None if synced else durable.topics
+        return make_tuple(Commit, (None, file.stored.file_id, base, elapsed_ns, sync_ns, unsynced))
 
     def rest(self) -> Target:
         """Return the rest of a short write, as a commit of its own."""

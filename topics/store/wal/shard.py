@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Callable
 from functools import partial
 
 from topics.errors import StorageError
@@ -27,7 +26,7 @@ from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import BATCH_HEADER_BYTES, WAL_FIRST_BATCH_OFFSET
 from topics.store.format.rows import Framed, Rows
 from topics.store.in_memory.hot_tail import HotTail
-from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync
+from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
 from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
 from topics.store.wal.commit_choice import Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
@@ -139,12 +138,23 @@ class Shard:
         """Prepare the first file, if there is space for one. Raises OSError."""
         await self.preallocation.open()
 
-    def when_durable(self, done: Callable[[], None]) -> None:
-        """Call `done` once all that is committed so far is on stable storage.
-
-        It is never called if the log is latched first.
-        """
+    def when_durable(self, done: Durable) -> None:
+        """Call `done` once all that is committed so far is on stable storage, or cannot be."""
         self._sync.when_durable(done)
+
+    def when_flushed(self, done: Durable) -> None:
+        """Call `done` once all that is staged so far is on stable storage, or cannot be.
+
+        A batch that failed was reported to its writers. What is before it is waited for.
+        """
+        if self.staging.is_empty and self._in_flight is None:
+            self._sync.when_durable(done)
+        else:
+            self.staging.when_committed(False, lambda _commit: self._sync.when_durable(done))
+
+    def unsynced_from(self, topic_id: int) -> int | None:
+        """Return the first committed seq of a topic that no sync has covered; None: all are."""
+        return self._durable.unsynced_from(topic_id)
 
     @property
     def backlog_bytes(self) -> int:
@@ -434,6 +444,7 @@ class Shard:
     def on_latch(self) -> None:
         """Fail what is staged after a shard failed. A batch in flight is answered first."""
         self._moved.set()
+        self._sync.on_latch()
         if self._in_flight is None:
             self._fail_staged(self._admission.read_only_error())
 

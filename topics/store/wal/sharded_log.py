@@ -5,7 +5,6 @@ Everything about one topic is in one shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import xxhash
 
 from topics.config import Config
+from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Event
 from topics.store.disk.disk_space import DiskSpace
@@ -24,6 +24,7 @@ from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
+from topics.store.wal.background_sync import Durable
 from topics.store.wal.commit import Commit, Done
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
@@ -230,12 +231,37 @@ class ShardedLog:
         """Return a number that changes whenever the topic's shard fills another batch."""
         return self._wals[self.shard_of(topic_id)].staging.batch_number
 
-    def when_durable(self, topic_id: int, done: Callable[[], None]) -> None:
+    def when_durable(self, topic_id: int, done: Durable) -> None:
         """Call `done` once all that the topic's shard has committed is on stable storage.
 
-        No commit waits for that. It is never called if the log is latched first.
+        No commit waits for that. It gets the error if the log is latched first.
         """
         self._wals[self.shard_of(topic_id)].when_durable(done)
+
+    def when_flushed(self, topic_id: int | None, done: Durable) -> None:
+        """Call `done` once all staged so far in the topic's shard is on stable storage.
+
+        topic_id: None for all shards. No commit waits for that, and callers share syncs. It gets
+        the error if the log is latched first.
+        """
+        if topic_id is not None:
+            self._wals[self.shard_of(topic_id)].when_flushed(done)
+            return
+        left, failure = len(self._wals), None
+
+        def on_flushed(error: StorageError | None) -> None:
+            nonlocal left, failure
+            left -= 1
+            failure = failure or error
+            if not left:
+                done(failure)
+
+        for wal in self._wals:
+            wal.when_flushed(on_flushed)
+
+    def unsynced_from(self, topic_id: int) -> int | None:
+        """Return the first visible seq of a topic that is not on stable storage; None: all are."""
+        return self._wals[self.shard_of(topic_id)].unsynced_from(topic_id)
 
     def use_reserve(self) -> AbstractContextManager[None]:
         """Accept what is staged inside on a full disk, too, because it frees space."""

@@ -237,6 +237,31 @@ class Look(Operation):
         return [state]
 
 
+class Flush(Operation):
+    """Stable storage for a record and all before it; seq: None for all there is. Of the library alone."""
+
+    changes = False
+
+    def __init__(self, seq: int | None) -> None:
+        self.seq = seq
+
+    def __str__(self) -> str:
+        return f"flush {'all' if self.seq is None else self.seq}"
+
+    def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
+        return "POST", f"{path}/flush", {"seq": self.seq}
+
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
+        return [state]
+
+    def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
+        state = exists(state, status)
+        least = state.head if self.seq is None else self.seq
+        if not least <= answer["synced_seq"] <= state.head:
+            raise Inconsistent(f"synced_seq {answer['synced_seq']} is not in {least}..{state.head}")
+        return [state]
+
+
 class Read(Operation):
     """One page from a cursor."""
 

@@ -12,6 +12,7 @@ from tests.sim.whole.clients.keys import Key
 from tests.sim.whole.clients.operation import (
     Configure,
     Drop,
+    Flush,
     Inconsistent,
     Look,
     Maybe,
@@ -243,6 +244,10 @@ class OwnedTopic:
         if not operation.changes or all(path[-1:] == [state] for path, state in zip(steps, followed, strict=True)):
             # Nothing happened: a read, a duplicate, a delete of nothing. It says nothing of what failed before.
             self.states = distinct([path[-1] for path in steps])
+            if isinstance(operation, Flush | Look) and status == 200 and "synced_seq" in answer:
+                return self._see_synced(
+                    answer["synced_seq"], flushed=isinstance(operation, Flush) and operation.seq is None
+                )
             return []
         self.burn(self.limbo)  # what failed and was followed by a success is not there
         self.limbo, self.settled, self.has_failed = [], [], False
@@ -254,6 +259,24 @@ class OwnedTopic:
         self.states = distinct([path[-1] for path in steps])
         self.history.append(self.states)
         return self._note(operation, before, answer, now_ns)
+
+    def _see_synced(self, synced_seq: int, *, flushed: bool) -> list[str]:
+        """What the log is a prefix of is on stable storage: up to this seq, or (flushed) all that was changed before.
+
+        Returns the data of records that have to be durable now.
+        """
+        tip = self.tip
+        if len(self.states) > 1 or tip is None:
+            return []
+        if flushed:
+            self.durable = len(self.history) - 1
+        for place, states in enumerate(self.history):
+            heads = [state.head if state is not None and state.instance == tip.instance else -1 for state in states]
+            if synced_seq and min(heads) >= synced_seq:
+                self.durable = max(self.durable, place)
+                break
+        texts = [record.data for seq, record in tip.records.items() if seq <= synced_seq]
+        return [text for text in texts if text not in self.sent_again]
 
     def see_times(self, state: State, page: Any) -> None:
         """R-SEQ-5: $ts does not fall with rising seq, whatever clocks and crashes do. Raises Inconsistent."""

@@ -1,0 +1,159 @@
+"""`flush`: stable storage on request, whatever the class; on a simulated disk, which says what a power cut leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import topics
+from tests.embedded.test_no_maintenance import is_durable
+from tests.sim import SimRing
+from tests.sim.world.faults import Faults
+from topics.config import tiny_config
+from topics.embedded.log import Log
+
+_HOUR_MS = 3_600_000
+
+
+def sim_log(*, faults: Faults | None = None, **changes: object) -> tuple[Log, SimRing]:
+    """A log whose syncs by time do not come in a test."""
+    ring = SimRing(1, faults=faults) if faults is not None else SimRing(1)
+    ring.disk.make_directory("/srv")
+    config = replace(tiny_config("/srv/topics"), sync_every_ms=_HOUR_MS, checkpoint_every_ms=_HOUR_MS, **changes)  # type: ignore[arg-type]
+    return Log(config, ring, ring.clock), ring
+
+
+def test_a_flush_returns_once_all_before_it_is_on_stable_storage() -> None:
+    log, ring = sim_log()
+    log.append("a", ["creates the topic, which is synced"])
+    log.append("a", ["the record"])
+    assert not is_durable(ring, b"the record")
+    assert log.state("a").synced_seq == 1
+    assert log.flush("a", 2) == 2
+    assert is_durable(ring, b"the record")
+    assert log.state("a").synced_seq == 2
+    assert [state.synced_seq for state in log.topics()] == [2]
+    log.close()
+
+
+def test_a_flush_includes_files_that_the_log_has_left() -> None:
+    log, ring = sim_log(checkpoint_wal_bytes=1 << 30, disk_reserve_bytes=0)
+    log.append("a", ["creates the topic, which is synced"])
+    rotations = log._opened.log.counters.rotations
+    texts = [f"record {number} ".encode() for number in range(6)]
+    for text in texts:
+        log.append("a", [text.decode() + "x" * 100_000])
+    assert log._opened.log.counters.rotations >= rotations + 2
+    assert log.flush("a") == 7
+    assert all(is_durable(ring, text) for text in texts)
+    log.close()
+
+
+def test_a_flush_of_a_record_that_is_on_stable_storage_syncs_nothing() -> None:
+    log, _ring = sim_log()
+    log.append("a", ["synced, because it creates the topic"])
+    log.append("a", ["unsynced"])
+    syncs = log._opened.log.counters.fsyncs
+    assert log.flush("a", 1) == 1
+    assert log._opened.log.counters.fsyncs == syncs
+    log.close()
+
+
+def test_a_flush_of_the_log_is_one_of_all_topics() -> None:
+    log, ring = sim_log(wal_shards=2)
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        log.append(name, ["creates the topic"])
+        log.append(name, [f"record of {name}"])
+    assert log.flush() == 0
+    assert [log.state(name).synced_seq for name in names] == [2] * 8
+    log.close()
+    assert ring.disk.find("/srv/topics") is not None
+
+
+def test_what_of_a_topic_is_synced_does_not_depend_on_other_topics() -> None:
+    log, _ring = sim_log()
+    log.append("a", [1])
+    log.append("b", [1])
+    log.append("a", [2])
+    log.flush("a")
+    log.append("b", [2])
+    assert (log.state("a").synced_seq, log.state("b").synced_seq) == (2, 1)
+    log.close()
+
+
+def test_a_flush_that_takes_too_long_goes_on() -> None:
+    log, ring = sim_log()
+    log.append("a", ["creates the topic"])
+    log.append("a", ["the record"])
+    with pytest.raises(TimeoutError, match="it continues"):
+        log.flush("a", timeout=0)
+    log.flush("a")
+    assert is_durable(ring, b"the record")
+    log.close()
+
+
+def test_a_flush_after_a_failed_sync_says_so() -> None:
+    faults = Faults()
+    log, _ring = sim_log(faults=faults)
+    log.append("a", ["creates the topic"])
+    log.append("a", ["the record"])
+    faults.fail("sync", errno.EIO)
+    with pytest.raises(topics.LogReadOnlyError):
+        log.flush("a")
+    assert log.state("a").synced_seq == 1
+    with pytest.raises(topics.LogReadOnlyError):
+        log.flush()
+    log.close()
+
+
+def test_what_is_only_in_memory_is_not_flushed() -> None:
+    log, _ring = sim_log()
+    log.put_topic("m", durability="ephemeral")
+    log.append("m", [1])
+    with pytest.raises(topics.RequestError, match="only in memory: flush a topic of class memory, disk or fsync"):
+        log.flush("m")
+    log.put_topic("m", durability="disk")
+    log.append("m", [2])
+    with pytest.raises(topics.RequestError, match="only in memory"):
+        log.flush("m")
+    assert log.state("m").synced_seq == 0
+    log.delete("m", before_seq=2)
+    assert log.flush("m") == 2
+    log.close()
+
+
+def test_bad_arguments_of_a_flush_are_refused() -> None:
+    log, _ring = sim_log()
+    log.append("a", [1])
+    for arguments, message in (
+        ({"topic": 3}, "topic is 3: use a string"),
+        ({"seq": 1}, "seq is 1 without a topic: say whose record it is"),
+        ({"topic": "a", "seq": -1}, "seq is -1: use an integer, 0 to"),
+        ({"topic": "a", "seq": True}, "seq is True: use an integer"),
+        ({"topic": "a", "seq": 1 << 64}, "seq is 18446744073709551616: use an integer, 0 to"),
+        ({"topic": "a", "timeout": -1}, "timeout is -1: use a number of seconds"),
+        ({"topic": "a", "timeout": 1e300}, "timeout is 1e"),
+    ):
+        with pytest.raises(topics.UsageError, match=message.replace("+", r"\+")):
+            log.flush(**arguments)  # type: ignore[arg-type]
+    with pytest.raises(topics.RequestError, match="seq is 2, and topic 'a' has records up to 1"):
+        log.flush("a", 2)
+    with pytest.raises(topics.RequestError, match="does not exist"):
+        log.flush("none")
+    log.close()
+    with pytest.raises(topics.UsageError, match="closed"):
+        log.flush()
+
+
+def test_a_flush_is_awaited(tmp_path: Path) -> None:
+    async def flush(log: Log) -> tuple[int, ...]:
+        await log.aio.append("a", [1])
+        return tuple(await asyncio.gather(log.aio.flush("a"), log.aio.flush("a", 1), log.aio.flush()))
+
+    with topics.open(tmp_path) as log:
+        assert asyncio.run(flush(log)) == (1, 1, 0)

@@ -1,0 +1,100 @@
+"""Stable storage on request, whatever the class of a topic. Asked for by the library."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from topics.engine.shared.dormant import DormantTopic
+from topics.engine.shared.topic_registry import Registry
+from topics.engine.state import refusals
+from topics.engine.state.topic import Topic
+from topics.engine.values.ports import LogPort, LoopPort, TimerPort
+from topics.engine.values.results import Done, FlushResult, TopicState
+from topics.errors import StorageError, TopicsError
+
+
+class SyncedCore(Protocol):
+    """The part of the core that states what of a topic is on stable storage."""
+
+    log: LogPort
+
+
+class FlushCore(SyncedCore, Protocol):
+    """The part of the core that a flush needs."""
+
+    loop: LoopPort
+    registry: Registry
+
+
+def synced_seq(core: SyncedCore, topic: Topic) -> int:
+    """Return the seq up to which all of a topic is on stable storage; 0 while some is in memory."""
+    if topic.has_memory:
+        return 0
+    first = core.log.unsynced_from(topic.id)
+    return topic.head if first is None else first - 1
+
+
+def state_of(core: SyncedCore, topic: Topic | DormantTopic, now_ms: int) -> TopicState:
+    """Return the state of a topic with its `synced_seq`. All of a dormant one is synced."""
+    state = topic.state(now_ms)
+    if isinstance(topic, Topic):
+        return state._replace(synced_seq=synced_seq(core, topic))
+    return state._replace(synced_seq=0 if state.config.durability == "ephemeral" else state.head_seq)
+
+
+class Flush:
+    """One request. `done` is called once: with the result, or with what keeps it from the disk."""
+
+    def __init__(self, core: FlushCore, topic: Topic | None, done: Done[FlushResult]) -> None:
+        """topic: None for all there are."""
+        self._core = core
+        self._topic = topic
+        self._done: Done[FlushResult] | None = done
+        self._timer: TimerPort | None = None
+
+    def begin(self, seq: int | None, wait_ms: int | None) -> None:
+        """seq: None for all that the topic has, staged records included. wait_ms: None for ever."""
+        topic = self._topic
+        if topic is not None and seq is not None and seq <= synced_seq(self._core, topic):
+            self._answer(self._result(done=True))
+            return
+        self._core.log.when_flushed(None if topic is None else topic.id, self._on_flushed)
+        if self._done is not None and wait_ms is not None:
+            self._timer = self._core.loop.call_later(wait_ms * 1_000_000, self._on_deadline)
+
+    def _on_flushed(self, error: StorageError | None) -> None:
+        self._answer(error if error is not None else self._result(done=True))
+
+    def _on_deadline(self) -> None:
+        self._timer = None
+        self._answer(self._result(done=False))
+
+    def _result(self, *, done: bool) -> FlushResult:
+        return FlushResult(0 if self._topic is None else synced_seq(self._core, self._topic), done)
+
+    def _answer(self, answer: FlushResult | TopicsError) -> None:
+        done, self._done = self._done, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if done is not None:
+            done(answer)
+
+
+def sync_records(
+    core: FlushCore, name: str | None, seq: int | None, wait_ms: int | None, done: Done[FlushResult]
+) -> None:
+    """See `Engine.sync_records`."""
+    topic: Topic | None = None
+    if name is not None:
+        topic = core.registry.named(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return
+        if topic.has_memory:
+            done(refusals.nothing_to_flush(topic))
+            return
+        if seq is not None and seq >= topic.next_seq:
+            done(refusals.not_given_out(topic, seq, topic.next_seq - 1))
+            return
+    Flush(core, topic, done).begin(seq, wait_ms)
