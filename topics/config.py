@@ -69,6 +69,8 @@ RANGES = {
     "max_claim": (0, 1_000_000),
     "max_watch_topics": (0, 1_000_000),
     "max_wait_topics": (0, 1_000_000),
+    # A pass of the loop looks at as many chunks of an index.
+    "max_last": (0, 50_000),
     "max_record_bytes": (0, 1 << 30),
     "max_meta_bytes": (0, 1 << 30),
     "max_meta_keys": (0, _U32_MAX),
@@ -107,6 +109,7 @@ _ZERO_IS_THE_MOST = (
     "max_claim",
     "max_watch_topics",
     "max_wait_topics",
+    "max_last",
 )
 """Settings whose 0 stands for the largest possible value (wire contract, section 14)."""
 
@@ -373,6 +376,8 @@ class Config:
     """Total bytes of the jobs that one claim returns, always at least one job; 0: no limit."""
     max_watch_topics: int = 256
     max_wait_topics: int = 256
+    max_last: int = 10_000
+    """Records that a read may ask for from the end, by `from: {"last": n}`."""
     max_waits: int = 10_000
     max_waited_topics: int = 262_144
     """Topics in all waits, counted each time that one is named, 250 bytes each."""

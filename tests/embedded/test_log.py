@@ -140,6 +140,46 @@ def test_reading_may_begin_at_a_time(log: topics.Log) -> None:
     assert asyncio.run(read_and_tail()) == [later, later]
 
 
+def test_reading_may_begin_at_a_place_with_a_name(log: topics.Log) -> None:
+    """R-FROM-4."""
+    log.put_topic("t", cap_records=4)
+    log.append("t", list(range(6)))
+    assert values_of(log.read("t", from_="first")) == [2, 3, 4, 5]
+    assert values_of(log.read("t", from_={"last": 2})) == [4, 5]
+    assert values_of(log.read("t", from_={"last": 3}, limit=2)) == [3, 4]
+    assert values_of(log.read("t", from_={"time": 0})) == [2, 3, 4, 5]
+    assert values_of(log.read("t", from_="now")) == []
+    assert log.page("t", from_="now").next_from_seq == 6
+    assert log.page("t", from_="first").tombstone is None
+    assert log.columns("t", from_={"last": 2}).seq.tolist() == [5, 6]
+    assert log.columns("t", from_="first").tombstone is None
+    tail = log.tail("t", from_={"last": 1})
+    assert next(tail).data == 5
+    log.append("t", [6])
+    assert next(tail).data == 6
+
+    async def read_and_tail() -> list[Any]:
+        found = [record.data async for record in log.aio.read("t", from_={"last": 2})]
+        async for record in log.aio.tail("t", from_="first"):
+            return [*found, record.data]
+        raise AssertionError("a tail that ends")
+
+    assert asyncio.run(read_and_tail()) == [5, 6, 3]
+    assert asyncio.run(log.aio.page("t", from_={"last": 1})).records[0].data == 6
+
+
+def test_a_tail_of_an_empty_topic_begins_with_what_comes(log: topics.Log) -> None:
+    """R-FROM-6."""
+    log.put_topic("t")
+    for begin in ("first", "now", {"last": 3}):
+        tail = log.tail("t", from_=begin)
+        writer = threading.Timer(0.01, lambda: log.append("t", [1]))
+        writer.start()
+        assert next(tail).data == 1
+        writer.join()
+        log.delete("t", before_seq=2**63)
+
+
 def test_a_tail_from_a_time_to_come_passes_what_is_earlier(log: topics.Log) -> None:
     """R-FROM-3."""
     log.append("t", [1])

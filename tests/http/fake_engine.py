@@ -42,6 +42,9 @@ class FakeEngine:
     def state(self, name: str, *, touch: bool, done: Done[Any]) -> None:
         self._ask("state", done, name, touch)
 
+    def begin(self, name: str, begin: Any, done: Done[Any]) -> None:
+        self._ask("begin", done, name, begin)
+
     def list_topics(  # noqa: PLR0917
         self, prefix: str, after: str, page_size: int, touch: bool, within: Prefixes, done: Done[Any]
     ) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.http.byte_stream import FakeProbes, Peer, make_service
 from tests.http.fake_engine import FakeEngine
+from topics.engine.values.begin import Begin
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -403,7 +404,9 @@ def test_the_fields_of_a_diff_reach_the_engine(peer: Peer, engine: FakeEngine) -
     expected = DiffQuery(2**64 - 1, 2**32 - 1, node_set((b"a", "é".encode())), True, False, True, 5, 7)
     assert engine.last == ("jobs", expected)
     assert peer.ask("POST", "/v0/topics/jobs/diff", b'{"from":{"time":18446744073709551615}}').status == 200
-    assert engine.last == ("jobs", DiffQuery(from_ms=2**64 - 1))
+    assert engine.last == ("jobs", DiffQuery(begin=Begin("time", 2**64 - 1)))
+    assert peer.ask("POST", "/v0/topics/jobs/diff", b'{"from":"now"}').status == 200
+    assert engine.last == ("jobs", DiffQuery(begin=Begin("now")))
 
 
 @pytest.mark.parametrize(

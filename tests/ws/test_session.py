@@ -16,8 +16,8 @@ from tests.ws.frame_client import Incoming, frame, text
 from tests.ws.passes import Passes
 from topics.config import Config
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.values.results import AppendResult, TopicState
-from topics.engine.values.topic_config import DEFAULT
+from topics.engine.values.begin import Begin, Beginning
+from topics.engine.values.results import AppendResult
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError, StorageError
@@ -81,13 +81,13 @@ class Engine:
         else:
             self.waiting.append(done)
 
-    def state(self, name: str, *, touch: bool, done: Callable[[Any], None]) -> None:
+    def begin(self, name: str, begin: Begin, done: Callable[[Any], None]) -> None:
         if name.startswith("absent"):
             done(RequestError("topic_not_found", "no"))
         elif name == "bug":
             raise ValueError("a bug of ours")
         else:
-            self.waiting.append(lambda result: done(TopicState(name, DEFAULT, 5, 1, 5, 5, 0, None, None, None)))
+            self.waiting.append(lambda result: done(Beginning(begin.number, 5, 1)))
 
 
 class Wire:

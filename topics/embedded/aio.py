@@ -16,7 +16,7 @@ from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
-from topics.embedded.starts import Starts, Values
+from topics.embedded.starts import From, Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.one_record import Location
 from topics.engine.values.predicate import Predicate
@@ -111,10 +111,18 @@ class AsyncLog:
         max_bytes: int = 0,
         node: str = "",
         wait_ms: int = 0,
+        from_: From | None = None,
         from_time: int | None = None,
     ) -> Page:
         start = self._starts.paging(
-            topic, from_seq, limit=limit, max_bytes=max_bytes, node=node, wait_ms=wait_ms, from_time=from_time
+            topic,
+            from_seq,
+            limit=limit,
+            max_bytes=max_bytes,
+            node=node,
+            wait_ms=wait_ms,
+            from_=from_,
+            from_time=from_time,
         )
         return await self._run(start)
 
@@ -141,6 +149,7 @@ class AsyncLog:
         limit: int | None = None,
         max_bytes: int | None = None,
         node: str = "",
+        from_: From | None = None,
         from_time: int | None = None,
     ) -> AsyncIterator[Record]:
         """Read as `Log.read`: up to the head there is now, at most `limit` records.
@@ -157,6 +166,7 @@ class AsyncLog:
                 limit=limit,
                 max_bytes=max_bytes,
                 node=node,
+                from_=from_,
                 from_time=from_time,
             )
         )
@@ -168,6 +178,7 @@ class AsyncLog:
         *,
         max_bytes: int | None = None,
         node: str = "",
+        from_: From | None = None,
         from_time: int | None = None,
     ) -> AsyncIterator[Record]:
         """Read as `Log.tail`: above `from_seq` (None: the head there is now), as records come.
@@ -184,6 +195,7 @@ class AsyncLog:
                 from_seq,
                 max_bytes=max_bytes,
                 node=node,
+                from_=from_,
                 from_time=from_time,
             )
         )

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from topics.engine.values.begin import FIRST, NOW, Begin
 from topics.engine.values.incarnation import is_shaped
 from topics.engine.values.predicate import Predicate
 from topics.engine.write.value_rows import NewRecord
@@ -69,6 +70,34 @@ def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> Non
 def optional_count(name: str, value: object, least: int = 0) -> None:
     if value is not None:
         count(name, value, least=least)
+
+
+def beginning(from_seq: object, from_: object, from_time: object, last_max: int) -> Begin | None:
+    """Return where a read begins if it is not `from_seq`; None if it is.
+
+    from_: "first", "now", {"last": n}, {"time": ms}, or a Begin that was made of one. from_time:
+    the same as {"time": from_time}.
+    """
+    given = [name for name, value in (("from_", from_), ("from_time", from_time)) if value is not None]
+    if from_seq:
+        given.insert(0, "from_seq")
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} both say where to begin: use one of them")
+    if from_time is not None:
+        count("from_time", from_time)
+        return Begin("time", from_time)  # type: ignore[arg-type]  # an integer by now
+    if from_ is None or isinstance(from_, Begin):
+        return from_
+    if from_ == "first":
+        return FIRST
+    if from_ == "now":
+        return NOW
+    if isinstance(from_, Mapping) and len(from_) == 1:
+        for kind, most in (("last", last_max), ("time", _U64_MAX)):
+            if kind in from_:
+                count(f'from_["{kind}"]', from_[kind], most)
+                return Begin(kind, from_[kind])  # type: ignore[arg-type]  # one of its kinds
+    raise UsageError(f'from_ is {shown(from_)}: use "first", "now", {{"last": 10}} or {{"time": 1795325238494}}')
 
 
 def optional_milliseconds(name: str, value: Any) -> int | None:

@@ -27,7 +27,7 @@ from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tai
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
 from topics.embedded.soon import Gatherer, Soon
-from topics.embedded.starts import Starts, Values
+from topics.embedded.starts import From, Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage
 from topics.engine.read.one_record import Location
@@ -215,13 +215,16 @@ class Log:
         limit: int | None = None,
         max_bytes: int | None = None,
         node: str = "",
+        from_: From | None = None,
         from_time: int | None = None,
     ) -> Iterator[Record]:
         """Yield records above `from_seq` up to the current head, oldest first; at most `limit`.
 
         max_bytes: of all records together (accounted); the first comes whatever its size. node:
-        leaves out records that this node wrote. from_time: instead of from_seq, begins with the
-        first record whose `ts` (ms) is at least this.
+        leaves out records that this node wrote. from_: instead of from_seq: "first" (the first
+        live record, without a report of what was lost before it), "now" (the head), {"last": n}
+        (the last n live records), {"time": ms} (the first record whose `ts` is at least this).
+        from_time: the same as {"time": from_time}.
         Raises: GapError if records were lost (a cap, an expiry, a power cut below fsync): continue
         from its `resume_from`.
         """
@@ -234,6 +237,7 @@ class Log:
                 limit=limit,
                 max_bytes=max_bytes,
                 node=node,
+                from_=from_,
                 from_time=from_time,
             )
         )
@@ -245,15 +249,14 @@ class Log:
         *,
         max_bytes: int | None = None,
         node: str = "",
+        from_: From | None = None,
         from_time: int | None = None,
     ) -> Iterator[Record]:
         """Yield records above `from_seq` as they come, until the log is closed.
 
         from_seq: None for the head there is now. max_bytes: of the records (accounted) that are
-        read ahead at a time, one at least.
-
-        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least
-        this, which may be a future one.
+        read ahead at a time, one at least. from_, from_time: as in `read`; the time may be a future
+        one.
         """
         return self._records(
             tail_steps(
@@ -264,6 +267,7 @@ class Log:
                 from_seq,
                 max_bytes=max_bytes,
                 node=node,
+                from_=from_,
                 from_time=from_time,
             )
         )
@@ -290,6 +294,7 @@ class Log:
         max_bytes: int = 0,
         node: str = "",
         wait_ms: int = 0,
+        from_: From | None = None,
         from_time: int | None = None,
     ) -> Page:
         """Return one read: records, the next cursor, and a tombstone if records were lost.
@@ -297,11 +302,17 @@ class Log:
         limit, max_bytes: as many records as fit both, one at least; 0: the default (of the limit,
         beside `max_bytes`: its maximum). Bytes are accounted ones, see `Page.size`.
 
-        from_time: instead of from_seq, begins with the first record whose `ts` (ms) is at least
-        this; records lost before it are not reported.
+        from_, from_time: as in `read`.
         """
         start = self._starts.paging(
-            topic, from_seq, limit=limit, max_bytes=max_bytes, node=node, wait_ms=wait_ms, from_time=from_time
+            topic,
+            from_seq,
+            limit=limit,
+            max_bytes=max_bytes,
+            node=node,
+            wait_ms=wait_ms,
+            from_=from_,
+            from_time=from_time,
         )
         return self._driver.call(start)
 
@@ -327,13 +338,21 @@ class Log:
         """
         return self._driver.call(self._starts.waiting(topics, wait_ms=wait_ms))
 
-    def columns(self, topic: str, from_seq: int = 0, *, limit: int = 100_000, max_bytes: int = 64 << 20) -> ColumnPage:
+    def columns(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int = 100_000,
+        max_bytes: int = 64 << 20,
+        from_: From | None = None,
+    ) -> ColumnPage:
         """Return one read as numpy columns seq, ts, offsets and the payloads' undecoded bytes.
 
         At most `limit` records of `max_bytes` (accounted) in all. Check `tombstone`, and continue
-        from `next_from_seq`.
+        from `next_from_seq`. from_: as in `read`.
         """
-        return self._driver.call(self._starts.reading_columns(topic, from_seq, limit, max_bytes))
+        return self._driver.call(self._starts.reading_columns(topic, from_seq, limit, max_bytes, from_))
 
     def state(self, topic: str, *, touch: bool = True) -> TopicState:
         """Return head, floor, counts, config.

@@ -13,7 +13,8 @@ from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.records import Record
-from topics.embedded.starts import Starts
+from topics.embedded.starts import From, Starts
+from topics.engine.values.begin import NOW
 from topics.errors import UsageError
 
 Step: TypeAlias = "Start[Any] | list[Record]"
@@ -29,9 +30,11 @@ def read_steps(
     limit: int | None,
     max_bytes: int | None,
     node: str,
+    from_: From | None,
     from_time: int | None,
 ) -> RecordSteps:
     """Yield the steps of `Log.read`."""
+    begin = starts.beginning(from_seq, from_, from_time)
     arguments.optional_count("limit", limit)
     arguments.optional_count("max_bytes", max_bytes, least=1)
     left, largest, room = limit, config.max_limit, max_bytes
@@ -43,7 +46,7 @@ def read_steps(
             max_bytes=room or 0,
             node=node,
             wait_ms=0,
-            from_time=from_time,
+            from_=begin,
         )
         page.raise_gap()
         if room is not None:
@@ -51,7 +54,7 @@ def read_steps(
                 return  # a page has one record at least, which does not fit after others
             room -= page.size
         yield page.records
-        from_seq, from_time = page.next_from_seq, None
+        from_seq, begin = page.next_from_seq, None
         if left is not None:
             left -= len(page.records)
         if page.caught_up:
@@ -67,14 +70,15 @@ def tail_steps(
     *,
     max_bytes: int | None,
     node: str,
+    from_: From | None,
     from_time: int | None,
 ) -> RecordSteps:
     """Yield the steps of `Log.tail`. is_closed: returns whether `close` was called."""
     arguments.optional_count("max_bytes", max_bytes, least=1)
+    begin = starts.beginning(from_seq, from_, from_time)
+    if from_seq is None and begin is None:
+        begin = NOW
     at, has_begun = from_seq or 0, False
-    if from_seq is None and from_time is None:
-        state = yield starts.asking_state(topic, touch=False)
-        at = state.head_seq
     while True:
         try:
             page = yield starts.paging(
@@ -84,7 +88,7 @@ def tail_steps(
                 max_bytes=max_bytes or 0,
                 node=node,
                 wait_ms=config.max_wait_ms,
-                from_time=from_time,
+                from_=begin,
             )
         except UsageError:
             if is_closed() and has_begun:
@@ -95,8 +99,8 @@ def tail_steps(
         yield page.records
         if is_closed():
             return
-        if from_time is None or page.has_begun:
-            at, from_time = page.next_from_seq, None
+        if begin is None or begin.kind != "time" or page.has_begun:
+            at, begin = page.next_from_seq, None
 
 
 def next_step(steps: RecordSteps, answer: Any) -> Step | None:

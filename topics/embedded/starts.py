@@ -21,6 +21,7 @@ from topics.engine.read.one_record import Location
 from topics.engine.read.wait import Heads
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
+from topics.engine.values.begin import Begin
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -44,6 +45,9 @@ from topics.errors import TopicsError, UsageError
 
 Values = Iterable[Any]
 """Records for `append`: JSON-encodable values, or NewRecord for tag, node, meta."""
+
+From = str | Mapping[str, int]
+"""Where a read begins: "first", "now", {"last": n} or {"time": ms}."""
 
 
 class Starts:
@@ -191,13 +195,12 @@ class Starts:
         max_bytes: int,
         node: str,
         wait_ms: int,
-        from_time: int | None,
+        from_: From | Begin | None,
+        from_time: int | None = None,
     ) -> Start[Page]:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
-        arguments.optional_count("from_time", from_time)
-        if from_seq and from_time is not None:
-            raise UsageError("from_seq and from_time both say where to begin: use one of them")
+        begin = self.beginning(from_seq, from_, from_time)
         arguments.count("limit", limit)
         arguments.count("max_bytes", max_bytes)
         node_text = arguments.encoded("node", node)
@@ -212,9 +215,12 @@ class Starts:
             include_tags=True,
             wait_ms=wait_ms,
             max_batch_bytes=max_bytes,
-            from_ms=from_time,
+            begin=begin,
         )
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
+
+    def beginning(self, from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None:
+        return arguments.beginning(from_seq, from_, from_time, self._config.max_last)
 
     def getting(self, topic: str, seq: int) -> Start[Record | None]:
         arguments.text("topic", topic)
@@ -251,14 +257,17 @@ class Starts:
         wait_ms = arguments.optional_milliseconds("timeout", timeout)
         return lambda done: self._engine.sync_records(topic, seq, wait_ms, done)
 
-    def reading_columns(self, topic: str, from_seq: int, limit: int, max_bytes: int) -> Start[ColumnPage]:
+    def reading_columns(
+        self, topic: str, from_seq: int, limit: int, max_bytes: int, from_: From | None
+    ) -> Start[ColumnPage]:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
         arguments.count("limit", limit, least=1)
         arguments.count("max_bytes", max_bytes)
+        begin = self.beginning(from_seq, from_, None)
 
         def start(done: Done[ColumnPage]) -> None:
-            self._engine.columns(topic, from_seq, limit, max_bytes, done)
+            self._engine.columns(topic, from_seq, limit, max_bytes, begin, done)
 
         return start
 

@@ -24,6 +24,7 @@ from topics.engine.queue.completion import ack, extend, nack
 from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
+from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.column_read import ColumnPage, read_columns
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.diff import Diff
@@ -44,6 +45,7 @@ from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
 from topics.engine.state.topic import Life
+from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.ports import LoopPort, StorePort
 from topics.engine.values.predicate import Predicate
@@ -204,16 +206,45 @@ class Engine:
         """Return whether `takes_plain` holds, or will after the topic's creation or deletion."""
         return self._appender.will_take_plain(name)
 
-    def columns(self, name: str, from_seq: int, limit: int, max_bytes: int, done: Done[ColumnPage]) -> None:
+    def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None:
+        """Return the cursor that a beginning is now, for a subscription (10.2, 11.3)."""
+        core = self._core
+        topic = core.registry.visible(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return
+
+        def look() -> None:
+            when_retained(core, topic, core.clock.now_ms(), on_retained)
+
+        def on_retained(error: TopicsError | None) -> None:
+            if error is None and topic.life is Life.GONE:
+                error = refusals.topic_not_found(name)
+            if error is not None:
+                done(error)
+            else:
+                done(Beginning(begin_cursor(core.turns, topic, begin), topic.head, topic.earliest))
+
+        self._forwarding.catch_up(topic, look if begin.kind != "last" else lambda: core.turns.take(look))
+
+    def columns(  # noqa: PLR0917 - the fields of a query
+        self,
+        name: str,
+        from_seq: int,
+        limit: int,
+        max_bytes: int,
+        begin: Begin | None,
+        done: Done[ColumnPage],
+    ) -> None:
         """Return records after a cursor as columns, up to the bounds, but at least one.
 
-        The bounds are not clamped.
+        The bounds are not clamped. begin: a beginning instead of `from_seq`.
         """
         topic = self._core.registry.visible(name)
         if topic is None:
             done(refusals.topic_not_found(name))
             return
-        query = DiffQuery(from_seq, limit, max_batch_bytes=max_bytes)
+        query = DiffQuery(from_seq, limit, max_batch_bytes=max_bytes, begin=begin)
         read_columns(self._core, self._forwarding.catch_up, topic, query, done)
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:

@@ -15,6 +15,7 @@ from topics.config import Config
 from topics.engine.json.strict_json import JsonKind, TooManyError, compacted, string_value
 from topics.engine.state.append_request import Identity
 from topics.engine.state.idempotency import Key
+from topics.engine.values.begin import Begin
 from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.engine.write.long_bodies import Frames, LongBodies
@@ -25,16 +26,9 @@ SUBSCRIBE_LIMIT = 1000
 """Records in a frame if a subscription names no limit; contract 5.2."""
 
 
-class Start(NamedTuple):
-    """The start of a subscription: after `from_seq`, or at the head of the topic if `tail`."""
-
-    from_seq: int = 0
-    tail: bool = False
-
-
 class Subscribe(NamedTuple):
     request_id: bytes
-    starts: dict[str, Start]
+    starts: dict[str, Begin]
     nodes: NodeSet
     limit: int
     max_batch_bytes: int
@@ -180,12 +174,12 @@ def _short(request_id: bytes, most: int) -> bytes:
 
 
 def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
-    starts: dict[str, Start] = {}
+    starts: dict[str, Begin] = {}
     nodes = NO_NODES
     violation: RequestError | None = None
     names_max = limits.max_watch_topics
     topic = fields.nullable_string("topic")
-    start = Start(fields.u64("from_seq", 0), fields.boolean("tail", False))
+    start = fields.subscription_begin(limits)
     if topic is not None:
         starts[topic] = start
     span = fields.span("topics")
@@ -193,7 +187,7 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
         if span.kind != JsonKind.OBJECT:
             raise refuse("topics", "an object of topic names", span)
         try:
-            starts.update(_starts(span.text, names_max))
+            starts.update(_starts(span.text, limits))
         except TooManyError:
             violation = too_many_names(names_max)
     if len(starts) > names_max:
@@ -216,23 +210,22 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
     )
 
 
-def _starts(text: bytes, names_max: int) -> dict[str, Start]:
-    """Parse the object `topics` into the start of each topic.
+def _starts(text: bytes, limits: Config) -> dict[str, Begin]:
+    """Parse the object `topics` into the beginning of each topic.
 
     Raises: RequestError, an entry is invalid. TooManyError, raised before any name is decoded.
     """
-    starts: dict[str, Start] = {}
-    topics = read_object(text, "topics", "topics.", names_max)
+    starts: dict[str, Begin] = {}
+    topics = read_object(text, "topics", "topics.", limits.max_watch_topics)
     for name in topics.names():
         entry = topics.span(name)
         assert entry is not None, "a name of the object without a value"
         if entry.kind != JsonKind.OBJECT:
             raise refuse(f"topics.{name}", "an object", entry)
         try:
-            inner = read_object(entry.text, f"topics.{name}", f"topics.{name}.")
+            starts[name] = read_object(entry.text, f"topics.{name}", f"topics.{name}.").subscription_begin(limits)
         except TooManyError as error:
             raise RequestError(error.code, error.message) from None
-        starts[name] = Start(inner.u64("from_seq", 0), inner.boolean("tail", False))
     return starts
 
 

@@ -10,7 +10,8 @@ from topics.config import Config
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.values.results import AppendResult, Done, TopicState
+from topics.engine.values.begin import Begin, Beginning
+from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
@@ -32,7 +33,7 @@ class WsEngine(Protocol):
 
     def open_feed(self, sink: Sink) -> Feed: ...
 
-    def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None: ...
+    def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
 
 
 @dataclass(slots=True)

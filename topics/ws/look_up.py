@@ -1,26 +1,27 @@
-"""The states of a subscribe's topics at the time of its reply. Source: wire contract 11.3."""
+"""The beginnings of a subscribe's topics at the time of its reply. Source: wire contract 11.3."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine.values.results import TopicState
+from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.trampoline import Trampoline
 from topics.errors import RequestError, TopicsError
 from topics.ws.host import WsEngine
 
-Found = dict[str, TopicState]
+Found = dict[str, Beginning]
 
 
 class LookUp:
-    """Reads the state of one topic after the other; the first error is the result."""
+    """Finds the cursor of one topic after the other; the first error is the result."""
 
     __slots__ = ("_done", "_engine", "_error", "_found", "_lenient", "_missing", "_names", "_over")
 
     def __init__(
-        self, engine: WsEngine, names: list[str], done: Callable[[Found | Exception], None], *, lenient: bool
+        self, engine: WsEngine, starts: dict[str, Begin], done: Callable[[Found | Exception], None], *, lenient: bool
     ) -> None:
-        """done: called once with the states, in the order of `names`; not called after `cancel`.
+        """done: called once with the beginnings, in the order of `starts`; not called after
+        `cancel`.
         lenient: leave missing topics out of the result, instead of failing.
         """
         self._engine = engine
@@ -28,7 +29,7 @@ class LookUp:
         self._lenient = lenient
         self._found: Found = {}
         self._error: Exception | None = None
-        self._missing = names[::-1]
+        self._missing = list(starts.items())[::-1]
         self._names = Trampoline(self._ask)
         self._over = False
 
@@ -46,17 +47,17 @@ class LookUp:
             self._over = True
             self._done(self._found if self._error is None else self._error)
             return False
-        name = self._missing.pop()
+        name, begin = self._missing.pop()
         try:
-            self._engine.state(name, touch=False, done=lambda state: self._on_state(name, state))
+            self._engine.begin(name, begin, lambda result: self._on_result(name, result))
         except Exception as error:
             self._error = error
             self._names.answered()
         return True
 
-    def _on_state(self, name: str, state: TopicState | TopicsError) -> None:
-        if isinstance(state, TopicState):
-            self._found[name] = state
-        elif not (self._lenient and isinstance(state, RequestError) and state.code == "topic_not_found"):
-            self._error = state
+    def _on_result(self, name: str, result: Beginning | TopicsError) -> None:
+        if isinstance(result, Beginning):
+            self._found[name] = result
+        elif not (self._lenient and isinstance(result, RequestError) and result.code == "topic_not_found"):
+            self._error = result
         self._names.answered()

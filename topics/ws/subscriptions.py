@@ -15,7 +15,7 @@ from topics.engine.state.refusals import limit_reached
 from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError, as_request_error
 from topics.ws import replies
-from topics.ws.commands import Start, Subscribe
+from topics.ws.commands import Subscribe
 from topics.ws.framing import text_frame
 from topics.ws.host import Host
 from topics.ws.look_up import Found, LookUp
@@ -69,7 +69,7 @@ class Subscriptions:
                 reply = error
             done(reply)
 
-        self._look_up = LookUp(self._host.engine, list(command.starts), on_found, lenient=command.lenient)
+        self._look_up = LookUp(self._host.engine, command.starts, on_found, lenient=command.lenient)
         self._look_up.go_on()
 
     def _follow(self, command: Subscribe, found: Found) -> bytes:
@@ -83,11 +83,9 @@ class Subscriptions:
         )
         self._check_room(found)
         shown: dict[str, dict[str, int]] = {}
-        for name, state in found.items():
-            start: Start = command.starts[name]
-            from_seq = state.head_seq if start.tail else start.from_seq
-            self._feed.subscribe(name, query, from_seq)
-            shown[name] = {"from_seq": from_seq, "head_seq": state.head_seq, "earliest_seq": state.earliest_seq}
+        for name, beginning in found.items():
+            self._feed.subscribe(name, query, beginning.from_seq)
+            shown[name] = beginning._asdict()
         self._keep(query)
         return replies.subscribed(command.request_id, shown)
 

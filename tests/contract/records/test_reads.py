@@ -398,13 +398,153 @@ def test_a_poll_from_a_time_waits_for_others(world: World) -> None:
     assert (seqs(page), page["tombstone"]) == ([3], None)
 
 
+# --- from other places ----------------------------------------------------------------------------------------------
+def begin_at(world: World, begin: Any, **fields: Any) -> Any:
+    return world.request("POST", "/v0/topics/t/diff", {"from": begin, **fields}).json
+
+
+def test_a_read_may_begin_with_the_first_record_that_is_there(world: World) -> None:
+    """R-FROM-4, R-FROM-2: without a report of what is gone, lost or deleted."""
+    world.put("t", cap_records=4)
+    world.write("t", *range(6))
+    page = begin_at(world, "first")
+    assert (seqs(page), page["next_from_seq"], page["tombstone"]) == ([3, 4, 5, 6], 6, None)
+    assert world.diff("t")["tombstone"]["gap_to"] == 2
+    world.delete("t", before_seq=5)
+    assert seqs(begin_at(world, "first", limit=1)) == [5]
+    world.delete("t", before_seq=7)
+    page = begin_at(world, "first")
+    assert (seqs(page), page["next_from_seq"], page["caught_up"]) == ([], 6, True)
+
+
+def test_a_read_may_begin_at_the_head(world: World) -> None:
+    """R-FROM-4."""
+    world.put("t")
+    assert begin_at(world, "now")["next_from_seq"] == 0
+    world.write("t", 1, 2, 3)
+    page = begin_at(world, "now")
+    assert (seqs(page), page["next_from_seq"], page["caught_up"], page["tombstone"]) == ([], 3, True, None)
+
+
+def test_a_read_may_begin_with_the_last_live_records(world: World) -> None:
+    """R-FROM-4: counted by records and not by seqs, through holes, and all of them if there are fewer."""
+    world.put("t")
+    assert begin_at(world, {"last": 3})["next_from_seq"] == 0
+    for number in range(1, 9):
+        world.write_records("t", [{"data": number, "tag": "odd" if number % 2 else "even"}])
+    world.delete("t", match="even")
+    for count, expected in (
+        (0, []),
+        (1, [7]),
+        (2, [5, 7]),
+        (4, [1, 3, 5, 7]),
+        (5, [1, 3, 5, 7]),
+        (10_000, [1, 3, 5, 7]),
+    ):
+        page = begin_at(world, {"last": count})
+        assert (seqs(page), page["next_from_seq"], page["tombstone"]) == (expected, 8, None), count
+    page = begin_at(world, {"last": 3}, limit=2)
+    assert (seqs(page), page["next_from_seq"], page["caught_up"], page["lag"]) == ([3, 5], 5, False, 3)
+
+
+def test_the_last_records_are_those_that_were_not_lost(world: World) -> None:
+    """R-FROM-2, R-FROM-4: in a topic with a cap, and one with expiry."""
+    world.put("t", cap_records=3)
+    world.write("t", *range(9))
+    page = begin_at(world, {"last": 5})
+    assert (seqs(page), page["tombstone"]) == ([7, 8, 9], None)
+    world.put("t", ttl_ms=100)
+    world.advance_ms(200)
+    page = begin_at(world, {"last": 5})
+    assert (seqs(page), page["next_from_seq"], page["tombstone"]) == ([], 9, None)
+
+
+def test_the_last_records_of_a_router_s_destination_and_of_a_restarted_topic(make_world: MakeWorld) -> None:
+    """R-FROM-4, R-RTR-4: copies of what is acknowledged are there; wherever the records are stored."""
+    world = make_world(segment_max_events=2)
+    world.put("source")
+    world.request("PUT", "/v0/routers/r", {"source": "source", "dest": "t"})
+    world.write("source", *range(5))
+    assert seqs(begin_at(world, {"last": 2})) == [4, 5]
+    world.crash_and_start()
+    assert seqs(begin_at(world, {"last": 2})) == [4, 5]
+    world.restart()
+    assert seqs(begin_at(world, {"last": 3})) == [3, 4, 5]
+    assert seqs(begin_at(world, "first")) == [1, 2, 3, 4, 5]
+
+
+def test_the_last_records_of_many_chunks_of_an_index_are_found(world: World) -> None:
+    """R-FROM-4."""
+    for _ in range(3):
+        world.write("t", *([0] * 9000))
+    world.delete("t", before_seq=100)
+    for count in (1, 2615, 2616, 2617, 9000, 10_000):
+        assert begin_at(world, {"last": count}, limit=1)["records"][0]["$seq"] == 27_001 - count
+
+
+def test_records_of_a_node_that_is_left_out_count_among_the_last(world: World) -> None:
+    """R-FROM-5."""
+    for number in range(1, 7):
+        world.write("t", number, node="me" if number % 2 else "other")
+    page = begin_at(world, {"last": 3}, node="me")
+    assert (seqs(page), page["next_from_seq"]) == ([4, 6], 6)
+
+
+@pytest.mark.parametrize("begin", ["first", "now", {"last": 2}])
+def test_a_poll_waits_from_the_cursor_of_its_first_look(world: World, begin: Any) -> None:
+    """R-FROM-6: and so reports what is lost after it."""
+    world.put("t", cap_records=2)
+    world.write("t", 1, 2)
+    world.delete("t", before_seq=3)
+    waiting = world.ask("POST", "/v0/topics/t/diff", {"from": begin, "wait_ms": 10_000})
+    assert waiting.nothing_came
+    world.write("t", 3, 4, 5)
+    page = waiting.answer().json
+    assert (seqs(page), page["tombstone"]["gap_from"], page["tombstone"]["gap_to"]) == ([4, 5], 3, 3)
+
+
+@pytest.mark.parametrize("begin", ["first", {"last": 2}])
+def test_a_poll_with_something_to_deliver_is_answered_at_once(world: World, begin: Any) -> None:
+    """R-FROM-6, 7.6."""
+    world.write("t", 1, 2)
+    assert seqs(begin_at(world, begin, wait_ms=10_000)) == [1, 2]
+
+
+def test_a_poll_from_the_head_that_hears_nothing_ends_where_a_cursor_would(world: World) -> None:
+    """R-FROM-6, R-NODE-2."""
+    world.write("t", 1)
+    waiting = world.ask("POST", "/v0/topics/t/diff", {"from": "now", "wait_ms": 500, "node": "me"})
+    world.write("t", 2, node="me")
+    page = waiting.answer().json
+    assert (seqs(page), page["next_from_seq"], page["caught_up"]) == ([], 2, True)
+
+
+def test_how_many_last_records_a_read_may_ask_for_is_a_setting(make_world: MakeWorld) -> None:
+    """R-FROM-4."""
+    world = make_world(max_last=2)
+    world.write("t", 1, 2, 3)
+    assert seqs(begin_at(world, {"last": 2})) == [2, 3]
+    refused = world.request("POST", "/v0/topics/t/diff", {"from": {"last": 3}})
+    assert refused.refusal == (400, "invalid_request", None)
+    assert refused.json["error"]["message"] == "from.last must be a whole number from 0 to 2, not the number 3"
+
+
 BAD_BEGINNINGS: list[tuple[dict[str, Any], str]] = [
     ({"from": {"time": 1}, "from_seq": 0}, "from and from_seq both say where to begin: send one of them"),
-    ({"from": 5}, 'from must be an object like {"time": 1795325238494}, not'),
-    ({"from": None}, 'from must be an object like {"time": 1795325238494}, not'),
+    ({"from": "now", "from_seq": 0}, "from and from_seq both say where to begin: send one of them"),
+    ({"from": 5}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
+    ({"from": None}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
+    ({"from": "latest"}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
+    ({"from": ["now"]}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
     ({"from": {}}, "from is empty: name at least one"),
     ({"from": {"time": 1, "other": 2}}, "from has too many entries: at most 1 are allowed"),
-    ({"from": {"seq": 1}}, "from.time is missing: it is required"),
+    ({"from": {"time": 1, "last": 2}}, "from has too many entries: at most 1 are allowed"),
+    ({"from": {"seq": 1}}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not an object'),
+    ({"from": {"last": -1}}, "from.last must be a whole number from 0 to 10000"),
+    ({"from": {"last": 10_001}}, "from.last must be a whole number from 0 to 10000, not the number 10001"),
+    ({"from": {"last": "1"}}, "from.last must be a whole number from 0 to 10000"),
+    ({"from": {"last": 1.0}}, "from.last must be a whole number from 0 to 10000"),
+    ({"from": {"last": None}}, "from.last must be a whole number from 0 to 10000"),
     ({"from": {"time": "1"}}, "from.time must be a whole number from 0 to"),
     ({"from": {"time": -1}}, "from.time must be a whole number from 0 to"),
     ({"from": {"time": 1.5}}, "from.time must be a whole number from 0 to"),

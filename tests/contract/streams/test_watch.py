@@ -56,6 +56,46 @@ def test_a_session_tells_where_each_topic_begins(world: World) -> None:
     assert create(world, "jobs").json["wid"] != body["wid"]
 
 
+def test_a_session_may_begin_elsewhere(world: World) -> None:
+    """R-FROM-4, R-FROM-7: each topic by itself; its cursor is in the answer, and a time to come is the head."""
+    for name in ("first", "now", "last", "past", "future", "empty"):
+        world.put(name, cap_records=4)
+        if name != "empty":
+            world.write(name, *range(6))
+    starts = {
+        "first": "first", "now": "now", "last": {"last": 3}, "past": {"time": 0}, "future": {"time": 2**63},
+        "empty": {"last": 5},
+    }  # fmt: skip
+    answer = create(world, {name: {"from": begin} for name, begin in starts.items()}).json
+    found = {name: tuple(topic.values()) for name, topic in answer["topics"].items()}
+    expected = {"first": 2, "now": 6, "last": 3, "past": 2, "future": 6, "empty": 0}
+    assert found == {name: (cursor, 6, 3) if name != "empty" else (0, 0, 1) for name, cursor in expected.items()}
+    frames = EventStream(world, answer["stream_url"]).frames(9)
+    assert [short(frame) for frame in frames if frame.event != "caught-up"] == [
+        ("record", "first", 2, 6, [3, 4, 5, 6]),
+        ("record", "last", 3, 6, [4, 5, 6]),
+        ("record", "past", 2, 6, [3, 4, 5, 6]),
+    ], "without a tombstone"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"from": "now", "from_seq": 0}, "topics.jobs.from and from_seq both say where to begin: send one of them"),
+        ({"from": "now", "tail": False}, "topics.jobs.from and tail both say where to begin: send one of them"),
+        ({"from": "newest"}, 'topics.jobs.from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
+        ({"from": {"last": 10_001}}, "topics.jobs.from.last must be a whole number from 0 to 10000, not the number"),
+        ({"from": {}}, "topics.jobs.from is empty: name at least one"),
+    ],
+)
+def test_what_is_no_beginning_of_a_session_is_400(world: World, entry: Any, words: str) -> None:
+    """R-FROM-1, R-FROM-7: with a sentence that names topic and field."""
+    world.put("jobs")
+    refused = create(world, {"jobs": entry})
+    assert refused.refusal == (400, "invalid_request", None)
+    assert refused.json["error"]["message"].startswith(words)
+
+
 @pytest.mark.parametrize(
     "fields",
     [

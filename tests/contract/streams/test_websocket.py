@@ -126,6 +126,9 @@ def wait_for_connections(world: World, count: int) -> None:
         '{"op":"subscribe","topics":{"t":1}}', '{"op":"subscribe","topics":{"t":{"from_seq":"1"}}}',
         '{"op":"subscribe","topics":{"t":{},"t":{}}}', '{"op":"subscribe","topic":"t","lenient":1}',
         '{"op":"subscribe","topic":"t","node":[1]}', '{"op":"unsubscribe","topics":"t"}',
+        '{"op":"subscribe","topic":"t","from":"latest"}', '{"op":"subscribe","topic":"t","from":"now","from_seq":1}',
+        '{"op":"subscribe","topics":{"t":{"from":"now","tail":true}}}',
+        '{"op":"subscribe","topics":{"t":{"from":{"last":10001}}}}',
         '{"op":"unsubscribe","topics":[1]}', '{"op":"unsubscribe","topic":null}',
     ],
 )  # fmt: skip
@@ -308,6 +311,25 @@ def test_a_tail_begins_at_the_head(world: World) -> None:
     )
     assert {name: each["from_seq"] for name, each in answer["topics"].items()} == {"t": 2, "u": 1}
     assert deliveries(socket, 2) == [caught_up("t", 2), caught_up("u", 1)]
+
+
+def test_a_subscription_may_begin_elsewhere(world: World) -> None:
+    """R-FROM-4, R-FROM-7: taken when the command is executed, and answered as a cursor."""
+    world.put("t", cap_records=3)
+    world.write("t", 1, 2, 3, 4, 5)
+    world.write("u", 1, 2)
+    socket = WebSocket(world)
+    answer = socket.ask({"op": "subscribe", "topic": "t", "from": {"last": 2}, "topics": {"u": {"from": "now"}}})
+    assert answer["topics"] == {
+        "t": {"from_seq": 3, "head_seq": 5, "earliest_seq": 3},
+        "u": {"from_seq": 2, "head_seq": 2, "earliest_seq": 1},
+    }
+    records, *rest = socket.take(3)
+    assert (records["op"], [record["data"] for record in records["records"]]) == ("record", [4, 5])
+    assert rest == [caught_up("t", 5), caught_up("u", 2)]
+    for begin, cursor in (("first", 2), ({"last": 10}, 2), ({"time": 0}, 2), ({"time": 2**63}, 5), ("now", 5)):
+        again = WebSocket(world).ask({"op": "subscribe", "topic": "t", "from": begin})
+        assert again["topics"]["t"]["from_seq"] == cursor
 
 
 def test_subscribing_again_replaces(world: World) -> None:

@@ -167,6 +167,16 @@ def _query(*fields: str) -> dict[str, tuple[Value, ...]]:
 
 _PATH = {"path": PLAIN}
 _PUBLISH = _body(_WRITE | {"topic": TEXT, "return_seqs": FLAG})
+
+
+def _begin(inside: str) -> dict[str, tuple[Value, ...]]:
+    return {
+        f"{inside}from": (const("the head", b'"now"'), *OBJECT),
+        f"{inside}from.last": (const("as many as allowed", b"10000"), *NUMBER),
+        f"{inside}from.time": NUMBER,
+    }
+
+
 _COMMAND = _body({"op": TEXT, "request_id": ANY})
 
 CASES: dict[str, dict[str, tuple[Value, ...]]] = {
@@ -178,7 +188,11 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "POST /v0/topics/:/diff": _PATH
     | _body(
         {name: values for name, values in _READER.items() if name != "include_data"}
-        | {"from": OBJECT, "from.time": NUMBER, "from_seq": NUMBER, "wait_ms": (const("1", b"1"), LONG)}
+        | {
+            **_begin(""),
+            "from_seq": NUMBER,
+            "wait_ms": (const("1", b"1"), LONG),
+        }
     ),
     "POST /v0/topics/:/delete": _PATH | _body({"before_seq": NUMBER, "match": PREDICATE}),
     "POST /v0/wait": _body(
@@ -217,6 +231,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
             "topics": names("max_watch_topics", b"{}"),
             "topics.*.from_seq": NUMBER,
             "topics.*.tail": FLAG,
+            **_begin("topics.*."),
             "topics.*.unknown": (FIELDS,),
             "heartbeat_ms": NUMBER,
             "consistency": word("strong"),
@@ -240,9 +255,11 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
             "topics": names("max_watch_topics", b"{}"),
             "topics.*.from_seq": NUMBER,
             "topics.*.tail": FLAG,
+            **_begin("topics.*."),
             "topics.*.unknown": (FIELDS,),
             "from_seq": NUMBER,
             "tail": FLAG,
+            **_begin(""),
             "lenient": FLAG,
         }
     ),

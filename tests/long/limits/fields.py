@@ -85,5 +85,7 @@ def _names_read(function: ast.FunctionDef) -> Iterator[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _READERS:
             if node.func.attr == "nodes":
                 yield "node"
+            elif node.func.attr == "subscription_begin":
+                yield from ("from_seq", "tail", "from", "from.last", "from.time")
             elif node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
                 yield node.args[0].value

@@ -22,6 +22,7 @@ from tests.sim.whole.machine import Actor, Machine
 from topics.embedded.log import Log
 from topics.embedded.open_logs import open_logs
 from topics.embedded.producer import Producer
+from topics.embedded.records import GapError
 from topics.engine.write.value_rows import NewRecord
 from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.wire.error_answers import status_of
@@ -103,8 +104,8 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
         case "POST", ["flush"]:
             return 200, {"synced_seq": log.flush(name, body["seq"])}
         case "POST", ["diff"]:
-            since = body.get("from", {}).get("time")
-            page = log.page(name, body.get("from_seq", 0), limit=body["limit"], from_time=since)
+            limit, most = body["limit"], body.get("max_batch_bytes", 0)
+            page = log.page(name, body.get("from_seq", 0), limit=limit, max_bytes=most, from_=body.get("from"))
             records = [
                 {"$seq": row.seq, "$ts": row.ts, "data": row.data, "$tag": row.tag, "$node": row.node, "meta": row.meta}
                 for row in page.records
@@ -113,7 +114,18 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
             read: dict[str, Any] = {"records": records, "tombstone": tombstone, "next_from_seq": page.next_from_seq}
             read |= {"head_seq": page.head_seq, "earliest_seq": page.earliest_seq, "caught_up": page.caught_up}
             return 200, {**read, "lag": page.head_seq - page.next_from_seq}
+        case "GET", ["records", seq]:
+            return 200, _one(log, name, int(seq))
     raise AssertionError(f"{method} {path} is no call")
+
+
+def _one(log: Log, name: str, seq: int) -> dict[str, Any]:
+    try:
+        row = log.get(name, seq)
+    except GapError as error:
+        return {"record": None, "tombstone": error.tombstone._asdict(), "located": False}
+    record = None if row is None else [row.seq, row.data, row.tag, row.node, row.meta]
+    return {"record": record, "tombstone": None, "located": log.locate(name, seq) is not None}
 
 
 def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -131,6 +143,7 @@ def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, An
 class LibraryMachine(Machine):
     """Lives of a process that has a log open."""
 
+    has_calls = True
     log: Log | None = None
     callers: deque[Calls]
 

@@ -113,6 +113,9 @@ _logger.propagate = False
 class Machine:
     """The machine of one seed. `say` gets the lines of the trace, when there is one."""
 
+    has_calls = False
+    """Clients call the library, which has calls that no request stands for."""
+
     def __init__(self, plan: Plan, say: Callable[[str], None] | None = None) -> None:
         self.plan = plan
         self.counts: Counter[str] = Counter()

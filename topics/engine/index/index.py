@@ -514,6 +514,28 @@ class Index:
         row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))
         return self.next_live(chunk.first + row)
 
+    def last_live(self, count: int, upto: int) -> int:
+        """Return the lowest of the last `count` live seqs up to `upto`; 0 if there is none.
+
+        The cost grows with the chunks that hold them, which are at most `count`, and not with rows.
+        """
+        lowest = 0
+        for chunk in reversed(self.chunks):
+            if count <= 0:
+                break
+            if chunk.first > upto:
+                continue
+            is_whole = chunk.end <= upto + 1
+            if is_whole and chunk.live < count:
+                count -= chunk.live
+                lowest = chunk.first
+                continue
+            rows = chunk.live_rows(0, chunk.count if is_whole else upto + 1 - chunk.first)[-count:]
+            count -= len(rows)
+            if len(rows):
+                lowest = chunk.first + int(rows[0])
+        return self.next_live(lowest) if lowest else 0
+
     def last_before(self, ts_ms: int) -> int:
         """Return the highest live seq whose `$ts` is below `ts_ms`; 0 if there is none."""
         position = bisect_left(self.chunks, ts_ms, key=_last_ts)

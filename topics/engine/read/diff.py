@@ -130,7 +130,7 @@ class Diff:
         self._seen = head
         topic = self._topic
         # a read from a time gets the losses after its first record
-        hears_of_losses = self._query.from_ms is None
+        hears_of_losses = self._query.begin is None
         if topic.head != head or (hears_of_losses and topic.floors.lost > self._query.from_seq):
             self.look_again()
             return
@@ -156,4 +156,12 @@ class Diff:
         if final or not isinstance(result, DiffResult) or result.count or result.tombstone or not result.caught_up:
             self._answer(result)
         else:
+            self._settle_beginning()
             self._park(result.head_seq)
+
+    def _settle_beginning(self) -> None:
+        """Wait from the cursor that the first look found; a time is found again at each look."""
+        query, first = self._query, self._reading
+        if query.begin is not None and query.begin.kind != "time":
+            assert first is not None, "a look made this result"
+            self._query = query._replace(from_seq=first.from_seq, begin=None)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.frame_read import FrameRead, with_topic
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state import refusals
@@ -64,6 +65,8 @@ class ReadPass:
         self._earliest = 0
         self._cursor = 0
         self._scanned = 0
+        self.from_seq = 0
+        """The cursor that the read began at."""
         self._most = 0
         """The last seq that is delivered; 0: up to the head."""
         self._projection: JsonRenderer | ColumnRenderer | None = None
@@ -110,18 +113,14 @@ class ReadPass:
             self._answer(error)
             return
         self._head, self._earliest = topic.head, topic.earliest
-        from_seq = query.from_seq if query.from_ms is None else self._before(query.from_ms)
-        entry = self._entry = enter(topic.floors, from_seq, self._head, self._earliest)
+        begin = query.begin
+        self.from_seq = query.from_seq if begin is None else begin_cursor(self._core.turns, topic, begin)
+        entry = self._entry = enter(topic.floors, self.from_seq, self._head, self._earliest)
         if 0 < self._most < entry.stop:
             self._entry = entry._replace(stop=self._most)
         seen = 0 if self._entry.tombstone or not topic.config.dedupe_node else self._seen
         self._cursor = max(self._entry.cursor, seen)
         self._read_on()
-
-    def _before(self, ts_ms: int) -> int:
-        """Return the cursor of a read from a time."""
-        first = self._topic.index.first_since(ts_ms)
-        return first - 1 if first else self._head
 
     # --- rounds ------------------------------------------------------------------------------------------------------
     def _read_on(self) -> None:

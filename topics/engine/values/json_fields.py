@@ -16,6 +16,7 @@ import msgspec
 from topics.config import RANGES, Config
 from topics.engine.json import strict_json
 from topics.engine.json.strict_json import FIELDS_MAX, JsonKind, JsonSpan, Place, TooManyError, string_value, too_many
+from topics.engine.values.begin import FIRST, NOW, Begin
 from topics.engine.values.node_set import NodeSet, node_set
 from topics.errors import RequestError
 
@@ -24,6 +25,9 @@ U64_MAX = 2**64 - 1
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
 NODE_BYTES_MAX = RANGES["max_node_bytes"][1]
+
+_BEGINNINGS = {begin.kind: begin for begin in (FIRST, NOW)}
+_BEGINNING = '"first", "now", {"last": 10} or {"time": 1795325238494}'
 
 T = TypeVar("T")
 _OF_NUMBERS = b"0123456789, \t\r\n"
@@ -213,6 +217,39 @@ class Fields:
         if size > most:
             raise TooManyError(f"node has {size} bytes of names: at most {most} are allowed", 0)
         return node_set(names)
+
+    def begin(self, limits: Config, *others: str) -> Begin | None:
+        """Return the beginning in the field `from`, None if it is absent.
+
+        others: fields that say where to begin, too, and are refused beside it.
+        Raises: RequestError, it is no beginning, or more records than may be asked for.
+        """
+        span = self.span("from")
+        if span is None:
+            return None
+        for other in others:
+            if other in self._places:
+                message = f"{self._prefix}from and {other} both say where to begin: send one of them"
+                raise RequestError("invalid_request", message)
+        if span.kind == JsonKind.STRING:
+            word = string_value(span.text)
+            if word in _BEGINNINGS:
+                return _BEGINNINGS[word]
+        elif span.kind == JsonKind.OBJECT:
+            members = self.few_members("from", _BEGINNING, 1)
+            if "last" in members:
+                return Begin("last", members.number("last", limits.max_last))
+            if "time" in members:
+                return Begin("time", members.u64("time", 0))
+        raise refuse(self._prefix + "from", _BEGINNING, span)
+
+    def subscription_begin(self, limits: Config) -> Begin:
+        """Return where a subscription begins, by `from_seq`, `tail` or `from`.
+
+        Raises: RequestError, as `begin`, or for a wrong type.
+        """
+        from_seq, tail = self.u64("from_seq", 0), self.boolean("tail", False)
+        return self.begin(limits, "from_seq", "tail") or (NOW if tail else Begin("seq", from_seq))
 
     def u64s(self, name: str, most: int) -> tuple[list[int], int]:
         """Return a required array of whole numbers and their count.

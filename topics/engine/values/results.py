@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from topics.engine.values.begin import Begin
 from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
@@ -153,10 +154,8 @@ class DiffQuery(NamedTuple):
     wait_ms: int = 0
     """The longest time that a long poll holds back an empty, caught-up answer."""
     max_batch_bytes: int = 0
-    from_ms: int | None = None
-    """A start by time instead of `from_seq`: just before the first live record whose `$ts` is at
-    least this, or the head if there is none.
-    """
+    begin: Begin | None = None
+    """A beginning instead of `from_seq`."""
 
 
 class Tombstone(NamedTuple):

@@ -12,7 +12,6 @@ from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
-from topics.engine.values.json_fields import Fields
 from topics.engine.values.predicate import parse_predicate
 from topics.engine.values.read_answer import beginning, ending
 from topics.engine.values.results import AppendResult, DeleteResult, DiffQuery, DiffResult
@@ -192,7 +191,7 @@ def diff(call: Call) -> None:
         include_meta=fields.boolean("include_meta", True),
         wait_ms=fields.u32("wait_ms", 0),
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
-        from_ms=_from_ms(fields) if "from" in fields else None,
+        begin=fields.begin(call.service.config, "from_seq") if "from" in fields else None,
     )
 
     @call.or_fail
@@ -202,18 +201,6 @@ def diff(call: Call) -> None:
     cancel = call.service.engine.diff(call.name, query, done)
     if query.wait_ms and not call.answered:
         call.on_disconnect = cancel
-
-
-def _from_ms(fields: Fields) -> int:
-    """Return the time (ms since 1970) at which a read begins that names no seq.
-
-    Raises: RequestError, `from` is malformed or `from_seq` is given, too.
-    """
-    if "from_seq" in fields:
-        raise RequestError("invalid_request", "from and from_seq both say where to begin: send one of them")
-    begin = fields.few_members("from", 'an object like {"time": 1795325238494}', 1)
-    begin.require("time")
-    return begin.u64("time", 0)
 
 
 def delete_records(call: Call) -> None:

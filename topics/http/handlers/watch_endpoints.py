@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from topics.config import Config
 from topics.engine.json.strict_json import JsonKind
+from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.json_fields import Fields, read_object, refuse
-from topics.engine.values.results import DiffQuery, TopicState
+from topics.engine.values.results import DiffQuery
 from topics.errors import RequestError, TopicsError
 from topics.http.handlers import event_streams
 from topics.http.plan.call import Call
@@ -29,7 +31,7 @@ _HEARTBEAT_MS_MIN, _HEARTBEAT_MS_MAX = 1000, 60_000
 def create_session(call: Call) -> None:
     """Create a watch session. Answer its start cursor of every topic, and its wid (10.2)."""
     fields = call.fields()
-    starts = _starts(fields, call.service.config.max_watch_topics)
+    starts = _starts(fields, call.service.config)
     query = DiffQuery(
         limit=fields.u32("limit", 0),
         nodes=fields.nodes(call.service.config),
@@ -45,41 +47,30 @@ def create_session(call: Call) -> None:
     call.principal.check_names(*starts)
     lenient = boolean(call.plan.query, "lenient", False)
 
-    def found(states: dict[str, TopicState]) -> None:
-        cursors: Cursors = {}
-        for name, state in states.items():
-            start = starts[name]
-            cursors[name] = state.head_seq if start is None else start
+    def found(beginnings: dict[str, Beginning]) -> None:
+        cursors: Cursors = {name: beginning.from_seq for name, beginning in beginnings.items()}
         session = WatchSession(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors)
         call.service.sessions.add(session)
-        topics = {
-            name: {"from_seq": cursors[name], "head_seq": state.head_seq, "earliest_seq": state.earliest_seq}
-            for name, state in states.items()
-        }
+        topics = {name: beginning._asdict() for name, beginning in beginnings.items()}
         shape = b'{"wid":"%b","stream_url":"/v0/watch/%b","session_ttl_ms":%d,"topics":%b,"performance":{%b}}'
         wid, performance = session.wid.encode(), b'"server_total_ms":' + call.total_ms()
         call.reply(shape % (wid, wid, SESSION_TTL_MS, msgspec.json.encode(topics), performance))
 
-    _look_up(call, sorted(starts), lenient, found)
+    _look_up(call, dict(sorted(starts.items())), lenient, found)
 
 
-def _starts(fields: Fields, most: int) -> dict[str, int | None]:
-    """Return the start cursor by topic; None for the topic's tail.
-
-    Raises: RequestError, also for more than `most` topics.
-    """
+def _starts(fields: Fields, limits: Config) -> dict[str, Begin]:
+    """Return the beginning by topic. Raises: RequestError, also for too many topics."""
     span = fields.require("topics")
     if span.kind != JsonKind.OBJECT:
         raise refuse("topics", "an object from names to cursors", span)
-    topics = read_object(span.text, "topics", "topics.", most)
-    starts: dict[str, int | None] = {}
+    topics = read_object(span.text, "topics", "topics.", limits.max_watch_topics)
+    starts: dict[str, Begin] = {}
     for name in topics.names():
         entry = topics.require(name)
         if entry.kind != JsonKind.OBJECT:
-            raise refuse(f"topics.{name}", "an object with from_seq or tail, or {}", entry)
-        start = read_object(entry.text, f"topics.{name}", f"topics.{name}.")
-        from_seq = start.u64("from_seq", 0)
-        starts[name] = None if start.boolean("tail", False) else from_seq
+            raise refuse(f"topics.{name}", "an object with from_seq, tail or from, or {}", entry)
+        starts[name] = read_object(entry.text, f"topics.{name}", f"topics.{name}.").subscription_begin(limits)
     return starts
 
 
@@ -88,31 +79,33 @@ def _heartbeat_ms(fields: Fields, test_floor_ms: int) -> int:
     return min(max(fields.u64("heartbeat_ms", _HEARTBEAT_MS), floor_ms), _HEARTBEAT_MS_MAX)
 
 
-def _look_up(call: Call, names: list[str], lenient: bool, found: Callable[[dict[str, TopicState]], None]) -> None:
-    """Pass the states of all topics to `found`, once each is known.
+def _look_up(
+    call: Call, starts: dict[str, Begin], lenient: bool, found: Callable[[dict[str, Beginning]], None]
+) -> None:
+    """Pass the beginnings of all topics to `found`, once each is known.
 
     An absent topic fails the call, or is left out if `lenient`.
     """
-    states: dict[str, TopicState | TopicsError] = {}
+    results: dict[str, Beginning | TopicsError] = {}
 
-    def take(name: str, state: TopicState | TopicsError) -> None:
-        states[name] = state
-        if len(states) < len(names) or call.answered:
+    def take(name: str, result: Beginning | TopicsError) -> None:
+        results[name] = result
+        if len(results) < len(starts) or call.answered:
             return
-        present: dict[str, TopicState] = {}
+        present: dict[str, Beginning] = {}
         try:
-            for each in names:
-                state = states[each]
-                if not isinstance(state, TopicsError):
-                    present[each] = state
-                elif not (lenient and isinstance(state, RequestError) and state.code == "topic_not_found"):
-                    raise state
+            for each in starts:
+                result = results[each]
+                if not isinstance(result, TopicsError):
+                    present[each] = result
+                elif not (lenient and isinstance(result, RequestError) and result.code == "topic_not_found"):
+                    raise result
             found(present)
         except TopicsError as error:
             call.fail(error)
 
-    for name in names:
-        call.service.engine.state(name, touch=False, done=lambda state, name=name: take(name, state))  # type: ignore[misc]
+    for name, begin in starts.items():
+        call.service.engine.begin(name, begin, lambda result, name=name: take(name, result))  # type: ignore[misc]
 
 
 def open_stream(call: Call) -> None:

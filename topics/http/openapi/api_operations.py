@@ -234,12 +234,7 @@ OPERATIONS: dict[str, ApiOperation] = {
         body=question(
             (),
             from_seq=u64("the last seq seen", default=0),
-            **{
-                "from": question(
-                    ("time",), "Instead of from_seq.", time=u64("the first record of this `$ts` or a later one")
-                )
-                | {"maxProperties": 1}
-            },
+            **{"from": ref("Begin")},
             limit=LIMIT,
             node=ref("Nodes"),
             include_tags=boolean(False),

@@ -16,6 +16,7 @@ from topics.http.openapi.shapes import (
     nullable,
     one_of,
     question,
+    ref,
     text,
     u32,
     u64,
@@ -130,7 +131,23 @@ SCHEMAS: dict[str, Schema] = {
         "description": "Records written by these nodes are left out.",
         "anyOf": [text(), listing(text(), maxItems=1000), {"type": "null"}],
     },
-    "ReadFrom": question((), "Where to begin.", from_seq=u64(default=0), tail=boolean(False, "from the head on")),
+    "Begin": {
+        "description": "Where to begin, instead of from_seq: with the first live record, at the head, with the last "
+        "live records, or with the first record of a `$ts` or a later one.",
+        "anyOf": [
+            one_of("first", "now"),
+            question(("last",), last=u64(maximum=Setting("max_last"))) | {"maxProperties": 1},
+            question(("time",), time=u64()) | {"maxProperties": 1},
+        ],
+    },
+    "ReadFrom": question(
+        (),
+        "Where to begin.",
+        from_seq=u64(default=0),
+        tail=boolean(False, "from the head on"),
+        **{"from": ref("Begin")},
+    )
+    | {"not": {"required": ["from"], "anyOf": [{"required": ["from_seq"]}, {"required": ["tail"]}]}},
     "Known": {
         "description": "What the client knows of a topic: its head, or null where there is none.",
         "anyOf": [

@@ -14,6 +14,7 @@ from topics.engine.read.wait import Heads
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
+from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -45,6 +46,8 @@ class EngineApi(Protocol):
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None: ...
 
     def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None: ...
+
+    def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
 
     def list_topics(  # noqa: PLR0917 - as in Engine
         self,

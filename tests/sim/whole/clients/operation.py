@@ -267,15 +267,18 @@ class Read(Operation):
 
     changes = False
 
-    def __init__(self, cursor: int, limit: int) -> None:
+    def __init__(self, cursor: int, limit: int, max_bytes: int = 0) -> None:
+        """max_bytes: 0 for the default, which is more than a topic holds."""
         self.cursor = cursor
         self.limit = limit
+        self.max_bytes = max_bytes
 
     def __str__(self) -> str:
-        return f"read {self.cursor} limit {self.limit}"
+        return f"read {self.cursor} limit {self.limit} bytes {self.max_bytes}"
 
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
-        return "POST", f"{path}/diff", {"from_seq": self.cursor, "limit": self.limit, "include_tags": True}
+        body = {"from_seq": self.cursor, "limit": self.limit, "include_tags": True}
+        return "POST", f"{path}/diff", body | ({"max_batch_bytes": self.max_bytes} if self.max_bytes else {})
 
     def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         return [state]
@@ -283,7 +286,7 @@ class Read(Operation):
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
         state = exists(state, status)
         expect("(head, earliest)", (answer["head_seq"], answer["earliest_seq"]), (state.head, state.earliest))
-        page = state.read(self.cursor, self.limit)
+        page = state.read(self.cursor, self.limit, self.max_bytes)
         expect("tombstone", answer["tombstone"], page.tombstone)
         names = ("$seq", "data", "$tag", "$node", "meta")
         found = [tuple(row.get(name) for name in names) for row in answer["records"]]
@@ -324,6 +327,54 @@ class ReadSince(Read):
             if rows and rows[0]["$ts"] < self.time_ms:
                 raise Inconsistent(f"the first record since {self.time_ms} is of {rows[0]['$ts']}")
         return super().answered(state, instance, burned, status, answer)
+
+
+class ReadFrom(Read):
+    """One page from a beginning that is no cursor: "first", "now" or {"last": n}."""
+
+    def __init__(self, begin: Any, limit: int) -> None:
+        super().__init__(0, limit)
+        self.begin = begin
+
+    def __str__(self) -> str:
+        return f"read from {self.begin} limit {self.limit}"
+
+    def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
+        return "POST", f"{path}/diff", {"from": self.begin, "limit": self.limit, "include_tags": True}
+
+    def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
+        """A page from the cursor that it is, without a report of what was lost before."""
+        self.cursor = exists(state, status).beginning(self.begin)
+        if answer["tombstone"] is not None:
+            raise Inconsistent(f"from {self.begin} reports {answer['tombstone']}")
+        return super().answered(state, instance, burned, status, answer)
+
+
+class GetOne(Operation):
+    """One record by its seq, and whether it has a place; by the library."""
+
+    changes = False
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+
+    def __str__(self) -> str:
+        return f"get {self.seq}"
+
+    def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
+        return "GET", f"{path}/records/{self.seq}", None
+
+    def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
+        return [state]
+
+    def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
+        state = exists(state, status)
+        lost = None if self.seq > state.head else state.read(self.seq - 1, 1).tombstone
+        expect("tombstone", answer["tombstone"], lost)
+        record = None if lost else state.records.get(self.seq)
+        expect("record", answer["record"], None if record is None else [self.seq, *record])
+        expect("is located", answer["located"], record is not None)
+        return [state]
 
 
 def follow(  # noqa: PLR0917

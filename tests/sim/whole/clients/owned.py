@@ -13,11 +13,13 @@ from tests.sim.whole.clients.operation import (
     DeleteRecords,
     Drop,
     Flush,
+    GetOne,
     Inconsistent,
     Look,
     Meant,
     Operation,
     Read,
+    ReadFrom,
     ReadSince,
     Write,
 )
@@ -31,6 +33,7 @@ _NODES = (None, "n1", "n2", "")
 _METAS = (None, "m", "", "m" * 200)
 _MATCHES = ("a", "a:*", "b", "*", "")
 _LIMITS = (1, 3, 1000, 1000)
+_SIZES = (0, 0, 0, 1, 40, 300)
 _ROWS_MAX = 6
 """Of a write."""
 _STATES_MAX = 4
@@ -147,9 +150,15 @@ class OwningClient(Client):
             return Drop()
         if choice < 0.82:
             return Look()
+        if choice > 0.995 and self.machine.has_calls:
+            return GetOne(rng.randint(1, state.head + 2))
+        if choice > 0.985:
+            begin = rng.choice(("first", "now", {"last": 1}, {"last": 3}, {"last": rng.randint(0, state.head + 1)}))
+            return ReadFrom(begin, rng.choice(_LIMITS))
         if choice > 0.97:
             return ReadSince(topic.a_time(rng.random()) + rng.choice((0, 0, 1)), rng.choice(_LIMITS))
-        return Read(rng.choice((0, rng.randint(0, state.head + 1), state.lost, state.head)), rng.choice(_LIMITS))
+        cursor = rng.choice((0, rng.randint(0, state.head + 1), state.lost, state.head))
+        return Read(cursor, rng.choice(_LIMITS), rng.choice(_SIZES))
 
     def _config(self) -> dict[str, Any]:
         rng = self.rng

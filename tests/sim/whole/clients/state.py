@@ -6,6 +6,7 @@ crash be answered with "it must be one of these".
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 PRODUCER_EPOCHS = 3
@@ -129,8 +130,18 @@ class State:
             "head_seq": self.head,
         }
 
-    def read(self, cursor: int, limit: int) -> Page:
-        """R-TOMB-1..6, R-REC-2, R-TRIM-3."""
+    def beginning(self, begin: Any) -> int:
+        """R-FROM-4: the cursor."""
+        if begin == "now":
+            return self.head
+        if begin == "first":
+            return self.earliest - 1
+        count = begin["last"]
+        live = list(self.records)[-count:] if count else []
+        return live[0] - 1 if live else self.head
+
+    def read(self, cursor: int, limit: int, max_bytes: int = 0) -> Page:
+        """R-TOMB-1..6, R-REC-2, R-TRIM-3. max_bytes: 0 for more than there are."""
         tombstone = None
         if cursor > self.head:
             earliest = self.earliest
@@ -152,6 +163,9 @@ class State:
                 stop = gap.first - 1
                 break
         seqs = [seq for seq in self.records if cursor < seq <= stop]
+        if max_bytes:
+            sums = accumulate(self.records[seq].size for seq in seqs)
+            limit = min(limit, max(1, sum(size <= max_bytes for size in sums)))
         if len(seqs) > limit:
             return Page(tombstone, seqs[:limit], seqs[limit - 1], seqs[limit] - 1)
         if len(seqs) == limit:
