@@ -113,6 +113,11 @@ _ZERO_IS_THE_MOST = (
 )
 """Settings whose 0 stands for the largest possible value (wire contract, section 14)."""
 
+OPTIONAL = ("sync_every_ms",)
+"""Settings that may be None, for never. The variable's text is `none`."""
+DURABILITIES = ("ephemeral", "memory", "disk", "fsync")
+"""Commit classes, weakest first."""
+
 _BLOCK_BYTES = 4096
 
 ON, OFF = ("true", "1"), ("false", "0", "")
@@ -235,7 +240,10 @@ class Config:
     wal_spare_files: int = 1
     commit: str = "auto"
     """auto, link, direct or dsync."""
-    sync_every_ms: int = 1000
+    sync_every_ms: int | None = 1000
+    """Longest time until bytes that nothing waits for are synced; None: no sync by time."""
+    durability: str = "disk"
+    """The class of topics that writes without a config create."""
     commit_window_us: int = 0
     """Time that a batch may wait for more records; 0: until the previous commit has ended."""
     commit_gather_us: int = 300
@@ -400,6 +408,7 @@ class Config:
             ("commit", ("auto", "link", "direct", "dsync")),
             ("http_parser", ("auto", "h11", "httptools")),
             ("http_lane", ("auto", "off")),
+            ("durability", DURABILITIES),
         ):
             if getattr(self, name) not in choices:
                 raise UsageError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(choices)}")
@@ -430,8 +439,11 @@ class Config:
                 raise UsageError(f"{name} is {value!r}: use True or False")
         elif isinstance(default, int):
             low, high = RANGES.get(name, (0, _U64_MAX))
+            if value is None and name in OPTIONAL:
+                return
             if isinstance(value, bool) or not isinstance(value, int):
-                raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}")
+                never = ", or None for never" if name in OPTIONAL else ""
+                raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}{never}")
             if not low <= value <= high and name != "port":
                 raise UsageError(f"{name} is {value}: use {low} to {high}")
         elif isinstance(default, float):

@@ -79,6 +79,15 @@ def test_zero_shards_and_a_segment_of_no_record_mean_something() -> None:
     assert (config.wal_shards, config.segment_max_events) == (1, 1)
 
 
+def test_a_sync_by_time_can_be_one_that_never_comes() -> None:
+    """14."""
+    assert config_of({"TOPICS_SYNC_EVERY_MS": " none "}).sync_every_ms is None
+    assert config_of({"TOPICS_SYNC_EVERY_MS": "never"}).sync_every_ms == 1000
+    assert config_of({"TOPICS_CHECKPOINT_EVERY_MS": "none"}).checkpoint_every_ms == 60_000
+    assert odd_variables({"TOPICS_SYNC_EVERY_MS": "none"}) == []
+    assert len(odd_variables({"TOPICS_SYNC_EVERY_MS": "never", "TOPICS_CHECKPOINT_EVERY_MS": "none"})) == 2
+
+
 def test_an_unparsable_integer_means_the_default() -> None:
     assert config_of({"TOPICS_MAX_TOPICS": "many"}).max_topics == Config().max_topics
     assert config_of({"TOPICS_MAX_TOPICS": " 7 "}).max_topics == 7

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import topics
-from tests.embedded.test_no_maintenance import is_durable
+from tests.embedded.test_no_maintenance import drive, is_durable
 from tests.sim import SimRing
 from tests.sim.world.faults import Faults
 from topics.config import tiny_config
@@ -23,7 +23,8 @@ def sim_log(*, faults: Faults | None = None, **changes: object) -> tuple[Log, Si
     """A log whose syncs by time do not come in a test."""
     ring = SimRing(1, faults=faults) if faults is not None else SimRing(1)
     ring.disk.make_directory("/srv")
-    config = replace(tiny_config("/srv/topics"), sync_every_ms=_HOUR_MS, checkpoint_every_ms=_HOUR_MS, **changes)  # type: ignore[arg-type]
+    settings = {"sync_every_ms": _HOUR_MS, "checkpoint_every_ms": _HOUR_MS, **changes}
+    config = replace(tiny_config("/srv/topics"), **settings)  # type: ignore[arg-type]
     return Log(config, ring, ring.clock), ring
 
 
@@ -157,3 +158,29 @@ def test_a_flush_is_awaited(tmp_path: Path) -> None:
 
     with topics.open(tmp_path) as log:
         assert asyncio.run(flush(log)) == (1, 1, 0)
+
+
+def test_without_a_sync_by_time_a_flush_and_a_file_that_is_full_sync() -> None:
+    log, ring = sim_log(sync_every_ms=None, checkpoint_wal_bytes=1 << 30, disk_reserve_bytes=0)
+    log.append("a", ["creates the topic, which is synced"])
+    log.append("a", ["the record"])
+    drive(log, ring, _HOUR_MS // 2)
+    assert not is_durable(ring, b"the record")
+    log.flush("a")
+    assert is_durable(ring, b"the record")
+    log.append("a", ["another"])
+    log.append("a", ["x" * 300_000])
+    drive(log, ring, 1000)
+    assert is_durable(ring, b"another")
+    assert log.state("a").synced_seq == 3
+    log.close()
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+def test_a_log_says_which_class_topics_have_that_writes_create(tmp_path: Path, durability: str) -> None:
+    with topics.open(tmp_path, durability=durability) as log:
+        log.append("by-append", [1])
+        log.append_soon("by-append-soon", 1).result()
+        log.put_topic("by-put")
+        found = {state.name: state.config.durability for state in log.topics()}
+        assert found == {"by-append": durability, "by-append-soon": durability, "by-put": "disk"}

@@ -11,8 +11,10 @@ from topics.errors import UsageError
     [
         ("sync_every_ms", "x", "a whole number, 0 to"),
         ("sync_every_ms", 1.5, "a whole number"),
-        ("sync_every_ms", True, "a whole number"),
-        ("sync_every_ms", None, "a whole number"),
+        ("sync_every_ms", True, "a whole number, 0 to .*, or None for never"),
+        ("checkpoint_every_ms", None, "a whole number"),
+        ("durability", "sync", "use one of ephemeral, memory, disk, fsync"),
+        ("durability", None, "a string"),
         ("sync_every_ms", -1, "use 0 to"),
         ("max_limit", -1, "use 0 to 1000000"),
         ("max_limit", "5", "a whole number"),

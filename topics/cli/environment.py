@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
 
-from topics.config import OFF, ON, RANGES, Config, is_on
+from topics.config import OFF, ON, OPTIONAL, RANGES, Config, is_on
 from topics.errors import UsageError
 
+NEVER = "none"
+"""The text for None, of a setting in `OPTIONAL`."""
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
 _SHARE = re.compile(r"0(\.[0-9]+)?|1(\.0+)?", re.ASCII)
@@ -41,7 +43,9 @@ def config_of(env: Mapping[str, str]) -> Config:
             values[setting.name] = is_on(raw)
         elif isinstance(default, int):
             text = raw.strip()
-            if _is_decimal(text):
+            if setting.name in OPTIONAL and text == NEVER:
+                values[setting.name] = None
+            elif _is_decimal(text):
                 most = RANGES[setting.name][1] if setting.name in _CLAMPED else int(text)
                 values[setting.name] = min(int(text), most)
         elif isinstance(default, float):
@@ -78,6 +82,8 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
         if isinstance(default, bool):
             if text not in ON + OFF:
                 found.append(f"{name} is {text!r}, which means off: use true or false")
+        elif name.removeprefix("TOPICS_").lower() in OPTIONAL and text == NEVER:
+            continue
         elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
             found.append(f"{name} is {text!r}, which is not a whole number: the default, {default}, is used")
         elif isinstance(default, float) and text and _share_of(text) is None:

@@ -13,10 +13,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from topics.common.metrics import Histogram
+from topics.config import DURABILITIES
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
-from topics.engine.values.topic_config import DURABILITIES
 from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.service import Service
 from topics.loop.loop import Loop

@@ -414,3 +414,23 @@ def test_a_record_whose_bytes_rotted_is_an_error_and_never_wrong_data(world: Wor
     answer = world.request("POST", "/v0/topics/t/diff", {"from_seq": 0})
     assert answer.refusal == (500, "internal", {"topic": "t", "seq": 1})
     assert world.diff("t", 1)["records"][0]["data"] == "other"
+
+
+# --- the class of topics that writes create --------------------------------------------------------------------------
+def test_a_topic_that_a_write_creates_has_the_class_of_the_setting() -> None:
+    """R-DUR-17."""
+    world = SimWorld(durability="memory")
+    world.start()
+    world.write("by-write", 1)
+    world.write("by-write-with-config", 1, config={"ttl_ms": 10**9})
+    world.put("by-put")
+    world.put("jobs", type="queue", max_deliveries=1, lease_ms=100, dead_letter="dead")
+    world.write("jobs", 1)
+    for _ in range(2):
+        world.request("POST", "/v0/topics/jobs/claim", {"node": "n1"})
+        world.advance_ms(150)
+    assert world.diff("dead")["head_seq"] == 1
+    found = {name: world.state(name)["config"]["durability"] for name in ("by-write", "by-write-with-config", "dead")}
+    assert found == {"by-write": "memory", "by-write-with-config": "disk", "dead": "disk"}
+    assert world.state("by-put")["config"]["durability"] == "disk"
+    world.close()

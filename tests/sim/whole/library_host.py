@@ -219,7 +219,15 @@ class _CallingClient(OwningClient):
 
     def write(self, topic: OwnedTopic) -> Write:
         write = super().write(topic)
-        return Write(write.records, write.key, None, key_is_old=write.key_is_old, meant=write.meant, part=write.part)
+        return Write(
+            write.records,
+            write.key,
+            None,
+            key_is_old=write.key_is_old,
+            meant=write.meant,
+            part=write.part,
+            durability=self.machine.config.durability,
+        )
 
 
 class Caller(Owner):

@@ -70,7 +70,7 @@ def _run(
     aim(plan)
     if isinstance(seed, Choices):
         alter(plan, seed.genome)
-    is_library = cast is None and is_of_library(seed)
+    is_library = plan.is_library = cast is None and is_of_library(seed)
     machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
     if watch is not None and isinstance(seed, Choices):
         watch(machine, seed)

@@ -170,6 +170,7 @@ class Plan:
         """One for each life, if there are any; else most lives have the number of the first."""
         self.look_every_ns = 0
         """Between two looks whether a checkpoint is due; 0: the usual time, or less by the seed."""
+        self.is_library = False
         self.forced: dict[str, Any] = {}
         """Settings that all lives have."""
         self._configs: dict[int, Config] = {}
@@ -218,6 +219,8 @@ class Plan:
             settings |= choose_bound(random.Random(f"{self.seed}:{life}:bound")) | self.forced
             settings |= choose_space(random.Random(f"{self.seed}:{life}:space"), self.base) | self.forced
             settings |= choose_bodies(random.Random(f"{self.seed}:{life}:bodies"), self.base) | self.forced
+            if self.is_library:
+                settings |= choose_library(random.Random(f"{self.seed}:{life}:library")) | self.forced
             if self.shard_counts:
                 settings["wal_shards"] = rng.choice(self.shard_counts)
             found = self._configs[life] = replace(self.base, **settings)
@@ -289,6 +292,14 @@ def choose_bound(rng: random.Random) -> dict[str, Any]:
         return {}
     bounds = (16 << 10, 64 << 10, LONGEST_SHORT_LOG)
     return {"max_log_bytes": rng.choice(bounds), "max_log_wait_ms": rng.choice((0, 1, 20))}
+
+
+def choose_library(rng: random.Random) -> dict[str, Any]:
+    """What only lives of the library have, because its clients know of it."""
+    settings: dict[str, Any] = {"durability": rng.choice(("disk", "disk", "fsync", "memory"))}
+    if rng.random() < 0.3:
+        settings["sync_every_ms"] = None
+    return settings
 
 
 def choose_faults(rng: random.Random) -> Faulty:

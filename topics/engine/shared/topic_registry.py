@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
+from topics.config import DURABILITIES
 from topics.engine.index.usage import Usage
 from topics.engine.shared.dormant import Dormant, DormantTopic
 from topics.engine.state.topic import STAGING, Life, Topic
 from topics.engine.values.name_rules import Prefixes
-from topics.engine.values.topic_config import DURABILITIES, TopicConfig
+from topics.engine.values.topic_config import TopicConfig
 
 
 class Registry:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Protocol
 
+from topics.config import DURABILITIES
 from topics.engine.index.index import Index
 from topics.engine.index.usage import Usage
 from topics.engine.state.append_request import Waiting
@@ -20,7 +21,7 @@ from topics.engine.state.topic_numbers import TopicNumbers
 from topics.engine.state.waiters import Waiter
 from topics.engine.values.priority import effective_priority
 from topics.engine.values.results import QueueState, TopicState
-from topics.engine.values.topic_config import DURABILITIES, TopicConfig
+from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
 
 STAGING = " staged"

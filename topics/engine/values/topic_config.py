@@ -8,14 +8,13 @@ from typing import Any
 
 import msgspec
 
+from topics.config import DURABILITIES
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.name_rules import check_dead_letter
 from topics.errors import RequestError, UsageError
 
 TYPES = ("log", "queue")
 DISCARDS = ("old", "reject")
-DURABILITIES = ("ephemeral", "memory", "disk", "fsync")
-"""Commit classes, weakest first."""
 
 LEASE_MS_MIN, LEASE_MS_MAX = 100, 86_400_000
 CLAIM_JITTER_MS_MAX = 5000

@@ -18,6 +18,7 @@ from topics.engine.state.staged_operations import Operation, OperationCore, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.topic_numbers import TakesRows
 from topics.engine.values.results import AppendResult, Done
+from topics.engine.values.topic_config import DEFAULT
 from topics.engine.write.admission import (
     LogRoomCore,
     QuotaCore,
@@ -192,7 +193,7 @@ class Appender:
             return
         try:
             if topic is None:
-                topic = self._lifecycle.create_for(AppendRequest(name, rows))
+                topic = self._lifecycle.create_for(AppendRequest(name, rows, config=DEFAULT))
             topic.stop_filling()
             self._stage(topic, rows, None, self._core.clock.now_ms(), None, False, done, synced=True)
             topic.stop_filling()

@@ -189,6 +189,8 @@ class Lifecycle:
         self._core = core
         self._forwarding = forwarding
         self._forget_pieces = forget_pieces
+        self._config_of_writes = TopicConfig.make(durability=core.config.durability)
+        """The config of topics that writes without one create (R-DUR-17)."""
 
     def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
         topic = self._core.registry.named(name)
@@ -220,7 +222,7 @@ class Lifecycle:
             wanted = config is None or config.auto_create
         if not wanted:
             raise refusals.topic_not_found(name)
-        return self._create(name, config or DEFAULT, None, begins_batch=request.frames is not None)
+        return self._create(name, config or self._config_of_writes, None, begins_batch=request.frames is not None)
 
     def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
         """Return the topics of these names; create missing ones with the default config.

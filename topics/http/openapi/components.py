@@ -5,8 +5,8 @@ Source: wire contract, 3 and 5 to 7.
 
 from __future__ import annotations
 
+from topics.config import DURABILITIES
 from topics.engine.state.producer_part import EPOCH_MAX, PART_MAX, PIECE_MAX
-from topics.engine.values.topic_config import DURABILITIES
 from topics.http.openapi.shapes import (
     Schema,
     Setting,

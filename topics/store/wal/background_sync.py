@@ -27,6 +27,7 @@ Durable = Callable[[StorageError | None], None]
 class BackgroundSync:
     """The background syncs of one shard.
 
+    every_ns: interval of the syncs by time; None: there are none.
     current_fd: returns the file written to, or COMMIT_SYNCS.
     on_failed(why): a sync failed.
     on_ended: a sync ended, well or not.
@@ -39,7 +40,7 @@ class BackgroundSync:
         admission: WriteLatch,
         counters: LogCounters,
         *,
-        every_ns: int,
+        every_ns: int | None,
         current_fd: Callable[[], int],
         on_failed: Callable[[str], None],
         on_ended: Callable[[], None],
@@ -58,9 +59,14 @@ class BackgroundSync:
         self.owed: deque[tuple[int, Durable]] = deque()
         """(batch number, callback once that batch is on stable storage): see `when_durable`."""
 
+    @property
+    def planned(self) -> bool:
+        """Whether bytes written now get the sync by time that they are to get."""
+        return self.timer is not None or self._every_ns is None
+
     def plan(self) -> None:
         """Plan a sync for bytes that were written without one."""
-        if self.timer is None:
+        if self.timer is None and self._every_ns is not None:
             self.timer = self._loop.call_later(self._every_ns, self._on_timer)
 
     def start(self) -> None:

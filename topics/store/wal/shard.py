@@ -69,7 +69,7 @@ class Shard:
         bound: LogBound,
         last_batch_no: int,
         commit: str,
-        sync_every_ns: int,
+        sync_every_ns: int | None,
         window_ns: int,
         gather_ns: int,
         in_place_max_ns: int,
@@ -242,7 +242,7 @@ class Shard:
     @property
     def sync_planned(self) -> bool:
         """See `ShardView`."""
-        return self._sync.timer is not None
+        return self._sync.planned
 
     @property
     def room(self) -> int:

@@ -100,7 +100,7 @@ class ShardedLog:
                 bound=self.bound,
                 last_batch_no=start.last_batch_no,
                 commit=config.commit,
-                sync_every_ns=config.sync_every_ms * 1_000_000,
+                sync_every_ns=None if config.sync_every_ms is None else config.sync_every_ms * 1_000_000,
                 window_ns=config.commit_window_us * 1000,
                 gather_ns=config.commit_gather_us * 1000,
                 in_place_max_ns=config.commit_in_place_max_us * 1000,

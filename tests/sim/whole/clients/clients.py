@@ -51,7 +51,7 @@ class Clients:
     def lasting_ns(self) -> int:
         """Of class `disk`, what was acknowledged by then outlasts a power cut now; 0: something may have failed."""
         machine = self.machine
-        if not machine.lacks_nothing:
+        if not machine.lacks_nothing or machine.config.sync_every_ms is None:
             return 0
         factor = 1 if machine.ring.sync_factor == 1 else 3 * machine.ring.sync_factor
         return machine.ring.clock.monotonic_ns() - machine.config.sync_every_ms * 1_000_000 - _SYNCS_NS * factor

@@ -70,8 +70,11 @@ class Write(Operation):
         key_is_old: bool = False,
         meant: Meant | None = None,
         part: Part | None = None,
+        durability: str = "disk",
     ) -> None:
+        """durability: of a topic that it makes without a config."""
         self.meant = meant
+        self.default = CONFIG_DEFAULT | {"durability": durability}
         self.records = records
         self.key = key
         self.config = config
@@ -112,7 +115,7 @@ class Write(Operation):
         return None if self.key is None or self.key_is_old else state.keys.get(self.key)
 
     def _created(self, state: Maybe, instance: int) -> list[State]:
-        return [State(self.config or CONFIG_DEFAULT, instance)] if state is None else []
+        return [State(self.config or self.default, instance)] if state is None else []
 
     def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
         if not self._is_meant(state):
