@@ -23,14 +23,17 @@ from topics.errors import (
 if TYPE_CHECKING:
     from topics.embedded.jobs import Job
     from topics.embedded.log import Log, open_log
+    from topics.embedded.log_reader import AsyncLogReader, LogReader, ReaderLag
     from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
     from topics.engine.read.one_record import Location
+    from topics.engine.readers.reader_results import ReaderState
     from topics.engine.values.results import TopicHead
     from topics.engine.write.value_rows import NewRecord
 
 __version__ = "0.1.0"
 __all__ = [
+    "AsyncLogReader",
     "CorruptError",
     "DiskFullError",
     "FormatError",
@@ -41,9 +44,12 @@ __all__ = [
     "Log",
     "LogFailedError",
     "LogReadOnlyError",
+    "LogReader",
     "NewRecord",
     "Page",
     "Producer",
+    "ReaderLag",
+    "ReaderState",
     "Record",
     "RequestError",
     "StorageError",
@@ -56,6 +62,10 @@ __all__ = [
 _LAZY = {
     "open": ("topics.embedded.log", "open_log"),
     "Log": ("topics.embedded.log", "Log"),
+    "LogReader": ("topics.embedded.log_reader", "LogReader"),
+    "AsyncLogReader": ("topics.embedded.log_reader", "AsyncLogReader"),
+    "ReaderLag": ("topics.embedded.log_reader", "ReaderLag"),
+    "ReaderState": ("topics.engine.readers.reader_results", "ReaderState"),
     "Job": ("topics.embedded.jobs", "Job"),
     "GapError": ("topics.embedded.records", "GapError"),
     "Page": ("topics.embedded.records", "Page"),

@@ -12,6 +12,7 @@ from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
 from topics.embedded.jobs import Job, Jobs
+from topics.embedded.log_reader import AsyncLogReader, opening
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
 from topics.embedded.records import Page, Record
@@ -19,6 +20,7 @@ from topics.embedded.seen import Seen
 from topics.embedded.starts import From, Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.one_record import Location
+from topics.engine.readers.reader_results import ReaderState
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import UsageError
@@ -134,6 +136,27 @@ class AsyncLog:
 
     async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         return await self._run(self._starts.waiting(topics, wait_ms=wait_ms))
+
+    async def reader(
+        self,
+        topic: str,
+        name: str,
+        *,
+        delivery: str | None = None,
+        commit_every: int = 1,
+        holds: bool | None = None,
+        trims: bool | None = None,
+        from_seq: int = 0,
+    ) -> AsyncLogReader:
+        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq)
+        put = await self._run(self._starts.opening_reader(asked))
+        return AsyncLogReader(self._starts.reader_home(self._log.driver), asked, put, self._run)
+
+    async def readers(self, topic: str) -> list[ReaderState]:
+        return await self._run(self._starts.listing_readers(topic))
+
+    async def delete_reader(self, topic: str, name: str) -> bool:
+        return await self._run(self._starts.deleting_reader(topic, name))
 
     async def checkpoint(self, *, timeout: float | None = None) -> int:
         return snapshot_of(await self._run(self._starts.checkpointing(timeout)))

@@ -21,6 +21,7 @@ from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
+from topics.embedded.log_reader import LogReader, opening
 from topics.embedded.open_logs import open_logs
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
@@ -31,6 +32,7 @@ from topics.embedded.starts import From, Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage
 from topics.engine.read.one_record import Location
+from topics.engine.readers.reader_results import ReaderState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.predicate import Predicate
@@ -360,6 +362,36 @@ class Log:
         touch: counts as a consumption for the priority by recency.
         """
         return self._driver.call(self._starts.asking_state(topic, touch=touch))
+
+    def reader(
+        self,
+        topic: str,
+        name: str,
+        *,
+        delivery: str | None = None,
+        commit_every: int = 1,
+        holds: bool | None = None,
+        trims: bool | None = None,
+        from_seq: int = 0,
+    ) -> LogReader:
+        """Return a named reader, which the topic remembers; it is created if it is missing.
+
+        delivery: "at-least-once" (the default) or "at-most-once". commit_every: records that are
+        done before the position is committed. holds: no cap and no expiry takes what it has not
+        committed. trims: what all such readers have committed is deleted. from_seq: where a new
+        reader begins. What is None stays as it is.
+        """
+        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq)
+        put = self._driver.call(self._starts.opening_reader(asked))
+        return LogReader(self._starts.reader_home(self._driver), asked, put)
+
+    def readers(self, topic: str) -> list[ReaderState]:
+        """Return the named readers of a topic by name, with position, committed and lag."""
+        return self._driver.call(self._starts.listing_readers(topic))
+
+    def delete_reader(self, topic: str, name: str) -> bool:
+        """Delete a named reader. Return whether it existed."""
+        return self._driver.call(self._starts.deleting_reader(topic, name))
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:

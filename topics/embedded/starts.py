@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.calls import Start
+from topics.embedded.driver import Driver
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
+from topics.embedded.log_reader import Dropped, Opening, ReaderHome, opened
 from topics.embedded.producer import Producer, part_of
 from topics.embedded.records import GapError, Page, Record, parse_one, parse_page
 from topics.embedded.seen import Seen, known_topics
@@ -19,6 +22,7 @@ from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendRes
 from topics.engine.read.column_read import ColumnPage
 from topics.engine.read.one_record import Location
 from topics.engine.read.wait import Heads
+from topics.engine.readers.reader_results import ReaderPut, ReaderState
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.values.begin import Begin
@@ -61,6 +65,7 @@ class Starts:
         self._config = config
         self._scanner = WriteScanner(config)
         self._scanning = threading.RLock()
+        self._dropped: Dropped = deque()
 
     def appending(self, request: AppendRequest) -> Start[AppendResult]:
         return lambda done: self._engine.append(request, done)
@@ -302,6 +307,23 @@ class Starts:
             pages.go_on()
 
         return start
+
+    # --- named readers -----------------------------------------------------------------------------------------------
+    def opening_reader(self, asked: Opening) -> Start[ReaderPut]:
+        return opened(self._engine.readers, asked)
+
+    def reader_home(self, driver: Driver) -> ReaderHome:
+        """Return what the objects of named readers use."""
+        return ReaderHome(self._engine.readers, driver, self._dropped, self._config.max_limit)
+
+    def listing_readers(self, topic: str) -> Start[list[ReaderState]]:
+        arguments.text("topic", topic)
+        return lambda done: self._engine.readers.list(topic, done)
+
+    def deleting_reader(self, topic: str, name: str) -> Start[bool]:
+        arguments.text("topic", topic)
+        arguments.text("name", name)
+        return lambda done: self._engine.readers.delete(topic, name, done)
 
     def disown(self) -> None:
         """Replace the lock in a forked child, because another thread may have held it."""

@@ -57,7 +57,7 @@ class ReaderChange(Operation[ReadersCore]):
         self.core.registry.with_readers[topic] = None
         _hold_again(self.core, topic)
         state = state_of(topic, topic.readers.by_name[self.name], self.core.clock.now_ms())
-        self.done(ReaderPut(created, state))
+        self.done(ReaderPut(created, state, topic.incarnation))
 
     def fail(self, error: TopicsError) -> None:
         assert self.topic.readers is not None, "made when the change was staged"
@@ -156,7 +156,8 @@ class ReaderCalls:
             if name not in readers.by_name:
                 self._check_new(topic, readers, from_seq)
             elif readers.by_name[name].config == config:
-                done(ReaderPut(False, state_of(topic, readers.by_name[name], core.clock.now_ms())))
+                state = state_of(topic, readers.by_name[name], core.clock.now_ms())
+                done(ReaderPut(False, state, topic.incarnation))
                 return
             payload = encode(ReaderPayload(name, *config))
             now_ms = core.clock.now_ms()

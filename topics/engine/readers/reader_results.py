@@ -55,3 +55,5 @@ class ReaderState(NamedTuple):
 class ReaderPut(NamedTuple):
     created: bool
     state: ReaderState
+    incarnation: str
+    """The topic's incarnation."""

@@ -1,0 +1,419 @@
+"""A named reader as a program uses it: pages in, commits out, by calls or by awaits.
+
+An object has one page at a time. A page that never reached its caller (a signal's exception, a
+cancelled await) is given back; one of delivery `at-most-once` is lost then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+from topics.common.tuples import make_tuple
+from topics.embedded import arguments
+from topics.embedded.calls import Start
+from topics.embedded.driver import Driver
+from topics.embedded.records import GapError, Record, parse_page
+from topics.engine.readers.reader_calls import ReaderCalls
+from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
+from topics.engine.state.named_reader import AT_MOST_ONCE, DELIVERIES, ReaderConfig
+from topics.engine.values.results import Done
+from topics.errors import RequestError, TopicsError, UsageError
+
+R = TypeVar("R")
+Dropped = deque[tuple[str, str, int, str]]
+"""Topic, reader, token and incarnation of pages whose objects were dropped."""
+
+
+class ReaderLag(NamedTuple):
+    """The records that a reader has not committed."""
+
+    records: int
+    ms: int
+    """Age of the oldest of them; 0 if there are none."""
+
+
+class ReaderHome(NamedTuple):
+    """The parts of a log that the objects of its readers use."""
+
+    calls: ReaderCalls
+    driver: Driver
+    dropped: Dropped
+    most: int
+    """Records of a page."""
+
+
+class Opening(NamedTuple):
+    """The arguments of `Log.reader`, checked. None: as the reader is, or the default."""
+
+    topic: str
+    name: str
+    delivery: str | None
+    commit_every: int
+    holds: bool | None
+    trims: bool | None
+    from_seq: int
+
+
+def opening(  # noqa: PLR0917 - as `Log.reader`
+    topic: str,
+    name: str,
+    delivery: str | None,
+    commit_every: int,
+    holds: bool | None,
+    trims: bool | None,
+    from_seq: int,
+) -> Opening:
+    """Check the arguments of `Log.reader`. Raises: UsageError."""
+    arguments.text("topic", topic)
+    arguments.text("name", name)
+    if delivery is not None and delivery not in DELIVERIES:
+        words = " or ".join(f'"{word}"' for word in DELIVERIES)
+        raise UsageError(f"delivery is {arguments.shown(delivery)}: use {words}")
+    arguments.count("commit_every", commit_every, least=1)
+    arguments.optional_flag("holds", holds)
+    arguments.optional_flag("trims", trims)
+    arguments.count("from_seq", from_seq)
+    return Opening(topic, name, delivery, commit_every, holds, trims, from_seq)
+
+
+def opened(calls: ReaderCalls, asked: Opening) -> Start[ReaderPut]:
+    """Return the call that makes the reader, or changes the settings that are given."""
+
+    def start(done: Done[ReaderPut]) -> None:
+        def on_state(found: ReaderState | TopicsError) -> None:
+            if isinstance(found, ReaderState):
+                config = found.config
+            elif isinstance(found, RequestError) and found.code == "reader_not_found":
+                config = ReaderConfig()
+            else:
+                done(found)
+                return
+            config = ReaderConfig(
+                config.delivery if asked.delivery is None else asked.delivery,
+                config.holds if asked.holds is None else asked.holds,
+                config.trims if asked.trims is None else asked.trims,
+            )
+            calls.put(asked.topic, asked.name, config, done, from_seq=asked.from_seq)
+
+        calls.state(asked.topic, asked.name, on_state)
+
+    return start
+
+
+class _Handed:
+    """The answer of one read, which a caller takes or leaves."""
+
+    __slots__ = ("_left", "_lock", "page")
+
+    def __init__(self) -> None:
+        self.page: ReaderPage | None = None
+        self._left = False
+        self._lock = threading.Lock()
+
+    def arrive(self, page: ReaderPage) -> bool:
+        """Take the engine's answer. False: no caller waits for it."""
+        with self._lock:
+            self.page = page
+            return not self._left
+
+    def leave(self) -> ReaderPage | None:
+        """Note that no caller waits; return the page that has arrived already."""
+        with self._lock:
+            self._left = True
+            return self.page
+
+
+class ReaderObject:
+    """The part of a reader's object that calls and awaits share."""
+
+    def __init__(self, home: ReaderHome, asked: Opening, put: ReaderPut) -> None:
+        self.topic = asked.topic
+        self.name = asked.name
+        self.delivery = put.state.config.delivery
+        self._commit_every = asked.commit_every
+        self._incarnation = put.incarnation
+        self._readers, self._driver, self._dropped, self._most = home
+        self._token = 0
+        """The page that the caller has; 0: none, or one that needs no commit."""
+        self._closed = False
+        self._using = threading.Lock()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+    def _begin(self) -> None:
+        """Begin a call of this object. Raises: UsageError, it is closed, or in use."""
+        if self._closed:
+            raise UsageError(f"reader {self.name} is closed: open it again with log.reader")
+        if not self._using.acquire(blocking=False):
+            raise UsageError(f"reader {self.name} is in use by another call: open one for each thread")
+
+    def _reading(self, handed: _Handed, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> Start[ReaderPage]:
+        if limit or max_bytes or wait_ms:
+            arguments.count("limit", limit)
+            arguments.count("max_bytes", max_bytes)
+            arguments.count("wait_ms", wait_ms)
+            if max_bytes and not limit:
+                limit = self._most
+
+        def start(done: Done[ReaderPage]) -> None:
+            token = 0
+            if not peek:
+                # Taken here, because a call that its caller left may begin late. Whatever the
+                # answer is, this page is done, or late.
+                token, self._token = self._token, 0
+            query = make_tuple(ReaderQuery, (limit, max_bytes, wait_ms, peek, token, self._commit_every, None, False))
+            while self._dropped:
+                topic, name, number, incarnation = self._dropped.popleft()
+                self._readers.give_back(topic, name, number, incarnation=incarnation)
+
+            def on_page(page: ReaderPage | TopicsError) -> None:
+                if isinstance(page, ReaderPage) and not handed.arrive(page):
+                    self._give_back(page.token)
+                done(page)
+
+            self._readers.read(self.topic, self.name, query, on_page, incarnation=self._incarnation)
+
+        return start
+
+    def _left(self, handed: _Handed) -> None:
+        """Give back the page of a call that its caller has left."""
+        page = handed.leave()
+        if page is not None and page.token:
+            self._token = 0
+            self._release(page.token)
+
+    def _release(self, token: int) -> None:
+        def start(done: Done[None]) -> None:
+            self._give_back(token)
+            done(None)
+
+        with contextlib.suppress(TopicsError):  # A closed log has no pages any more.
+            self._driver.submit(start, _ignore)
+
+    def _give_back(self, token: int) -> None:
+        self._readers.give_back(self.topic, self.name, token, incarnation=self._incarnation)
+
+    def _took(self, page: ReaderPage, *, peek: bool) -> list[Record]:
+        """Return the records of a page. Raises: GapError."""
+        if not peek:
+            self._token = page.token
+        if page.result.tombstone is not None:
+            raise GapError(self.topic, page.result.tombstone)
+        parsed = parse_page(self.topic, page.result)
+        if isinstance(parsed, TopicsError):
+            raise parsed
+        return parsed.records
+
+    def _committing(self, seq: int | None) -> Start[int]:
+        arguments.optional_count("seq", seq)
+
+        def start(done: Done[int]) -> None:
+            token = self._token
+
+            def on_commit(committed: int | TopicsError) -> None:
+                is_late = isinstance(committed, RequestError) and committed.code == "reader_fenced"
+                if is_late or (seq is None and not isinstance(committed, TopicsError)):
+                    self._token = 0
+                done(committed)
+
+            self._readers.commit(self.topic, self.name, token, seq, on_commit, incarnation=self._incarnation)
+
+        return start
+
+    def _seeking(self, seq: int) -> Start[int]:
+        arguments.count("seq", seq)
+
+        def start(done: Done[int]) -> None:
+            def on_seek(position: int | TopicsError) -> None:
+                if not isinstance(position, TopicsError):
+                    self._token = 0
+                done(position)
+
+            self._readers.seek(self.topic, self.name, seq, on_seek, incarnation=self._incarnation)
+
+        return start
+
+    def _asking(self) -> Start[ReaderState]:
+        return lambda done: self._readers.state(self.topic, self.name, done, incarnation=self._incarnation)
+
+    def _end(self) -> bool:
+        """Begin the close. Return whether there is something to commit; False: nothing to do."""
+        if self._closed:
+            return False
+        self._begin()
+        self._closed = True
+        return self.delivery != AT_MOST_ONCE
+
+    def abandon(self) -> None:
+        """Close without a commit: the page is handed out again."""
+        self._closed = True
+        token, self._token = self._token, 0
+        if token:
+            self._release(token)
+
+    def __del__(self) -> None:
+        """Let the page be handed out again, by the next read of any object of the log."""
+        if getattr(self, "_token", 0):
+            self._dropped.append((self.topic, self.name, self._token, self._incarnation))
+
+
+class LogReader(ReaderObject):
+    """A named reader (`Log.reader`). Use it as a context manager, or call `close`.
+
+    Raises: GapError where records were lost; RequestError `reader_fenced` after a seek by another
+    object, `reader_not_found` once the reader is gone; UsageError after `close`.
+    """
+
+    def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        """Return the next page and move on. The page before is done; an empty list: no records.
+
+        limit: 0 for the default. max_bytes: as many records as fit, one at least. wait_ms: how long
+        to wait for a record.
+        """
+        return self._page(limit, max_bytes, wait_ms, peek=False)
+
+    def peek(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        """Return what `read` would return, and move nothing."""
+        return self._page(limit, max_bytes, wait_ms, peek=True)
+
+    def _page(self, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> list[Record]:
+        self._begin()
+        handed = _Handed()
+        try:
+            page = self._driver.call(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
+            return self._took(page, peek=peek)
+        except TopicsError:
+            raise
+        except BaseException:
+            self._left(handed)
+            raise
+        finally:
+            self._using.release()
+
+    def commit(self, seq: int | None = None) -> int:
+        """Commit what was read, or the records up to `seq`. Return the committed position.
+
+        It returns once the class of the topic is met.
+        """
+        return self._call(self._committing, seq)
+
+    def seek(self, seq: int) -> int:
+        """Continue above `seq`, up or down. Pages that other objects have are late then."""
+        return self._call(self._seeking, seq)
+
+    def _call(self, start: Callable[[Any], Start[R]], argument: Any) -> R:
+        self._begin()
+        try:
+            return self._driver.call(start(argument))
+        finally:
+            self._using.release()
+
+    def state(self) -> ReaderState:
+        """Return settings, position, committed position and lag at one instant."""
+        return self._call(lambda _nothing: self._asking(), None)
+
+    @property
+    def position(self) -> int:
+        """Records up to here were handed out, to any object of this reader."""
+        return self.state().position
+
+    @property
+    def committed(self) -> int:
+        return self.state().committed
+
+    @property
+    def lag(self) -> ReaderLag:
+        state = self.state()
+        return ReaderLag(state.lag_records, state.lag_ms)
+
+    def close(self) -> None:
+        """Commit what was read, and end. Idempotent. The reader stays in the topic."""
+        if self._end():
+            try:
+                self._driver.call(self._committing(None))
+            finally:
+                self._using.release()
+
+    def __enter__(self) -> LogReader:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()
+
+
+class AsyncLogReader(ReaderObject):
+    """A named reader (`log.aio.reader`), whose calls are awaited. See `LogReader`."""
+
+    def __init__(
+        self, home: ReaderHome, asked: Opening, put: ReaderPut, run: Callable[[Start[Any]], Awaitable[Any]]
+    ) -> None:
+        """run: awaits the answer of a call."""
+        super().__init__(home, asked, put)
+        self._run = run
+
+    async def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        return await self._page(limit, max_bytes, wait_ms, peek=False)
+
+    async def peek(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        return await self._page(limit, max_bytes, wait_ms, peek=True)
+
+    async def _page(self, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> list[Record]:
+        self._begin()
+        handed = _Handed()
+        try:
+            page = await self._run(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
+            return self._took(page, peek=peek)
+        except TopicsError:
+            raise
+        except BaseException:
+            self._left(handed)
+            raise
+        finally:
+            self._using.release()
+
+    async def commit(self, seq: int | None = None) -> int:
+        return await self._call(self._committing, seq)
+
+    async def seek(self, seq: int) -> int:
+        return await self._call(self._seeking, seq)
+
+    async def state(self) -> ReaderState:
+        return await self._call(lambda _nothing: self._asking(), None)
+
+    async def _call(self, start: Callable[[Any], Start[R]], argument: Any) -> R:
+        self._begin()
+        try:
+            answer: R = await self._run(start(argument))
+            return answer
+        finally:
+            self._using.release()
+
+    async def close(self) -> None:
+        if self._end():
+            try:
+                await self._run(self._committing(None))
+            finally:
+                self._using.release()
+
+    async def __aenter__(self) -> AsyncLogReader:
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if error is None:
+            await self.close()
+        else:
+            self.abandon()
+
+
+def _ignore(_outcome: object) -> None:
+    pass
