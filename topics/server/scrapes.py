@@ -8,7 +8,7 @@ from topics.engine.values.name_rules import Prefixes
 from topics.http.access.rate_limit import Allowance
 from topics.loop.loop import Loop
 from topics.server.metrics_page import ServerMetrics
-from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices
 
 _TURN_NS = 2_000_000
 _BURST = 10

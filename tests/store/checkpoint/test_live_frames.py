@@ -10,7 +10,7 @@ from tests.sim import SimRing
 from topics.errors import CorruptError
 from topics.loop import Loop
 from topics.store.checkpoint.live_frames import LiveFrameReaders, LiveFrames
-from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.log_format import FLAG_COPY, Frame, FrameType

@@ -7,7 +7,7 @@ from typing import Any
 
 from topics.clock import ManualClock
 from topics.loop.tasks import Future, Task
-from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices
 
 _MS = 1_000_000
 

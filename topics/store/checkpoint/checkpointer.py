@@ -42,10 +42,10 @@ from topics.store.checkpoint.delete_flags import DeleteFlags
 from topics.store.checkpoint.evacuation import Evacuation
 from topics.store.checkpoint.low_space import LowSpace, live_rows
 from topics.store.checkpoint.tiering import Tiering, mark
-from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog, Deletions
 from topics.store.format.file_table import FileKind, FileTable, StoredFile

@@ -16,7 +16,7 @@ import numpy as np
 
 from topics.config import Config
 from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX
-from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.format.catalog import Catalog
 from topics.store.format.file_table import FileTable
 from topics.store.format.segment_format import SEGMENT_HEADER_MIN

@@ -24,8 +24,8 @@ from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, givi
 from topics.store.checkpoint.live_frames import LiveFrameReaders
 from topics.store.checkpoint.pack_copy import NO_RUNS, PackCopy, Runs, SmallCopy
 from topics.store.checkpoint.segment_copy import READS_A_CHUNK, SegmentCopy, Share, Shares
-from topics.store.checkpoint.time_slices import TimeSlices
 from topics.store.disk.side_by_side import Line, gravest
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import failed_sync, sync_file
 from topics.store.format.catalog import RowColumns
 from topics.store.segments.manifest import Pack, Segment

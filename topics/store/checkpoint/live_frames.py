@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topics.common.memory import page_aligned
 from topics.store.checkpoint.copy_context import CopyContext, joined_frames
-from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.log_format import align_up

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.config import Config
-from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.format.catalog import SEQ_MAX, Catalog
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError
 from topics.store.checkpoint.copy_context import CopyContext, Placed, joined_frames
-from topics.store.checkpoint.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, make_directories, unlink_if_there
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
