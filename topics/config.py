@@ -278,6 +278,8 @@ class Config:
     hot_retain_bytes: int = 0
     hot_retain_ms: int = 0
     """Age of the newest record at which a sealed segment moves to the cold directory; 0: none."""
+    segment_codec: str = "none"
+    """none, or zstd: how segments are stored in the cold directory from then on."""
     disk_reserve_bytes: int = 16 << 20
     disk_low_water_bytes: int = 64 << 20
     max_backlog_bytes: int = 256 << 20
@@ -406,6 +408,7 @@ class Config:
         for name, choices in (
             ("io", ("auto", "uring", "portable")),
             ("commit", ("auto", "link", "direct", "dsync")),
+            ("segment_codec", ("none", "zstd")),
             ("http_parser", ("auto", "h11", "httptools")),
             ("http_lane", ("auto", "off")),
             ("durability", DURABILITIES),

@@ -47,7 +47,10 @@ class Beside:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(f"beside {seed}")
-        self.world = FilesWorld(seed, pack_run_bytes=600, segment_max_events=12, hot_tail_bytes=8192)
+        codec = "zstd" if seed // 2 % 2 else "none"
+        self.world = FilesWorld(
+            seed, pack_run_bytes=600, segment_max_events=12, hot_tail_bytes=8192, segment_codec=codec
+        )
         self.busy = TINY if seed % 2 else ("big", *NAMES)
         """Topics that are written to. Of tiny ones all packs go at times, and another gets the number of one."""
         self.known = {name: Known() for name in NAMES}

@@ -657,8 +657,8 @@ MUTANTS = (
     _one(
         "segments given up before a snapshot has their copies in the cold directory",
         "store/checkpoint/checkpointer.py",
-        "        mark(moved, COLD)\n",
-        "        mark(moved, COLD)\n        self._tiering.drop_hot(moved)\n",
+        "        self._tiering.mark(moved, COLD)\n",
+        "        self._tiering.mark(moved, COLD)\n        self._tiering.drop_hot(moved)\n",
         _CRASHES,
     ),
     _one(
@@ -674,6 +674,20 @@ MUTANTS = (
         "        await evacuation.sync()\n        await self.take_snapshot(clean=False)\n",
         "        await self.take_snapshot(clean=False)\n",
         _CRASHES,
+    ),
+    _one(
+        "a delete lost in a compressed segment",
+        "store/checkpoint/delete_flags.py",
+        "                await writes.put(_FLAG, flag_place(offset) if compressed else offset)\n",
+        "                if not compressed:\n                    await writes.put(_FLAG, offset)\n",
+        "tests/store/checkpoint/test_compressed_segments.py",
+    ),
+    _one(
+        "a delete flag that two records of a compressed segment share",
+        "store/format/compressed_segment.py",
+        "    return HEADER_BYTES + offset // FRAME_MIN_BYTES\n",
+        "    return HEADER_BYTES + offset // (2 * FRAME_MIN_BYTES)\n",
+        "tests/store/checkpoint/test_compressed_segments.py",
     ),
     _one(
         "records of the log read again that a checkpoint has copied",

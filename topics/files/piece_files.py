@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.files.errors import NoColdDirectoryError, NotReadableError
 from topics.files.file_calls import FileReads, opened, read_range
+from topics.files.inflated_files import InflatedFiles
 from topics.files.live_rows import LiveRows, rows_of_frames, rows_of_index
 from topics.files.piece import Kind, Location, Piece
 from topics.files.scanning import Scanner, StopReason, best_scanner, scan_range
@@ -78,7 +79,7 @@ class PieceSource:
         self, location: Location, calls: FileReads, *, scan: Scanner | None = None, deleted: bool = False
     ) -> None:
         self.location = location
-        self.calls = calls
+        self.calls: FileReads = InflatedFiles(calls)
         self.scan = scan or best_scanner()
         self._deleted = deleted
         self._packs: dict[tuple[str, int], OpenPack] = {}

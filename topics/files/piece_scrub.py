@@ -174,7 +174,7 @@ class _Scrub:
             except FileNotFoundError:
                 continue
             except StorageError as error:
-                if type(error) is not StorageError:
+                if type(error) not in (StorageError, CorruptError, FormatError):
                     raise
                 report.findings.append(Finding(path, -1, piece.topic, -1, str(error)))
                 return report

@@ -27,10 +27,12 @@ from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog
+from topics.store.format.compressed_segment import require_zstd
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import indices_by_topic
 from topics.store.format.segment_format import TOPICS_DIRECTORY
+from topics.store.read.block_reads import BlockReads
 from topics.store.read.reader import Reader
 from topics.store.recovery.log_replay import TailPart
 from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
@@ -74,7 +76,7 @@ class StoreStart:
         self.files = catalog.files
         self.log = ShardedLog(loop, config, self.files)
         self.opener = OpenFiles(loop)
-        self.reader = Reader(loop.files, self.files, self.log.tail, self.opener)
+        self.reader = Reader(loop.files, self.files, self.log.tail, self.opener, BlockReads(loop))
         self.power_lost = False
         self.skipped_snapshots: list[str] = []
         self._found_snapshot = 0
@@ -85,6 +87,8 @@ class StoreStart:
     async def run(self, progress: Progress, directory_format: DirectoryFormat) -> StoreParts:
         """Recover, and fill the catalog: everything in it is durable on return."""
         loop, config, directory = self._loop, self._config, self._config.data_dir
+        if config.segment_codec == "zstd":
+            require_zstd("segment_codec zstd")
         session = await read_session(loop, directory)
         self._lost_writes = session is not None and session.lost_writes
         found = await recover(

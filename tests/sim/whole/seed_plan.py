@@ -282,7 +282,7 @@ def choose_space(rng: random.Random, base: Config) -> dict[str, Any]:
     """Of which share of a file on it stays as it is: at 1.0 each record that is deleted leaves the disk soon."""
     settings: dict[str, Any] = {"compact_below": rng.choice((0.0, base.compact_below, 1.0, 1.0))}
     if base.cold_dir:
-        settings |= {"hot_retain_ms": rng.choice((0, 0, 1, 20))}
+        settings |= {"hot_retain_ms": rng.choice((0, 0, 1, 20)), "segment_codec": rng.choice(("none", "zstd"))}
     return settings
 
 

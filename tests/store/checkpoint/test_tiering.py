@@ -18,9 +18,18 @@ from topics.store.repair.verify_directory import verify
 COLD = "cold"
 
 
+CODEC = ["none"]
+"""The codec of the segments that move."""
+
+
+@pytest.fixture(autouse=True, params=["none", "zstd"])
+def _codec(request: pytest.FixtureRequest) -> None:
+    CODEC[0] = request.param
+
+
 def config(**changes: Any) -> Any:
     changes = {"segment_max_events": 10, "pack_run_bytes": 512, "cold_dir": COLD, "hot_retain_segments": 2, **changes}
-    return small_config(**changes)
+    return small_config(**{"segment_codec": CODEC[0], **changes})
 
 
 def filled(ring: SimRing | None = None, **changes: Any) -> StoreWorld:

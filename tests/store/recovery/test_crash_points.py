@@ -23,7 +23,7 @@ from topics.store.format.log_format import FrameType
 
 CONFIG = small_config(segment_max_events=20, pack_run_bytes=2048)
 COLD = replace(CONFIG, cold_dir="cold", hot_retain_segments=0)
-ANEW = replace(COLD, compact_below=1.0)
+ANEW = replace(COLD, compact_below=1.0, segment_codec="zstd")
 CONFIGS = pytest.mark.parametrize(
     "config", [CONFIG, COLD, ANEW], ids=["one directory", "cold directory", "written anew"]
 )

@@ -41,7 +41,7 @@ from topics.store.checkpoint.copy_context import CopyContext, Unsynced
 from topics.store.checkpoint.delete_flags import DeleteFlags
 from topics.store.checkpoint.evacuation import Evacuation
 from topics.store.checkpoint.low_space import LowSpace, live_rows
-from topics.store.checkpoint.tiering import Tiering, mark
+from topics.store.checkpoint.tiering import Tiering
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
@@ -366,15 +366,17 @@ class Checkpointer:
 
         A slow cold directory then only delays the next checkpoint.
         """
+        if self._tiering.compresses and not self._format.is_newest and self._tiering.due():
+            await self._format.raise_number()
         moved = await self._tiering.copy_due()
         self.counters.cold_failed = self._tiering.broken
         if not moved:
             return
-        mark(moved, COLD)
+        self._tiering.mark(moved, COLD)
         try:
             await self.take_snapshot(clean=False)
         except (OSError, StorageError):
-            mark(moved, HOT)  # the next checkpoint copies them again
+            self._tiering.mark(moved, HOT)  # the next checkpoint copies them again
             raise
         self._tiering.drop_hot(moved)
 

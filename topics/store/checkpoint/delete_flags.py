@@ -17,6 +17,7 @@ from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.tasks import Future
 from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format.catalog import Deletions
+from topics.store.format.compressed_segment import CODEC_PLAIN, flag_place
 from topics.store.format.log_format import DELETED
 from topics.store.format.segment_format import (
     FLAGS_OFFSET_PER_ROW,
@@ -107,7 +108,7 @@ class DeleteFlags:
             lengths = np.concatenate([entry.lengths for entry in entries])
             if segment is not None:
                 path = self._tiers.path(segment)
-                await self._flag_frames(path, offsets, lengths)
+                await self._flag_frames(path, offsets, lengths, compressed=segment.codec != CODEC_PLAIN)
                 if segment.sealed:
                     await self._flag_segment_index(path, segment, offsets)
             elif pack is not None:
@@ -117,12 +118,14 @@ class DeleteFlags:
             count += len(offsets)
         return count
 
-    async def _flag_frames(self, path: str, offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> None:
+    async def _flag_frames(
+        self, path: str, offsets: NDArray[np.uint32], lengths: NDArray[np.uint32], *, compressed: bool = False
+    ) -> None:
         fd = await self._open(path)
         try:
             writes = Writes(self._write, fd)
             for offset in (offsets.astype(np.int64) + lengths - 1).tolist():
-                await writes.put(_FLAG, offset)
+                await writes.put(_FLAG, flag_place(offset) if compressed else offset)
             await writes.finish()
             await in_place(self._files.fdatasync(fd))
         finally:

@@ -19,11 +19,19 @@ from topics.loop.loop import Loop
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.side_by_side import side_by_side
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import lacks_descriptors, make_directories, unlink_if_there
+from topics.store.format.compressed_segment import (
+    CODEC_PLAIN,
+    CODEC_ZSTD,
+    CompressedHeader,
+    compressor,
+    packed_table,
+)
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import TOPICS_DIRECTORY, index_path, topic_directory
-from topics.store.segments.manifest import HOT, Manifest, Segment
+from topics.store.segments.manifest import COLD, HOT, Manifest, Segment
 from topics.store.segments.tiers import Tiers
 
 log = logging.getLogger(__name__)
@@ -58,6 +66,9 @@ class Tiering:
         self._manifest = manifest
         self._table = table
         self._opener = opener
+        self.compresses = config.segment_codec == "zstd"
+        """Whether copies are compressed."""
+        self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self.broken = False
         """The cold directory failed; nothing is moved until the next start."""
         self.stopped = False
@@ -133,7 +144,7 @@ class Tiering:
         except FileNotFoundError:
             # it is derived again from the segment, not from what an earlier move may have left
             await unlink_if_there(self._files, index_path(target))
-        await self._copy_file(source, target)
+        await (self._compress_file if self.compresses else self._copy_file)(source, target)
         return segment
 
     async def _sync_directories(self, copied: list[Segment]) -> None:
@@ -173,6 +184,44 @@ class Tiering:
             await files.close(read_fd)
         await files.rename(temporary, target)
 
+    async def _compress_file(self, source: str, target: str) -> None:
+        """Write a segment's file compressed, under a temporary name first; a block a time slice."""
+        files, temporary = self._files, f"{target}.tmp"
+        compress, sizes = compressor().compress, list[int]()
+        read_fd = await files.open(source, os.O_RDONLY)
+        try:
+            header = CompressedHeader.of(files.file_size(source))
+            write_fd = await files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            try:
+                buffer = memoryview(bytearray(header.block_bytes))
+                end = header.blocks_at
+                for at in range(0, header.image_bytes, header.block_bytes):
+                    block = buffer[: header.image_bytes - at]
+                    count = await files.read_into(read_fd, block, at)
+                    if count != len(block):
+                        raise OSError(f"{source} ends at byte {at + count} of {header.image_bytes}")
+                    await self._turns.turn()
+                    with self._turns.working():
+                        packed = compress(block)
+                    await files.write_all(write_fd, packed, end)
+                    end += len(packed)
+                    sizes.append(len(packed))
+                table = packed_table(sizes)
+                head = header.pack(table) + bytes(header.flags_bytes)
+                await files.write_all(write_fd, head + table, 0)
+                await files.fsync(write_fd)
+            finally:
+                await files.close(write_fd)
+        finally:
+            await files.close(read_fd)
+        await files.rename(temporary, target)
+
+    def mark(self, moved: list[Segment], tier: int) -> None:
+        """Have the next snapshot list these segments in the tier, as they are stored there."""
+        for segment in moved:
+            segment.tier = tier
+            segment.codec = CODEC_ZSTD if tier == COLD and self.compresses else CODEC_PLAIN
+
     def drop_hot(self, moved: list[Segment]) -> None:
         """Let reads use the cold directory from now on.
 
@@ -182,15 +231,10 @@ class Tiering:
             stored = self._table.get(segment.file_id)
             if stored is not None:
                 path, stored.path, stored.cold = stored.path, self._tiers.path(segment), True
+                stored.compressed = segment.codec != CODEC_PLAIN
                 stored.when_unread(partial(self._leave, stored, path))
 
     def _leave(self, stored: StoredFile, path: str) -> None:
         self._opener.forget(stored)
         fd, stored.fd = stored.fd, -1
         self._loop.spawn(self._opener.remove(fd, path, index_path(path)), "move")
-
-
-def mark(moved: list[Segment], tier: int) -> None:
-    """Have the next snapshot list these segments in the tier."""
-    for segment in moved:
-        segment.tier = tier

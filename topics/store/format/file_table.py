@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from mmap import mmap
 
+from topics.store.format.compressed_segment import Blocks
+
 
 class FileKind(IntEnum):
     """The place of a file's bytes."""
@@ -48,6 +50,10 @@ class StoredFile:
     """A log file that was zeroed before use. False: its space was only reserved."""
     cold: bool = False
     """The file is in the cold directory."""
+    compressed: bool = False
+    """The file is a compressed segment: its bytes are those of the segment only once inflated."""
+    blocks: Blocks | None = None
+    """Where the blocks of a compressed segment are, once it was read."""
     live_rows: int = 0
     """Number of index rows that refer to the file."""
     pack_records: int = 0

@@ -19,6 +19,7 @@ from topics.store.disk.open_files import OpenFiles
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 from topics.store.in_memory.hot_tail import HotTail
+from topics.store.read.block_reads import BlockReads
 
 
 class FileRange(NamedTuple):
@@ -40,12 +41,21 @@ keeps. Later ones belong to the caller.
 class Reader:
     """The reader of pieces of any StoredFile."""
 
-    def __init__(self, files: Files, table: FileTable, tail: HotTail, opener: OpenFiles | None = None) -> None:
-        self._files = files
+    def __init__(
+        self,
+        files: Files,
+        table: FileTable,
+        tail: HotTail,
+        opener: OpenFiles | None = None,
+        inflating: BlockReads | None = None,
+    ) -> None:
+        self.files = files
         self._table = table
         self._tail = tail
-        self._opener = opener
+        self.opener = opener
         """The opener of files without a descriptor; None: those cannot be read."""
+        self.inflating = inflating
+        """The reads of compressed segments; None: there are none."""
 
     def fetch(
         self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
@@ -61,7 +71,8 @@ class Reader:
         if len(views) == len(pieces):
             done(views)
             return
-        _Fetch(self._files, self._opener, done, len(pieces) - len(views), memory).start(self._table, pieces, found)
+        missing = len(pieces) - len(views)
+        _Fetch(self, done, missing, memory).start(self._table, pieces, found)
 
     def find(self, piece: FileRange) -> memoryview | None:
         """Return the bytes of a piece if they are in memory, else None."""
@@ -84,15 +95,11 @@ class _Fetch:
     """One fetch with reads in flight; it ends when all of them have, after an error, too."""
 
     def __init__(
-        self,
-        files: Files,
-        opener: OpenFiles | None,
-        done: Callable[[Fetched], None],
-        missing: int,
-        memory: memoryview | None,
+        self, reader: Reader, done: Callable[[Fetched], None], missing: int, memory: memoryview | None
     ) -> None:
-        self._files = files
-        self.opener = opener
+        self._files = reader.files
+        self.opener = reader.opener
+        self._inflating = reader.inflating
         self._done = done
         self._missing = missing
         self._memory = memory
@@ -100,7 +107,7 @@ class _Fetch:
         self._error: StorageError | None = None
 
     def start(self, table: FileTable, pieces: Sequence[FileRange], found: Sequence[memoryview | None]) -> None:
-        reads: list[_Read] = []
+        reads: list[_Read | _InflatedRead] = []
         for index, (piece, view) in enumerate(zip(pieces, found, strict=True)):
             if view is not None:
                 # the tail may change before the reads end
@@ -112,13 +119,16 @@ class _Fetch:
                 self._error = StorageError(f"file {piece.file_id} is not open")
                 self._missing -= 1
                 continue
-            reads.append(_Read(self, index, file, piece, self._memory))
+            if file.compressed and self._inflating is not None:
+                reads.append(_InflatedRead(self, index, file, piece, self._inflating))
+            else:
+                reads.append(_Read(self, index, file, piece, self._memory))
         if not reads:
             self._end()
         for read in reads:
             read.submit()
 
-    def on_read(self, read: _Read, error: StorageError | None) -> None:
+    def on_read(self, read: _Read | _InflatedRead, error: StorageError | None) -> None:
         read.file.release()
         self._views[read.index] = read.view
         self._error = self._error or error
@@ -204,3 +214,44 @@ class _Read:
             if self._skip or self._fd == self.file.direct_fd:
                 self._count &= -BLOCK_BYTES
             self._submit()
+
+
+class _InflatedRead:
+    """The read of one piece of a compressed segment."""
+
+    __slots__ = ("_fetch", "_inflating", "_piece", "file", "index", "view")
+
+    def __init__(self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, inflating: BlockReads) -> None:
+        file.hold()
+        self._fetch = fetch
+        self.index = index
+        self.file = file
+        self._piece = piece
+        self._inflating = inflating
+        self.view = memoryview(b"")
+
+    def submit(self) -> None:
+        opener = self._fetch.opener
+        if self.file.fd < 0:
+            assert opener is not None, "without one, files that are not open were refused"
+            opener.open(self.file, self._on_opened)
+            return
+        if opener is not None:
+            opener.touch(self.file)
+        self._begin()
+
+    def _on_opened(self, res: int) -> None:
+        if res < 0:
+            self._fetch.on_read(self, StorageError(f"opening {self.file.path} failed: {os.strerror(-res)}"))
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._inflating.begin(self.file, self._piece.offset, self._piece.length, self._on_result)
+
+    def _on_result(self, found: memoryview | StorageError) -> None:
+        if isinstance(found, StorageError):
+            self._fetch.on_read(self, found)
+        else:
+            self.view = found
+            self._fetch.on_read(self, None)

@@ -28,6 +28,7 @@ from topics.store.disk.uncached_reads import UncachedReads, is_direct
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, sync_file, unlink_if_there
 from topics.store.format.catalog import Catalog, RowColumns
 from topics.store.format.codec import Frames
+from topics.store.format.compressed_segment import CODEC_PLAIN, require_zstd
 from topics.store.format.file_table import FileKind, FileTable
 from topics.store.format.log_format import (
     FLAG_EXT,
@@ -111,6 +112,8 @@ async def recover(
     store = loaded.store
     manifest = Manifest.of(store)
     await claim_cold(loop, tiers, listed=any(segment.tier == COLD for segment in manifest.all_segments()))
+    if any(segment.codec != CODEC_PLAIN for segment in manifest.all_segments()):
+        require_zstd(f"cold directory {tiers.cold} has compressed segments, and reading them")
     if store.rebuilt:
         catalog.restore(None)
         for topic_id, description in msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]]):
@@ -232,6 +235,7 @@ async def _load_rows(
             path = tiers.path(segment)
             stored = table.add(FileKind.SEGMENT, path, size=segment.frames_end)
             stored.cold = segment.tier == COLD
+            stored.compressed = segment.codec != CODEC_PLAIN
             segment.file_id = stored.file_id
             found, lost_writes = reads(segment.tier, segment.path), is_doubtful(segment.path)
             yield _load_segment(files, found, directory, path, segment, lost_writes=lost_writes)

@@ -27,10 +27,10 @@ from topics.store.format.segment_format import (
     pack_path,
 )
 from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
-from topics.store.repair.salvage import mend_segment, salvage_pack
+from topics.store.repair.salvage import codec_of, mend_segment, salvage_pack, salvaged_image
 from topics.store.repair.set_aside import SetAside
 from topics.store.segments.manifest import Pack, PackRun, Segment
-from topics.store.segments.segment import describe_file
+from topics.store.segments.segment import describe_file, read_segment
 from topics.store.segments.tiers import Tiers
 
 
@@ -103,15 +103,20 @@ class RebuildFromSegments:
                 if topic_id is None or not name.endswith(".data"):
                     continue
                 path = f"{root}/topics/{topic}/{name}"
-                data = await read_file(self._files, path)
+                stored = await read_file(self._files, path)
+                hints = await hints_of(self._files, path)
+                data, intact = salvaged_image(stored, path, topic_id, hints)
                 try:
                     found = describe_file(data, path)
                     is_sound = found.segment.sealed or not data[found.segment.frames_end :].strip(b"\0")
+                    is_sound &= intact
                 except (CorruptError, FormatError):
                     is_sound = False
-                if not is_sound:
-                    await self._aside.copy(path, data)
-                    mended = mend_segment(data, path, topic_id, await hints_of(self._files, path))
+                if is_sound:
+                    found.segment.codec = codec_of(stored)
+                else:
+                    await self._aside.copy(path, stored)
+                    mended = mend_segment(data, path, topic_id, hints)
                     if mended is None:
                         await unlink_if_there(self._files, path)
                         continue
@@ -239,7 +244,7 @@ class RebuildFromSegments:
     async def _seqs(self, source: _Source) -> NDArray[np.uint64]:
         """Return the seqs of all frames of a source, including those of deleted records."""
         if source.segment is not None:
-            data = await read_file(self._files, self._tiers.path(source.segment), source.segment.frames_end)
+            data = await read_segment(self._files, self._tiers.path(source.segment), source.segment.frames_end)
             begin = SegmentHeader.unpack(data, source.segment.path).header_bytes
             return codec.scan_frames(memoryview(data)[begin:]).frames["seq"].astype(np.uint64)
         path = f"{self._tiers.hot}/{pack_path(source.pack)}"
@@ -249,7 +254,7 @@ class RebuildFromSegments:
     async def _ended(self, segment: Segment, description: bytes, end: int) -> Segment:
         """Return a segment rebuilt from its frames before this seq, at least one."""
         path = self._tiers.path(segment)
-        data = await read_file(self._files, path)
+        data = await read_segment(self._files, path)
         await self._aside.copy(path, data)
         header = SegmentHeader.unpack(data, path)
         frames = memoryview(data)[header.header_bytes : segment.frames_end]

@@ -13,7 +13,7 @@ from topics.store.format import codec
 from topics.store.format.codec import ScanStop
 from topics.store.format.segment_format import SegmentHeader, index_path
 from topics.store.repair.rebuild_files import hints_of, rewrite_pack
-from topics.store.repair.salvage import SalvagedPack, SalvagedRun, mend_segment, salvage_pack
+from topics.store.repair.salvage import SalvagedPack, SalvagedRun, codec_of, mend_segment, salvage_pack, salvaged_image
 from topics.store.repair.set_aside import SetAside
 from topics.store.segments.manifest import Pack, PackRun, Segment, StorePart
 from topics.store.segments.segment import describe_file, read_footer
@@ -58,14 +58,16 @@ class RebuildFromSnapshot:
         for tier, root in sorted(self._tiers.roots(), key=lambda entry: entry[0] != listed.tier):
             path = f"{root}/{listed.path}"
             try:
-                data = await read_file(self._files, path)
+                stored = await read_file(self._files, path)
             except FileNotFoundError:
                 continue
-            if is_listed_segment(data, path, listed):
-                listed.tier = tier
+            hints = await hints_of(self._files, path)
+            data, intact = salvaged_image(stored, path, listed.topic_id, hints)
+            if intact and is_listed_segment(data, path, listed):
+                listed.tier, listed.codec = tier, codec_of(stored)
                 return listed
-            await self._aside.copy(path, data)
-            mended = mend_segment(data, path, listed.topic_id, await hints_of(self._files, path), listed)
+            await self._aside.copy(path, stored)
+            mended = mend_segment(data, path, listed.topic_id, hints, listed)
             found = describe_file(mended, path).segment if mended is not None else None
             if mended is not None and found is not None and found.records and found.epoch == listed.epoch:
                 await unlink_if_there(self._files, index_path(path))

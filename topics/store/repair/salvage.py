@@ -8,7 +8,8 @@ is derived from the footer or from the entry in a snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -16,12 +17,24 @@ import numpy as np
 from topics.errors import CorruptError, FormatError
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
+from topics.store.format.compressed_segment import (
+    CODEC_PLAIN,
+    CODEC_ZSTD,
+    HEADER_BYTES,
+    Blocks,
+    CompressedHeader,
+    flag,
+    image_of,
+    is_compressed,
+    walked_blocks,
+)
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     RUN_DTYPE,
     RUN_HEADER_BYTES,
     RUN_MAGIC,
+    SEGMENT_MAGIC,
     PackFooter,
     PackHeader,
     RunHeader,
@@ -112,6 +125,56 @@ def _first_frame(data: bytes, topic_id: int) -> int:
     return next((at for at in blocks if _is_frame(memoryview(data), at, topic_id)), BLOCK_BYTES)
 
 
+class StoredImage(NamedTuple):
+    """The segment in a file."""
+
+    data: bytes
+    intact: bool
+    """Whether nothing of the compressed file is damaged. The segment's own checksums are not
+    compared.
+    """
+
+
+def salvaged_image(data: bytes, path: str, topic_id: int, hints: list[int]) -> StoredImage:
+    """Return the segment in a file, without what is damaged of a compressed one.
+
+    A damaged block becomes zeros, and without a sound table so do all blocks after the first one
+    that is damaged. Delete flags are set in the frames that are left. A file that is not compressed
+    is returned as it is.
+    """
+    with contextlib.suppress(CorruptError, FormatError):
+        if is_compressed(data) or data[: len(SEGMENT_MAGIC)] == SEGMENT_MAGIC:
+            return StoredImage(image_of(data, path), True)
+    try:
+        header = CompressedHeader.unpack(data, path)
+    except (CorruptError, FormatError):
+        found = unflipped(data[:HEADER_BYTES], lambda head: CompressedHeader.unpack(head, path))
+        if found is None:
+            return StoredImage(data, True)
+        header = found
+    try:
+        blocks = Blocks(header, data[header.table_at : header.blocks_at], path)
+    except CorruptError:
+        blocks = walked_blocks(header, data, path)
+    image = bytearray(header.image_bytes)
+    for block in range(header.blocks):
+        with contextlib.suppress(CorruptError):
+            text = blocks.inflate(block, data)
+            image[block * header.block_bytes : block * header.block_bytes + len(text)] = text
+    plain = bytes(image)
+    described = _segment_header(plain, path)
+    start = described.header_bytes if described is not None else _first_frame(plain, topic_id)
+    flags = data[HEADER_BYTES : header.table_at]
+    for frame in _sound(plain, start, topic_id, hints):
+        flag(image, int(frame["offset"]) + int(frame["length"]) - 1, flags)
+    return StoredImage(bytes(image), False)
+
+
+def codec_of(data: bytes) -> int:
+    """Return the codec of a file, as a manifest lists it."""
+    return CODEC_ZSTD if is_compressed(data) else CODEC_PLAIN
+
+
 # --- frames ----------------------------------------------------------------------------------------------------------
 def sound_frames(data: bytes, start: int, topic_id: int, hints: list[int]) -> bytes:
     """Return every sound frame of a topic from `start` on, without gaps and without damaged ones.
@@ -120,19 +183,23 @@ def sound_frames(data: bytes, start: int, topic_id: int, hints: list[int]) -> by
     (offsets, increasing), or else wherever bytes are a frame by their checksum.
     """
     view = memoryview(data)
-    parts: list[memoryview] = []
+    places = [(int(frame["offset"]), int(frame["length"])) for frame in _sound(data, start, topic_id, hints)]
+    return b"".join([view[begin : begin + length] for begin, length in places])
+
+
+def _sound(data: bytes, start: int, topic_id: int, hints: list[int]) -> Iterator[np.void]:
+    """Yield the rows of the frames that `sound_frames` returns."""
+    view = memoryview(data)
     at, last_seq = start, 0
     while at < len(data):
         scan = codec.scan_frames(view[at:], base=at)
         for frame in scan.frames:
             if int(frame["topic_id"]) == topic_id and int(frame["seq"]) > last_seq:
-                begin = int(frame["offset"])
-                parts.append(view[begin : begin + int(frame["length"])])
                 last_seq = int(frame["seq"])
+                yield frame
         at += scan.position
         if at < len(data):
             at = _following(data, at, topic_id, hints)
-    return b"".join(parts)
 
 
 def _following(data: bytes, at: int, topic_id: int, hints: list[int]) -> int:

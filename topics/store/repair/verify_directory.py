@@ -36,7 +36,7 @@ from topics.store.format.segment_format import (
 from topics.store.recovery.log_replay import DirectReader, ShardReplay, VerifiedBatches, shards_of, survey_shard
 from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.segments.pack import PackIndex, read_pack, scan_runs
-from topics.store.segments.segment import read_footer
+from topics.store.segments.segment import read_footer, read_segment
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
 from topics.store.segments.tiers import Tiers, require_cold
 
@@ -166,15 +166,16 @@ async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | 
 
 
 async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: VerifyReport) -> None:
-    data = await read_file(files, path)
     try:
+        data = await read_segment(files, path)
         header = SegmentHeader.unpack(data, path)
         # The frames of an unsealed segment are followed by left-overs of a crash, perhaps half a
         # footer.
         footer = read_footer(data, path) if segment is None or segment.sealed else None
     except (CorruptError, FormatError) as error:
         topic_id = segment.topic_id if segment is not None else -1
-        report.findings.append(Damage(path, str(error), 0, topic_id))
+        at = getattr(error, "detail", None) or {}
+        report.findings.append(Damage(path, str(error), at.get("offset", 0), topic_id))
         return
     report.learn_name(header.topic_id, header.description)
     begin = header.header_bytes

@@ -52,6 +52,8 @@ class Segment(msgspec.Struct, omit_defaults=True):
     sealed: bool = False
     tier: int = HOT
     """HOT or COLD: see tiers.py."""
+    codec: int = 0
+    """How its file is stored: see compressed_segment.py."""
     edition: int = msgspec.field(name="ed", default=0)
     """How often its records were written anew without those that were deleted."""
     file_id: int = msgspec.field(name="_", default=0)

@@ -16,6 +16,7 @@ from topics.store.disk.whole_files import FileCalls, ReadCalls, read_file, write
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.codec import ScanStop
+from topics.store.format.compressed_segment import HEADER_BYTES, image_of, is_compressed
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import index_of, index_rows, live_rows, rows_of, tags_of
 from topics.store.format.segment_format import (
@@ -121,6 +122,17 @@ async def cut_back(files: FileCalls, directory: str, segment: Segment, *, lost_w
     await zero_range(files, path, segment.frames_end, files.file_size(path), lost_writes=lost_writes)
 
 
+async def read_segment(files: ReadCalls, path: str, size: int | None = None) -> bytes:
+    """Return the bytes of a segment, or its first `size` bytes, whether it is compressed or not.
+
+    Raises: OSError, FormatError, CorruptError; StorageError, a package is missing.
+    """
+    head = await read_file(files, path, HEADER_BYTES)
+    if not is_compressed(head):
+        return await read_file(files, path, size)
+    return image_of(await read_file(files, path), path)[:size]
+
+
 class SegmentRows(NamedTuple):
     """The live rows of a segment and their source."""
 
@@ -149,7 +161,7 @@ async def read_rows(files: ReadCalls, path: str, segment: Segment) -> SegmentRow
 
 async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns:
     """Return the live rows, derived from the frames. Raises CorruptError."""
-    data = await read_file(files, path, segment.frames_end)
+    data = await read_segment(files, path, segment.frames_end)
     header = SegmentHeader.unpack(data, path)
     scan = codec.scan_frames(memoryview(data)[header.header_bytes :], base=header.header_bytes)
     at = header.header_bytes + scan.position

@@ -1,0 +1,275 @@
+"""Segments that are compressed when they move: reads, deletes, damage, rebuilds, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config, text_of
+from topics.errors import CorruptError, FormatError, StorageError, UsageError
+from topics.store.disk.whole_files import write_new_file
+from topics.store.format import compressed_segment
+from topics.store.format.compressed_segment import HEADER_BYTES, CompressedHeader, blocks_of, flag_place, image_of
+from topics.store.read.reader import FileRange
+from topics.store.repair.rebuild import rebuild
+from topics.store.repair.verify_directory import VerifyReport, verify
+
+COLD = "cold"
+TOPIC = "topics/0000000000000001"
+FIRST = f"{COLD}/{TOPIC}/seg-{1:020d}.data"
+
+
+def config(**changes: Any) -> Any:
+    settings = {
+        "segment_max_events": 1000,
+        "segment_max_bytes": 1 << 24,
+        "pack_run_bytes": 512,
+        "cold_dir": COLD,
+        "hot_retain_segments": 0,
+        "segment_codec": "zstd",
+        "compact_below": 0.0,
+    }
+    return small_config(**{**settings, **changes})
+
+
+def filled(records: int = 1000, size: int = 300, **changes: Any) -> StoreWorld:
+    """One sealed segment of several blocks in the cold directory."""
+    world = StoreWorld(config=config(segment_max_events=records, **changes)).open()
+    world.create(1)
+    world.append(1, records, size=size)
+    world.checkpoint()
+    world.passes(40)
+    assert world.files(TOPIC) == []
+    return world
+
+
+def verified(world: StoreWorld) -> VerifyReport:
+    """The report of a start that does not happen: on a copy of the ring."""
+    world = StoreWorld(world.ring.next_life(power_cut=False), config=world.config)
+    report: VerifyReport = world.run(verify(world.loop, DIRECTORY, COLD))
+    return report
+
+
+def rebuilt(world: StoreWorld, *, snapshots: bool = True) -> StoreWorld:
+    """The next life after a rebuild, with or without the snapshots."""
+    if not snapshots:
+        for name in world.files("snapshots"):
+            world.ring.disk.unlink(f"{DIRECTORY}/snapshots/{name}")
+    world = StoreWorld(world.ring.next_life(power_cut=False), config=world.config)
+    world.run(rebuild(world.loop, DIRECTORY, COLD))
+    return world.next_life()
+
+
+def test_a_segment_that_moves_is_compressed_and_its_records_are_read_in_any_life() -> None:
+    world = filled()
+    data = world.ring.file_bytes(FIRST)
+    header = CompressedHeader.unpack(data, FIRST)
+    assert header.blocks == 6
+    assert len(data) < header.image_bytes // 3
+    assert b'"format":2' in world.ring.file_bytes(f"{DIRECTORY}/topics.json")
+    world.check_every_record()
+    world = world.next_life(power_cut=True)
+    world.check_every_record()
+    assert verified(world).sound
+
+
+def test_a_record_larger_than_a_block_is_read_from_all_of_its_blocks() -> None:
+    world = filled(4, size=200_000, wal_file_bytes=1 << 20)
+    world.check_every_record()
+
+
+def test_a_read_of_one_record_reads_its_block_and_no_other() -> None:
+    world = filled()
+    world = world.next_life()
+    row = world.topic(1).rows[900]
+    world.read(1, 900)
+    blocks = world.store.files[row.file_id].blocks
+    assert blocks is not None
+    covering = blocks.covering(row.offset, row.length)
+    assert len(covering) <= 2
+    assert covering.start > 3
+
+
+def test_a_delete_in_a_compressed_segment_survives_a_power_cut_without_the_index() -> None:
+    world = filled()
+    world.delete(1, [1, 5, 500, 1000])
+    world.checkpoint()
+    world.ring.disk.unlink(FIRST.replace(".data", ".idx"))
+    world = world.next_life(power_cut=True)
+    assert set(world.topic(1).rows) == set(range(1, 1001)) - {1, 5, 500, 1000}
+    world.check_every_record()
+    world.close()
+    assert verified(world).sound
+
+
+def test_each_record_of_a_compressed_segment_has_a_flag_of_its_own() -> None:
+    world = filled(400, size=1)
+    world.delete(1, list(range(1, 401, 2)))
+    world.checkpoint()
+    world.ring.disk.unlink(FIRST.replace(".data", ".idx"))
+    world = world.next_life()
+    assert set(world.topic(1).rows) == set(range(2, 401, 2))
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_a_rebuild_keeps_a_sound_compressed_segment_and_what_is_deleted_there(snapshots: bool) -> None:
+    world = filled()
+    world.delete(1, [7, 8])
+    world.checkpoint()
+    world.close()
+    before = world.ring.file_bytes(FIRST)
+    world = rebuilt(world, snapshots=snapshots)
+    assert set(world.topic(1).rows) == set(range(1, 1001)) - {7, 8}
+    world.check_every_record()
+    assert world.ring.file_bytes(FIRST) == before
+
+
+@pytest.mark.parametrize("snapshots", [True, False])
+@pytest.mark.parametrize("index", [True, False], ids=["index", "no index"])
+def test_a_rebuild_loses_the_records_of_a_damaged_block_and_no_others(snapshots: bool, index: bool) -> None:
+    world = filled()
+    deleted = {5, 900}
+    world.delete(1, sorted(deleted))
+    world.checkpoint()
+    world.close()
+    blocks = blocks_of(world.ring.file_bytes(FIRST), FIRST)
+    begin, _ = blocks.place(range(2, 3))
+    block = range(2 * blocks.header.block_bytes, 3 * blocks.header.block_bytes)
+    lost = {
+        seq
+        for seq, row in world.topic(1).rows.items()
+        if row.offset < block.stop and row.offset + row.length > block.start
+    }
+    assert 100 < len(lost) < 250
+    world.ring.corrupt_file(FIRST, begin + 20)
+    if not index:
+        world.ring.disk.unlink(FIRST.replace(".data", ".idx"))
+    report = verified(world)
+    assert not report.sound
+    assert f"the compressed block at byte {begin} is damaged" in report.findings[0].message
+    assert report.findings[0].offset == begin
+    world = rebuilt(world, snapshots=snapshots)
+    assert set(world.topic(1).rows) == set(range(1, 1001)) - lost - deleted
+    world.check_every_record()
+    world.close()
+    assert verified(world).sound
+
+
+@pytest.mark.parametrize("at", [0, 9, 20, HEADER_BYTES - 1, -1], ids=["magic", "size", "blocks", "checksum", "table"])
+def test_a_rebuild_loses_nothing_to_a_flipped_bit_in_the_header_or_the_table(at: int) -> None:
+    world = filled()
+    world.delete(1, [5])
+    world.checkpoint()
+    world.close()
+    header = CompressedHeader.unpack(world.ring.file_bytes(FIRST), FIRST)
+    world.ring.corrupt_file(FIRST, at if at >= 0 else header.table_at + 5)
+    assert not verified(world).sound
+    world = rebuilt(world)
+    assert set(world.topic(1).rows) == set(range(1, 1001)) - {5}
+    world.check_every_record()
+
+
+def test_a_flag_whose_bits_have_flipped_is_reported_and_read_as_what_it_was() -> None:
+    world = filled()
+    rows = world.topic(1).rows
+    places = [flag_place(rows[seq].offset + rows[seq].length - 1) for seq in (10, 20)]
+    world.delete(1, [20])
+    world.checkpoint()
+    for place in places:
+        world.ring.corrupt_file(FIRST, place)
+    world.ring.disk.unlink(FIRST.replace(".data", ".idx"))
+    world.close()
+    assert [finding.seq for finding in verified(world).findings] == [10, 20]
+    world = world.next_life()
+    assert set(world.topic(1).rows) == set(range(1, 1001)) - {20}
+
+
+def test_a_read_of_a_damaged_block_fails_with_the_place_and_the_remedy() -> None:
+    world = filled()
+    begin, _ = blocks_of(world.ring.file_bytes(FIRST), FIRST).place(range(0, 1))
+    world.ring.corrupt_file(FIRST, begin + 20)
+    error = failure(world, 1)
+    assert isinstance(error, CorruptError)
+    assert str(error).startswith(f"{FIRST}: the compressed block at byte {begin} is damaged: `topics fsck` shows")
+    world.read(1, 1000)
+
+
+def failure(world: StoreWorld, seq: int) -> StorageError:
+    row = world.topic(1).rows[seq]
+    got: list[Any] = []
+    world.store.reader.fetch([FileRange(row.file_id, row.offset, row.length)], got.append)
+    world.loop.run_until(lambda: bool(got))
+    assert isinstance(got[0], StorageError)
+    return got[0]
+
+
+def test_a_file_that_ends_inside_a_block_is_reported_with_the_remedy() -> None:
+    world = filled()
+    data = world.ring.file_bytes(FIRST)
+    world.run(write_new_file(world.loop.files, FIRST, data[:-100]))
+    error = failure(world, 1000)
+    assert f"{FIRST} ends at byte {len(data) - 100}, inside a compressed block: `topics fsck` shows" in str(error)
+    world.close()
+    assert "inside a compressed block" in verified(world).findings[0].message
+
+
+def test_a_read_that_the_disk_fails_is_an_error_of_that_read() -> None:
+    world = filled().next_life()
+    world.ring.faults.fail("read", errno.EIO, path_part="/seg-")
+    assert "failed" in str(failure(world, 1))
+    world.read(1, 1)
+
+
+def test_a_compressed_segment_of_a_newer_build_is_refused_with_the_remedy() -> None:
+    world = filled()
+    data = bytearray(world.ring.file_bytes(FIRST))
+    data[6] = 7
+    with pytest.raises(FormatError, match=r"codec 7; this build knows version 1 and codec 1 \(zstd\): use the version"):
+        image_of(bytes(data), FIRST)
+
+
+def test_without_the_package_a_start_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = filled()
+    monkeypatch.setattr(compressed_segment, "zstandard", None)
+    for codec in ("zstd", "none"):
+        with pytest.raises(StorageError, match=r"zstandard: install it by pip install 'topics\[zstd\]'"):
+            world.next_life(config=config(segment_codec=codec))
+    monkeypatch.undo()
+    world = world.next_life()
+    world.check_every_record()
+
+
+def test_an_unknown_codec_is_refused() -> None:
+    with pytest.raises(UsageError, match="segment_codec is 'lz4': use one of none, zstd"):
+        config(segment_codec="lz4")
+
+
+def test_segments_that_moved_before_stay_as_they_are_and_both_kinds_are_read() -> None:
+    world = filled(segment_codec="none")
+    plain = world.ring.file_bytes(FIRST)
+    world = world.next_life(config=config(segment_max_events=1000))
+    world.append(1, 1000, size=300)
+    world.checkpoint()
+    world.passes(40)
+    assert world.ring.file_bytes(FIRST) == plain
+    assert world.ring.file_bytes(FIRST.replace(f"{1:020d}", f"{1001:020d}")).startswith(b"TPSZ")
+    world = world.next_life(config=config(segment_codec="none"))
+    world.check_every_record()
+
+
+def test_a_compressed_segment_of_which_little_lives_is_written_anew_and_compressed_again() -> None:
+    world = filled(compact_below=0.5)
+    world.delete(1, list(range(1, 901)))
+    world.checkpoint()
+    world.append(1, 1)
+    world.checkpoint()
+    world.passes(40)
+    names = [name for name in world.ring.disk.list_directory(f"{COLD}/{TOPIC}") if name.endswith(".data")]
+    assert names == [f"seg-{1:020d}-1.data"]
+    data = world.ring.file_bytes(f"{COLD}/{TOPIC}/{names[0]}")
+    assert text_of(1, 5, 300) not in image_of(data, names[0])
+    world = world.next_life()
+    assert set(world.topic(1).rows) == set(range(901, 1002))
+    world.check_every_record()

@@ -1,0 +1,88 @@
+"""Reads of compressed segments: only the blocks that hold the bytes wanted, in time slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from topics.clock import Clock
+from topics.errors import StorageError
+from topics.loop.files import Files
+from topics.loop.tasks import Future
+from topics.store.disk.time_slices import TimeSlices
+from topics.store.disk.whole_files import ReadCalls
+from topics.store.format.compressed_segment import HEADER_BYTES, Blocks, CompressedHeader
+from topics.store.format.file_table import StoredFile
+
+_SLICE_NS = 2_000_000
+_BLOCKS_AT_ONCE = 256
+"""Blocks that one call reads from the disk: a claim of many large jobs is read in several."""
+
+
+class LoopOfReads(Protocol):
+    """The part of a loop that reads of compressed segments need."""
+
+    files: Files
+    clock: Clock
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str = "") -> object: ...
+    def next_pass(self) -> Future[None]: ...
+
+
+class BlockReads:
+    """The reads of a store's compressed segments, which share their time slices."""
+
+    def __init__(self, loop: LoopOfReads) -> None:
+        self._loop = loop
+        self._turns = TimeSlices(loop.clock, loop.next_pass, _SLICE_NS)
+
+    def begin(
+        self, file: StoredFile, offset: int, length: int, done: Callable[[memoryview | StorageError], None]
+    ) -> None:
+        """Call `done` later with these bytes of the segment, or an error.
+
+        The caller holds the file.
+        """
+        self._loop.spawn(self._run(file, offset, length, done), "inflate")
+
+    async def _run(
+        self, file: StoredFile, offset: int, length: int, done: Callable[[memoryview | StorageError], None]
+    ) -> None:
+        try:
+            found: memoryview | StorageError = await self._read(file, offset, length)
+        except OSError as error:
+            found = StorageError(f"reading {file.path} failed: {error.strerror or error}")
+        except StorageError as error:
+            found = error
+        done(found)
+
+    async def _read(self, file: StoredFile, offset: int, length: int) -> memoryview:
+        files = self._loop.files
+        if file.blocks is None:
+            file.blocks = await read_blocks(files, file.fd, file.path)
+        blocks, room, filled = file.blocks, bytearray(length), 0
+        wanted = blocks.covering(offset, length)
+        for first in range(wanted.start, wanted.stop, _BLOCKS_AT_ONCE):
+            some = range(first, min(first + _BLOCKS_AT_ONCE, wanted.stop))
+            begin, size = blocks.place(some)
+            packed = bytearray(size)
+            count = await files.read_into(file.fd, packed, begin)
+            for block in some:
+                await self._turns.turn()
+                with self._turns.working():
+                    text = blocks.inflate(block, memoryview(packed)[:count], begin)
+                    skipped = max(0, offset - block * blocks.header.block_bytes)
+                    part = text[skipped : skipped + length - filled]
+                    room[filled : filled + len(part)] = part
+                    filled += len(part)
+        return memoryview(room)
+
+
+async def read_blocks(files: ReadCalls, fd: int, path: str) -> Blocks:
+    """Return the blocks of an open file. Raises FormatError, CorruptError or OSError."""
+    fixed = bytearray(HEADER_BYTES)
+    count = await files.read_into(fd, fixed, 0)
+    header = CompressedHeader.unpack(fixed[:count], path)
+    table = bytearray(4 * header.blocks)
+    count = await files.read_into(fd, table, header.table_at)
+    return Blocks(header, table[:count], path)
