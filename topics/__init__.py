@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from topics.embedded.jobs import Job
     from topics.embedded.log import Log, open_log
     from topics.embedded.log_reader import AsyncLogReader, LogReader, ReaderLag
+    from topics.embedded.pending import Pending
     from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
     from topics.engine.read.one_record import Location
@@ -47,6 +48,7 @@ __all__ = [
     "LogReader",
     "NewRecord",
     "Page",
+    "Pending",
     "Producer",
     "ReaderLag",
     "ReaderState",
@@ -69,6 +71,7 @@ _LAZY = {
     "Job": ("topics.embedded.jobs", "Job"),
     "GapError": ("topics.embedded.records", "GapError"),
     "Page": ("topics.embedded.records", "Page"),
+    "Pending": ("topics.embedded.pending", "Pending"),
     "Producer": ("topics.embedded.producer", "Producer"),
     "Record": ("topics.embedded.records", "Record"),
     "Location": ("topics.engine.read.one_record", "Location"),

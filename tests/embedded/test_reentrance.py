@@ -48,7 +48,7 @@ def test_a_call_from_within_a_call_is_refused_and_the_log_goes_on(tmp_path: Path
             within_a_pass(log, lambda fn=fn: call(fn))  # type: ignore[misc]
         assert len(told) == 4
         assert not log.closed
-        soon: list[topics.Soon] = []
+        soon: list[topics.Pending[int]] = []
         within_a_pass(log, lambda: soon.append(log.append_soon("t", 3)))
         assert soon[0].result() == 2
         assert [record.data for record in log.read("t")] == [1, 3]

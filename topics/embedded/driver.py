@@ -103,6 +103,28 @@ class Driver:
             self._wait(call)
         return call.result()
 
+    def wait_for(self, when: Callable[[Callable[[], None]], object], wait_ms: int | None) -> None:
+        """Return once `when` makes the call that it gets, or after `wait_ms`.
+
+        None: no limit. Raises as `call`.
+        """
+
+        def start(done: Callable[[None], object]) -> None:
+            ended = False
+
+            def end() -> None:
+                nonlocal ended
+                if not ended:
+                    ended = True
+                    if timer is not None:
+                        timer.cancel()
+                    done(None)
+
+            timer = None if wait_ms is None else self._loop.call_later(wait_ms * 1_000_000, end)
+            when(end)
+
+        self.call(start)
+
     def submit(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
         """Leave a call to the driving thread, or the maintenance thread; `on_answer` runs there."""
         signals.hold(self._loop.ring.wake)

@@ -23,11 +23,12 @@ from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.log_reader import LogReader, opening
 from topics.embedded.open_logs import open_logs
+from topics.embedded.pending import Pending
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
 from topics.embedded.records import Page, Record
 from topics.embedded.seen import Seen
-from topics.embedded.soon import Gatherer, Soon
+from topics.embedded.soon import Gatherer
 from topics.embedded.starts import From, Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage
@@ -192,7 +193,7 @@ class Log:
             return result
         return self._driver.call(self._starts.appending(request))
 
-    def append_soon(self, topic: str, value: Any) -> Soon:
+    def append_soon(self, topic: str, value: Any) -> Pending[int]:
         """Append one JSON-encodable value with others that follow soon. Do not wait for it.
 
         Waits only if too many batches are in progress. `result()` of the return value is the

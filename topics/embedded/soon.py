@@ -2,7 +2,7 @@
 
 A gathered batch is written when it is full, when a caller asks for one of its results, or after a
 moment, whichever comes first. Its records are then one request, in the order they came. Each has a
-`Soon` that gives its seq once its topic's durability class is met.
+`Pending` that gives its seq once its topic's durability class is met.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from topics.clock import Clock
 from topics.embedded import arguments
 from topics.embedded.interrupts import signals
-from topics.engine.values.results import AppendResult, Done
+from topics.embedded.pending import Answer, Outcome, Pending
+from topics.engine.values.results import AppendResult
 from topics.engine.write.value_rows import encoded
 from topics.errors import RequestError, TopicsError
 
@@ -31,67 +32,22 @@ _SENT_MAX = 8
 """Cap on batches in progress; at the cap, a caller waits for the oldest."""
 
 
-Outcome = AppendResult | BaseException
+class PendingRecords(Answer):
+    """Records of one topic that are gathered, and then written as one request."""
 
+    __slots__ = ("_gatherer", "bytes", "sent", "texts", "topic")
 
-class PendingRecords:
-    """Records of one topic being written.
-
-    outcome: None until answered; a list if each record has one of its own.
-    """
-
-    __slots__ = ("bytes", "outcome", "sent", "texts", "topic", "waiting")
-
-    def __init__(self, topic: str) -> None:
+    def __init__(self, gatherer: Gatherer, driver: Driver, topic: str) -> None:
+        super().__init__(driver)
+        self._gatherer = gatherer
         self.topic = topic
         self.texts: list[bytes] = []
         self.bytes = 0
         self.sent = False
-        self.outcome: Outcome | list[Outcome] | None = None
-        self.waiting: list[Done[None]] = []
-        """Calls of waiting callers, answered by the driving thread."""
 
-    def answer(self, outcome: Outcome | list[Outcome]) -> None:
-        """Set the outcome and answer the waiting calls. Runs on the driving thread."""
-        self.outcome = outcome
-        for done in self.waiting:
-            done(None)
-
-    def when_answered(self, done: Done[None]) -> None:
-        """Call `done` once answered. Runs on the driving thread."""
-        if self.outcome is None:
-            self.waiting.append(done)
-        else:
-            done(None)
-
-
-class Soon:
-    """One append in progress."""
-
-    __slots__ = ("_batch", "_gatherer", "_index")
-
-    def __init__(self, gatherer: Gatherer, batch: PendingRecords, index: int) -> None:
-        self._gatherer = gatherer
-        self._batch = batch
-        self._index = index
-
-    def done(self) -> bool:
-        """Return whether `result` would return, or raise, at once."""
-        return self._batch.outcome is not None
-
-    def result(self) -> int:
-        """Return the record's seq, once its topic's class is met. Raises the errors of `append`."""
-        outcome = self._batch.outcome
-        if outcome is None:
-            outcome = self._gatherer.wait(self._batch)
-        if isinstance(outcome, AppendResult):
-            return outcome.first_seq + self._index
-        if isinstance(outcome, list):
-            one = outcome[self._index]
-            if isinstance(one, AppendResult):
-                return one.first_seq
-            raise one
-        raise outcome
+    def hurry(self, *, here: bool = True) -> None:
+        if not self.sent:
+            self._gatherer.send_now(self, here=here)
 
 
 class Gatherer:
@@ -116,7 +72,7 @@ class Gatherer:
         """Whether this thread holds the lock: the caller runs within it, in a finalizer perhaps."""
         return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]
 
-    def append(self, topic: str, value: Any) -> Soon:
+    def append(self, topic: str, value: Any) -> Pending[int]:
         arguments.text("topic", topic)
         arguments.plain_value(value)
         text = encoded(value)
@@ -131,10 +87,10 @@ class Gatherer:
                 if index < _ROWS_MAX - 1 and batch.bytes + len(text) < _BYTES_MAX:
                     batch.bytes += len(text)
                     texts.append(text)
-                    return Soon(self, batch, index)
+                    return Pending(batch, index)
         return self._append_last_or_first(topic, text)
 
-    def _append_last_or_first(self, topic: str, text: bytes) -> Soon:
+    def _append_last_or_first(self, topic: str, text: bytes) -> Pending[int]:
         """Append a record that begins a batch, or fills it."""
         waits_for: PendingRecords | None = None
         signals.hold(_nothing)
@@ -142,10 +98,10 @@ class Gatherer:
             with self._lock:
                 batch = self._filling.get(topic)
                 if batch is None:
-                    batch = self._filling[topic] = PendingRecords(topic)
+                    batch = self._filling[topic] = PendingRecords(self, self._driver, topic)
                     if len(self._filling) == 1:
                         self._driver.maintenance.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
-                soon = Soon(self, batch, len(batch.texts))
+                soon: Pending[int] = Pending(batch, len(batch.texts))
                 batch.texts.append(text)
                 batch.bytes += len(text)
                 if len(batch.texts) >= _ROWS_MAX or batch.bytes >= _BYTES_MAX:
@@ -154,14 +110,14 @@ class Gatherer:
         finally:
             signals.release()
         if waits_for is not None and not self._driver.drives_here:
-            self.wait(waits_for)
+            waits_for.wait(None)
         return soon
 
-    def _append_by_itself(self, topic: str, text: bytes) -> Soon:
-        batch = PendingRecords(topic)
+    def _append_by_itself(self, topic: str, text: bytes) -> Pending[int]:
+        batch = PendingRecords(self, self._driver, topic)
         batch.texts.append(text)
         self._send(batch)
-        return Soon(self, batch, 0)
+        return Pending(batch, 0)
 
     def flush(self) -> None:
         """Write all gathered records."""
@@ -181,7 +137,7 @@ class Gatherer:
         """
         self.flush()
         while (oldest := self._take_oldest()) is not None:
-            self.wait(oldest)
+            oldest.wait(None)
 
     def _take_oldest(self) -> PendingRecords | None:
         with self._lock:  # other threads append, and take answered batches
@@ -193,32 +149,21 @@ class Gatherer:
         self._filling.clear()
         self._sent.clear()
 
-    def wait(self, batch: PendingRecords) -> Outcome | list[Outcome]:
-        """Return the outcome of a batch, after waiting for it.
-
-        A batch still being filled is written first.
-        """
-        if not batch.sent:
-            self._send_now(batch)
-        if batch.outcome is None:
-            self._driver.call(batch.when_answered)
-        outcome = batch.outcome
-        assert outcome is not None, "waited for"
-        return outcome
-
-    def _send_now(self, batch: PendingRecords) -> None:
+    def send_now(self, batch: PendingRecords, *, here: bool) -> None:
+        """Write a batch that is still being filled. here: by this thread, if no other drives."""
         signals.hold(_nothing)
         try:
             with self._lock:
                 if not batch.sent:
                     self._filling.pop(batch.topic, None)
-                    self._send(batch)
+                    self._send(batch, here=here)
         finally:
             signals.release()
 
-    def _send(self, batch: PendingRecords) -> PendingRecords | None:
+    def _send(self, batch: PendingRecords, *, here: bool = True) -> PendingRecords | None:
         """Hand a batch over, under the lock so that batches keep their order.
 
+        here: to this thread, if no other drives.
         Returns: a batch to wait for if too many are in progress, else None.
         """
         batch.sent = True
@@ -234,7 +179,7 @@ class Gatherer:
         except TopicsError as error:
             on_answer(error)
         else:
-            self._driver.hand_over(start, on_answer)
+            (self._driver.hand_over if here else self._driver.submit)(start, on_answer)
         sent = self._sent
         while sent and sent[0].outcome is not None:
             sent.popleft()

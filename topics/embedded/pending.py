@@ -1,0 +1,135 @@
+"""Appends that nothing waits for yet: an answer that comes, and an object to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from topics.embedded import arguments
+from topics.engine.values.results import AppendResult
+
+if TYPE_CHECKING:
+    from topics.embedded.driver import Driver
+
+R_co = TypeVar("R_co", covariant=True)
+Outcome = AppendResult | BaseException
+
+_log = logging.getLogger("topics.embedded")
+_WHOLE = -1
+
+
+class Answer:
+    """The outcome of one request, for one `Pending` or for several that share it.
+
+    outcome: None until answered; a list if each record has one of its own.
+    """
+
+    __slots__ = ("_calls", "_driver", "outcome")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.outcome: Outcome | list[Outcome] | None = None
+        self._calls: deque[Callable[[], None]] = deque()
+
+    def answer(self, outcome: Outcome | list[Outcome]) -> None:
+        """Set the outcome, and make the calls that wait for it. Runs on the driving thread."""
+        self.outcome = outcome
+        self._call_all()
+
+    def when_answered(self, call: Callable[[], None]) -> None:
+        """Make a call once answered, on the driving thread, or now. Any thread may ask."""
+        self._calls.append(call)
+        if self.outcome is not None:
+            self._call_all()
+
+    def wait(self, wait_ms: int | None) -> None:
+        """Return once answered, or after so long. Raises as a call of the driver does."""
+        self.hurry()
+        if self.outcome is None:
+            self._driver.wait_for(self.when_answered, wait_ms)
+
+    def hurry(self, *, here: bool = True) -> None:
+        """Have the request begun. here: by this thread, if no other drives."""
+
+    def _call_all(self) -> None:
+        calls = self._calls
+        while calls:
+            with contextlib.suppress(IndexError):  # another thread makes them, too
+                calls.popleft()()
+
+
+class Pending(Generic[R_co]):
+    """An append in progress. Any thread may ask it."""
+
+    __slots__ = ("_answer", "_index")
+
+    def __init__(self, answer: Answer, index: int = _WHOLE) -> None:
+        """index: of the record whose seq is the result; else that is the whole `AppendResult`."""
+        self._answer = answer
+        self._index = index
+
+    def done(self) -> bool:
+        """Return whether `result` would return, or raise, at once."""
+        return self._answer.outcome is not None
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """Return the result, once the topic's class is met. Raises the errors of `append`.
+
+        timeout: in seconds.
+        Raises: TimeoutError if there is no result by then; the append continues.
+        """
+        answer = self._answer
+        if answer.outcome is None:
+            answer.wait(arguments.optional_milliseconds("timeout", timeout))
+            if answer.outcome is None:
+                raise TimeoutError("the append has not ended; it continues: wait with a longer timeout")
+        return self._result()
+
+    def add_done_callback(self, fn: Callable[[Pending[R_co]], object]) -> None:
+        """Call `fn` with this object once there is a result, or now.
+
+        It runs on the thread that drives the log then, where no call of the log may wait. An
+        exception that it raises is logged.
+        """
+        self._answer.when_answered(partial(self._call, fn))
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        answer = self._answer
+        if answer.outcome is None:
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+
+            def wake() -> None:
+                # the event loop is closed, so nothing waits any more
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_settle, future)
+
+            answer.when_answered(wake)
+            answer.hurry(here=False)
+            yield from future
+        return self._result()
+
+    def _result(self) -> R_co:
+        outcome, index = self._answer.outcome, self._index
+        if isinstance(outcome, list):
+            outcome, index = outcome[index], 0
+        if isinstance(outcome, AppendResult):
+            return outcome if index == _WHOLE else outcome.first_seq + index  # type: ignore[return-value]
+        assert outcome is not None, "it was answered"
+        raise outcome
+
+    def _call(self, fn: Callable[[Pending[R_co]], object]) -> None:
+        try:
+            fn(self)
+        except BaseException:
+            _log.exception("a callback of an append raised an exception")
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():  # the await was cancelled
+        future.set_result(None)
