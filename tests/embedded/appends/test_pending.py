@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import topics
-from tests.embedded.test_flush import sim_log
+from tests.embedded.appends.test_flush import sim_log
 
 
 def slow_pending() -> tuple[topics.Log, topics.Pending[int]]:
