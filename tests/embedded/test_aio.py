@@ -6,6 +6,8 @@ import asyncio
 import inspect
 from pathlib import Path
 
+import pytest
+
 import topics
 from topics.embedded.aio import AsyncLog
 from topics.embedded.log import Log
@@ -42,3 +44,27 @@ def test_a_read_ends_at_its_limit(tmp_path: Path) -> None:
     with topics.open(tmp_path, max_limit=2) as log:
         log.append("t", [1, 2, 3, 4, 5])
         assert asyncio.run(first_three(log)) == [1, 2, 3]
+
+
+def test_a_log_is_an_asynchronous_context_that_closes_beside_the_event_loop(tmp_path: Path) -> None:
+    async def run() -> Log:
+        async with topics.open(tmp_path) as log:
+            await log.aio.append("t", [1])
+            waiting = asyncio.ensure_future(log.aio.page("t", 1, wait_ms=30_000))
+            await asyncio.sleep(0)
+        assert (await waiting).records == []  # its answer needs the event loop while the log is closed
+        return log
+
+    assert asyncio.run(run()).closed
+    with topics.open(tmp_path) as log:
+        assert [record.data for record in log.read("t")] == [1]
+
+
+def test_an_exception_within_the_context_is_the_callers_and_the_log_is_closed(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with topics.open(tmp_path):
+            raise KeyError("of the caller")
+
+    with pytest.raises(KeyError, match="of the caller"):
+        asyncio.run(run())
+    topics.open(tmp_path).close()

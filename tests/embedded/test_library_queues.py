@@ -1,9 +1,11 @@
 """Queues of the library: the server's, without a server."""
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,68 @@ def test_a_job_is_claimed_extended_handed_back_and_acked(log: topics.Log) -> Non
     assert (again.seq, again.deliveries) == (2, 2)
     assert log.ack("jobs", "other", [2]).done == 1
     assert log.claim("jobs", "w") == []
+
+
+def test_a_claim_may_wait_for_the_first_job(log: topics.Log) -> None:
+    writer = threading.Timer(0.01, lambda: log.append("jobs", [1, 2]))
+    writer.start()
+    assert [job.data for job in log.claim("jobs", "w", 5, wait_ms=30_000)] == [1, 2]
+    writer.join()
+    assert log.claim("jobs", "w", wait_ms=1) == []
+
+
+def test_a_claim_that_waits_gets_what_is_handed_back_delayed_or_expired(log: topics.Log) -> None:
+    log.append("jobs", [1])
+    (job,) = log.claim("jobs", "w")
+    assert log.nack("jobs", "w", [job], delay_ms=20).done == 1
+    (again,) = log.claim("jobs", "w", lease_ms=100, wait_ms=30_000)
+    assert again.deliveries == 2
+    (expired,) = log.claim("jobs", "other", wait_ms=30_000)
+    assert (expired.deliveries, expired.seq) == (3, 1)
+
+
+def test_a_claim_that_waits_ends_with_its_queue_and_with_the_log(log: topics.Log) -> None:
+    found: list[object] = []
+
+    def claim() -> None:
+        try:
+            found.append(log.claim("jobs", "w", wait_ms=30_000))
+        except topics.RequestError as error:
+            found.append(error.code)
+
+    def run_beside(end: Callable[[], object]) -> None:
+        waiting = threading.Thread(target=claim)
+        waiting.start()
+        while not log._engine._core.registry.visible("jobs").waiters:  # type: ignore[union-attr]
+            waiting.join(0.001)
+        end()
+        waiting.join()
+
+    run_beside(lambda: log.delete_topic("jobs"))
+    assert found == ["topic_not_found"]
+    log.put_topic("jobs", type="queue")
+    run_beside(log.close)
+    assert found == ["topic_not_found", []]
+
+
+def test_claims_that_wait_share_the_jobs_and_none_twice(log: topics.Log) -> None:
+    log.put_topic("jobs", type="queue", claim_jitter_ms=1)
+
+    async def work() -> list[int]:
+        claims = [log.aio.claim("jobs", f"w{number}", wait_ms=30_000) for number in range(8)]
+        waiting = [asyncio.ensure_future(claim) for claim in claims]
+        await asyncio.sleep(0)
+        for number in range(8):
+            await log.aio.append("jobs", [number])
+        return sorted(job.data for jobs in await asyncio.gather(*waiting) for job in jobs)
+
+    assert asyncio.run(work()) == list(range(8))
+
+
+@pytest.mark.parametrize("wait_ms", [-1, "1", 1.5, True])
+def test_a_wait_that_is_none_is_refused(log: topics.Log, wait_ms: Any) -> None:
+    with pytest.raises(topics.UsageError, match="wait_ms is .*: use an integer, 0 to"):
+        log.claim("jobs", "w", wait_ms=wait_ms)
 
 
 def test_an_older_lease_of_the_same_node_does_not_count(log: topics.Log) -> None:

@@ -168,6 +168,65 @@ def test_reading_may_begin_at_a_place_with_a_name(log: topics.Log) -> None:
     assert asyncio.run(log.aio.page("t", from_={"last": 1})).records[0].data == 6
 
 
+def test_one_tail_may_follow_several_topics(log: topics.Log) -> None:
+    log.append("a", [1, 2, 3])
+    log.append("b", [1, 2])
+    log.put_topic("c")
+    tail = log.tail_many({"a": 1, "b": {"last": 1}, "c": None})
+    found = [next(tail) for _ in range(3)]
+    assert [(name, record.data) for name, record in found] == [("a", 2), ("a", 3), ("b", 2)]
+    writer = threading.Timer(0.01, lambda: log.append("c", ["x"]))
+    writer.start()
+    name, record = next(tail)
+    writer.join()
+    assert (name, record.data) == ("c", "x")
+    log.append("b", [3])
+    assert next(tail)[1].seq == 3
+
+    async def follow() -> Any:
+        async for name, record in log.aio.tail_many({"c": "now", "a": {"last": 1}}):
+            return name, record.data
+
+    assert asyncio.run(follow()) == ("a", 3)
+
+
+def test_a_tail_of_several_topics_from_a_time_to_come_passes_what_is_earlier(log: topics.Log) -> None:
+    """R-FROM-3."""
+    log.append("t", [1])
+    time = next(log.read("t")).ts + 30
+    log.put_topic("u")
+    writer = threading.Thread(target=append_after, args=(log, time))
+    writer.start()
+    name, record = next(log.tail_many({"u": 0, "t": {"time": time}}))
+    writer.join()
+    assert name == "t"
+    assert record.ts >= time
+
+
+def test_a_loss_in_one_of_several_topics_names_it(log: topics.Log) -> None:
+    log.put_topic("b", cap_records=1)
+    log.append("a", [1])
+    log.append("b", [1, 2])
+    tail = log.tail_many({"a": 0, "b": 0})
+    assert next(tail)[0] == "a"
+    with pytest.raises(topics.GapError) as lost:
+        next(tail)
+    assert (lost.value.topic, lost.value.resume_from) == ("b", 1)
+
+
+def test_a_tail_of_several_topics_ends_when_the_log_is_closed(tmp_path: Path) -> None:
+    log = topics.open(tmp_path)
+    log.append("t", [1])
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.extend(log.tail_many({"t": 0})))
+    waiting.start()
+    while not log._engine._core.waits:
+        waiting.join(0.001)
+    log.close()
+    waiting.join()
+    assert [(name, record.data) for name, record in found] == [("t", 1)]
+
+
 def test_a_tail_of_an_empty_topic_begins_with_what_comes(log: topics.Log) -> None:
     """R-FROM-6."""
     log.put_topic("t")

@@ -14,13 +14,16 @@ from topics.embedded.driver import Driver
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.log_reader import AsyncLogReader, opening
 from topics.embedded.producer import Producer
-from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
+from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.embedded.records import Page, Record
+from topics.embedded.routing import router_config
 from topics.embedded.seen import Seen
 from topics.embedded.starts import From, Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.one_record import Location
 from topics.engine.readers.reader_results import ReaderState
+from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
+from topics.engine.state.router import AT_LEAST_ONCE
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import UsageError
@@ -92,8 +95,41 @@ class AsyncLog:
     async def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
         return await self._run(self._starts.deleting_topic(topic, if_empty=if_empty))
 
-    async def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
-        return await self._run(self._starts.claiming(queue, node, limit, lease_ms=lease_ms))
+    async def claim(
+        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+    ) -> list[Job]:
+        return await self._run(self._starts.claiming(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms))
+
+    async def put_router(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: str | Predicate | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: str = AT_LEAST_ONCE,
+    ) -> RouterPut:
+        options = (preserve_node, preserve_tag, create_dest, allow_cycle, guarantee)
+        return await self._run(self._starts.putting_router(name, router_config(source, dest, filter, *options)))
+
+    async def router(self, name: str) -> RouterState:
+        return await self._run(self._starts.asking_router(name))
+
+    async def routers(self, prefix: str = "", *, source: str = "", dest: str = "") -> list[RouterState]:
+        found: list[RouterState] = []
+        after: str | None = ""
+        while after is not None:
+            page = await self._run(self._starts.listing_routers(prefix, source, dest, after))
+            found += page.rows
+            after = page.next_after
+        return found
+
+    async def delete_router(self, name: str) -> RouterDeleted:
+        return await self._run(self._starts.deleting_router(name))
 
     async def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
         return await self._run(self._starts.acking(queue, node, jobs))
@@ -223,7 +259,16 @@ class AsyncLog:
             )
         )
 
-    async def _records(self, steps: RecordSteps) -> AsyncIterator[Record]:
+    def tail_many(
+        self, topics: Mapping[str, int | From | None], *, max_bytes: int | None = None, node: str = ""
+    ) -> AsyncIterator[tuple[str, Record]]:
+        """Read as `Log.tail_many`: pairs of a topic's name and a record, as they come."""
+        log = self._log
+        return self._records(
+            tail_many_steps(self._starts, log.config, lambda: log.closed, topics, max_bytes=max_bytes, node=node)
+        )
+
+    async def _records(self, steps: RecordSteps) -> AsyncIterator[Any]:
         step = next_step(steps, None)
         while step is not None:
             answer: Any = None

@@ -158,13 +158,13 @@ def not_bytes(given: Sequence[Any]) -> UsageError:
     return UsageError(f"texts[{wrong}] is {shown(given[wrong])}: use JSON as bytes; append takes values")
 
 
-def predicate(match: object) -> Predicate | None:
-    """Return the predicate of a delete: of a tag, a prefix with `*`, or one made by `Predicate`."""
+def predicate(match: object, name: str = "match") -> Predicate | None:
+    """Return a predicate: of a tag, a prefix with `*`, or one made by `Predicate`."""
     if match is None or isinstance(match, Predicate):
         return match
     if not isinstance(match, str):
-        raise UsageError(f'match is {shown(match)}: use a tag, or its beginning and "*"')
-    encoded("match", match)
+        raise UsageError(f'{name} is {shown(match)}: use a tag, or its beginning and "*"')
+    encoded(name, match)
     return Predicate.of(match)
 
 

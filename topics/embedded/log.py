@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -25,8 +26,9 @@ from topics.embedded.log_reader import LogReader, opening
 from topics.embedded.open_logs import open_logs
 from topics.embedded.pending import Pending
 from topics.embedded.producer import Producer
-from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_steps
+from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.embedded.records import Page, Record
+from topics.embedded.routing import router_config
 from topics.embedded.seen import Seen
 from topics.embedded.soon import Gatherer
 from topics.embedded.starts import From, Starts, Values
@@ -34,7 +36,9 @@ from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage
 from topics.engine.read.one_record import Location
 from topics.engine.readers.reader_results import ReaderState
+from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
+from topics.engine.state.router import AT_LEAST_ONCE
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
@@ -275,7 +279,20 @@ class Log:
             )
         )
 
-    def _records(self, steps: RecordSteps) -> Iterator[Record]:
+    def tail_many(
+        self, topics: Mapping[str, int | From | None], *, max_bytes: int | None = None, node: str = ""
+    ) -> Iterator[tuple[str, Record]]:
+        """Yield (topic, record) of several topics as records come, until the log is closed.
+
+        topics: names to where each begins: a cursor, None for the head there is now, or a
+        beginning as `from_` of `read`. Records of a topic come in order. max_bytes, node: as in
+        `tail`, of each topic.
+        """
+        return self._records(
+            tail_many_steps(self._starts, self.config, lambda: self._closed, topics, max_bytes=max_bytes, node=node)
+        )
+
+    def _records(self, steps: RecordSteps) -> Iterator[Any]:
         step = next_step(steps, None)
         while step is not None:
             answer: Any = None
@@ -395,12 +412,15 @@ class Log:
         return self._driver.call(self._starts.deleting_reader(topic, name))
 
     # --- queues ------------------------------------------------------------------------------------------------------
-    def claim(self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None) -> list[Job]:
+    def claim(
+        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+    ) -> list[Job]:
         """Lease up to `limit` jobs to `node`, oldest first; an empty list is no error.
 
-        lease_ms: None for the queue's own.
+        lease_ms: None for the queue's own. wait_ms: if no job is claimable, wait so long for the
+        first, at most `max_wait_ms` of the config.
         """
-        return self._driver.call(self._starts.claiming(queue, node, limit, lease_ms=lease_ms))
+        return self._driver.call(self._starts.claiming(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms))
 
     def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
         """Complete jobs, at the queue's class.
@@ -432,6 +452,46 @@ class Log:
     def topics(self, prefix: str = "") -> list[TopicState]:
         """Return every topic whose name begins with `prefix`, by name."""
         return self._driver.call(self._starts.listing(prefix))
+
+    # --- routers -----------------------------------------------------------------------------------------------------
+    def put_router(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: str | Predicate | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: str = AT_LEAST_ONCE,
+    ) -> RouterPut:
+        """Create a router that forwards what `source` gets from now on to `dest`, or configure it.
+
+        filter: forwards records with a tag ("a", "a*" for a prefix). guarantee: "at_least_once" or
+        "exactly_once".
+        """
+        options = (preserve_node, preserve_tag, create_dest, allow_cycle, guarantee)
+        return self._driver.call(self._starts.putting_router(name, router_config(source, dest, filter, *options)))
+
+    def router(self, name: str) -> RouterState:
+        """Return a router's settings and the number of records it has forwarded."""
+        return self._driver.call(self._starts.asking_router(name))
+
+    def routers(self, prefix: str = "", *, source: str = "", dest: str = "") -> list[RouterState]:
+        """Return every router whose name begins with `prefix`, by name; "" for any end."""
+        found: list[RouterState] = []
+        after: str | None = ""
+        while after is not None:
+            page = self._driver.call(self._starts.listing_routers(prefix, source, dest, after))
+            found += page.rows
+            after = page.next_after
+        return found
+
+    def delete_router(self, name: str) -> RouterDeleted:
+        """Delete a router; its copies stay, and an absent one is no error."""
+        return self._driver.call(self._starts.deleting_router(name))
 
     # --- files -------------------------------------------------------------------------------------------------------
     def checkpoint(self, *, timeout: float | None = None) -> int:
@@ -537,6 +597,13 @@ class Log:
         except LogFailedError:
             if error is None:  # else the caller needs the first error
                 raise
+
+    async def __aenter__(self) -> Log:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Close the log on another thread, so that the event loop continues meanwhile."""
+        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, traceback))
 
     @property
     def closed(self) -> bool:

@@ -6,18 +6,17 @@ records to be handed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias
 
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.calls import Start
-from topics.embedded.records import Record
 from topics.embedded.starts import From, Starts
 from topics.engine.values.begin import NOW
 from topics.errors import UsageError
 
-Step: TypeAlias = "Start[Any] | list[Record]"
+Step: TypeAlias = "Start[Any] | list[Any]"
 RecordSteps = Generator[Step, Any, None]
 
 
@@ -101,6 +100,51 @@ def tail_steps(
             return
         if begin is None or begin.kind != "time" or page.has_begun:
             at, begin = page.next_from_seq, None
+
+
+def tail_many_steps(
+    starts: Starts,
+    config: Config,
+    is_closed: Callable[[], bool],
+    topics: Mapping[str, int | From | None],
+    *,
+    max_bytes: int | None,
+    node: str,
+) -> RecordSteps:
+    """Yield the steps of `Log.tail_many`: lists of pairs of a topic's name and a record."""
+    arguments.optional_count("max_bytes", max_bytes, least=1)
+    cursors, begins = starts.places(topics)
+    seen = dict(cursors)
+    behind, has_begun = list(cursors), False
+    while True:
+        try:
+            for name in list(behind):
+                page = yield starts.paging(
+                    name,
+                    cursors[name],
+                    limit=config.max_limit,
+                    max_bytes=max_bytes or 0,
+                    node=node,
+                    wait_ms=0,
+                    from_=begins[name],
+                )
+                has_begun = True
+                page.raise_gap()
+                yield [(name, record) for record in page.records]
+                seen[name], begin = page.next_from_seq, begins[name]
+                if begin is None or begin.kind != "time" or page.has_begun:
+                    cursors[name], begins[name] = page.next_from_seq, None
+                if page.caught_up:
+                    behind.remove(name)
+            if is_closed():
+                return
+            if not behind:
+                heads = yield starts.waiting(seen, wait_ms=config.max_wait_ms)
+                behind = [name for name, head in heads.items() if head is None or head.head_seq != seen[name]]
+        except UsageError:
+            if is_closed() and has_begun:
+                return  # the log was closed while the call was made
+            raise
 
 
 def next_step(steps: RecordSteps, answer: Any) -> Step | None:

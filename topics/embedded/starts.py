@@ -23,9 +23,11 @@ from topics.engine.read.column_read import ColumnPage
 from topics.engine.read.one_record import Location
 from topics.engine.read.wait import Heads
 from topics.engine.readers.reader_results import ReaderPut, ReaderState
+from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
-from topics.engine.values.begin import Begin
+from topics.engine.state.router import RouterConfig
+from topics.engine.values.begin import NOW, Begin
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -169,13 +171,32 @@ class Starts:
             raise UsageError("delete needs before_seq, match, or both")
         return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
 
-    def claiming(self, queue: str, node: str, limit: int, *, lease_ms: int | None) -> Start[list[Job]]:
+    def claiming(self, queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int) -> Start[list[Job]]:
         arguments.text("queue", queue)
         arguments.encoded("node", node)
         arguments.count("limit", limit)
         arguments.optional_count("lease_ms", lease_ms)
+        arguments.count("wait_ms", wait_ms)
         request = ClaimRequest(queue, node, limit, lease_ms)
-        return lambda done: self._engine.claim(request, lambda result: done(parse_jobs(result)))
+        return lambda done: self._engine.claim_when_ready(request, wait_ms, lambda result: done(parse_jobs(result)))
+
+    def putting_router(self, name: str, config: RouterConfig) -> Start[RouterPut]:
+        arguments.text("name", name)
+        return lambda done: self._engine.put_router(name, config, _anything, done)
+
+    def asking_router(self, name: str) -> Start[RouterState]:
+        arguments.text("name", name)
+        return lambda done: self._engine.router(name, _anything, done)
+
+    def listing_routers(self, prefix: str, source: str, dest: str, after: str) -> Start[RouterPage]:
+        for argument, value in (("prefix", prefix), ("source", source), ("dest", dest)):
+            arguments.text(argument, value)
+        most = self._config.max_limit
+        return lambda done: done(self._engine.list_routers(prefix, source, dest, after, most, _anything))
+
+    def deleting_router(self, name: str) -> Start[RouterDeleted]:
+        arguments.text("name", name)
+        return lambda done: self._engine.delete_router(name, _anything, done)
 
     def acking(self, queue: str, node: str, jobs: Jobs) -> Start[AckResult]:
         request = held_jobs(queue, node, jobs)
@@ -226,6 +247,19 @@ class Starts:
 
     def beginning(self, from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None:
         return arguments.beginning(from_seq, from_, from_time, self._config.max_last)
+
+    def places(self, topics: Mapping[str, int | From | None]) -> tuple[dict[str, int], dict[str, Begin | None]]:
+        """Return the cursor and the beginning of each topic of a tail: one of the two counts."""
+        if not isinstance(topics, Mapping):
+            raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to cursors")
+        cursors: dict[str, int] = {}
+        begins: dict[str, Begin | None] = {}
+        for name, place in topics.items():
+            is_cursor = isinstance(place, int) and not isinstance(place, bool)
+            cursors[name] = place if is_cursor else 0  # type: ignore[assignment]  # an integer
+            begins[name] = None if is_cursor else NOW if place is None else self.beginning(0, place, None)  # type: ignore[arg-type]
+        known_topics(cursors, self._config.max_wait_topics)
+        return cursors, begins
 
     def getting(self, topic: str, seq: int) -> Start[Record | None]:
         arguments.text("topic", topic)
@@ -328,3 +362,8 @@ class Starts:
     def disown(self) -> None:
         """Replace the lock in a forked child, because another thread may have held it."""
         self._scanning = threading.RLock()
+
+
+def _anything(_name: str) -> bool:
+    """Allow every name: a caller in this process has no key."""
+    return True

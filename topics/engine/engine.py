@@ -20,6 +20,7 @@ from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.stager import Stager
 from topics.engine.producers.sweeper import Sweeper
 from topics.engine.queue.claim import Claims
+from topics.engine.queue.claim_wait import ClaimWait
 from topics.engine.queue.completion import ack, extend, nack
 from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.push import PushSink, PushStream, open_push
@@ -317,6 +318,16 @@ class Engine:
         The returned function abandons the claim: its jobs stay claimable.
         """
         return self._claims.claim(request, done)
+
+    def claim_when_ready(self, request: ClaimRequest, wait_ms: int, done: Done[ClaimResult]) -> Cancel:
+        """Lease jobs like `claim`; if there are none, wait for the first ones up to `wait_ms`."""
+        topic = self._core.registry.visible(request.queue)
+        wait_ms = self._core.bounds.wait_ms(wait_ms)
+        if topic is None or topic.queue is None or not wait_ms:
+            return self._claims.claim(request, done)
+        wait = ClaimWait(self._claims, topic, request, wait_ms, done)
+        wait.begin()
+        return wait.cancel
 
     def ack(self, request: HeldJobs, done: Done[AckResult]) -> None:
         """Complete jobs (8.3), at the class's commit point."""
