@@ -16,6 +16,7 @@ import pytest
         "files",
         "producers",
         "recovery",
+        "cold",
         "starts",
         "memory",
         "loop_echo",
