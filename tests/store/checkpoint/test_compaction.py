@@ -90,13 +90,18 @@ def test_neighbours_of_which_little_lives_become_one_segment() -> None:
     world.check_every_record()
 
 
-def test_the_bytes_of_a_deleted_record_are_in_no_file_afterwards() -> None:
-    world = filled(compact_below=1.0)
-    text = text_of(1, 15, 100)
-    assert text in everything(world)
-    world.delete(1, [15])
+@pytest.mark.parametrize("setting", [1.0, 0.5], ids=["from the start", "set later"])
+def test_the_bytes_of_a_deleted_record_are_in_no_file_afterwards(setting: float) -> None:
+    world = filled(compact_below=setting, checkpoint_wal_bytes=1 << 20)
+    if setting < 1:
+        assert any(name.startswith("spare-") for name in world.files("wal/shard-00"))
+        world = world.next_life(config=config(compact_below=1.0, checkpoint_wal_bytes=1 << 20))
+    world.append(1, 40, size=100)
     world.checkpoint()
-    world.checkpoint()  # the log file that had it is written over, or gone
+    text = text_of(1, 75, 100)
+    assert text in everything(world)
+    world.delete(1, [75])
+    world.checkpoint()
     world.passes(60)
     assert text not in everything(world)
     world.check_every_record()

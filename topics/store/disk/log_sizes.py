@@ -48,6 +48,7 @@ class LogSizes:
         self.file = min(self.file_max, START_BYTES)
         """Size of the next log file."""
         self._spare_files = config.wal_spare_files
+        self._keeps_files = config.compact_below < 1
 
     @property
     def reserve(self) -> int:
@@ -58,9 +59,10 @@ class LogSizes:
     def spares_max(self) -> int:
         """Number of files that each shard keeps for reuse.
 
-        That is as many as a checkpoint frees, and those kept ready.
+        That is as many as a checkpoint frees, and those kept ready. None is kept where deleted
+        records are to leave the disk soon: until it is filled again, it has what it had.
         """
-        return self._spare_files + self.checkpoint // self.file
+        return self._spare_files + self.checkpoint // self.file if self._keeps_files else 0
 
     def is_of_use(self, file_bytes: int) -> bool:
         """Return whether a file of this size can be used instead of a new one."""

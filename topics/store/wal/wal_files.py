@@ -176,9 +176,10 @@ class WalDirectory:
     async def _spare_for(self, size: int) -> Spare | None:
         """Return a spare of at least this size.
 
-        Remove those that are too small for the log by now.
+        Remove those that are too small for the log by now, or that are not kept any more.
         """
-        await self._remove([spare for spare in self._spares if not self._sizes.is_of_use(spare.size)])
+        kept = self._sizes.spares_max > 0
+        await self._remove([spare for spare in self._spares if not (kept and self._sizes.is_of_use(spare.size))])
         return self._spares.popleft() if self._spares and self._spares[0].size >= size else None
 
     async def _create(self, temporary: str, path: str, size: int, *, zeroed: bool) -> None:
