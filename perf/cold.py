@@ -1,10 +1,10 @@
-"""What do compressed segments in the cold directory save, and what does a read of them cost?
+"""Measure the space that compressed segments in the cold directory save, and what reads of them cost.
 
     python -m perf.cold [--reads 60] [--rounds 5] [--directory DIR] [--smoke]
 
-The flights of examples/flights, by default settings but for a cold directory that takes every sealed segment. Two logs
+The flights of examples/flights, by default settings with a cold directory that takes every sealed segment. Two logs
 hold the same, one with segment_codec zstd; both were closed and opened again. Reads are pages of 1000 records from
-random places, in turns A B A B: with the files in the page cache, and after it was told to drop them.
+random places, in turns A B A B: with the files in the page cache, and after they were dropped from it.
 """
 
 from __future__ import annotations
