@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from topics.engine.read.plain_reads import PlainReads
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import Cancel, Done
 from topics.errors import RequestError, TopicsError
+
+
+class FakeReaders:
+    """The named readers of an engine that has none."""
+
+    def states(self, within: Prefixes) -> Iterator[tuple[str, list[Any]]]:
+        return iter(())
 
 
 class FakeEngine:
@@ -20,6 +27,7 @@ class FakeEngine:
         self.waiting: list[Callable[[Any], None]] = []
         self.cancelled = 0
         self.refuses_writes = False
+        self.readers = FakeReaders()
         self.throttle_window_ns = 0
 
     def _ask(self, operation: str, done: Done[Any], *arguments: Any) -> None:

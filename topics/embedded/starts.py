@@ -352,7 +352,7 @@ class Starts:
 
     def listing_readers(self, topic: str) -> Start[list[ReaderState]]:
         arguments.text("topic", topic)
-        return lambda done: self._engine.readers.list(topic, done)
+        return lambda done: self._engine.readers.of_topic(topic, done)
 
     def deleting_reader(self, topic: str, name: str) -> Start[bool]:
         arguments.text("topic", topic)

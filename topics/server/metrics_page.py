@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from topics.common.metrics import Histogram
 from topics.config import DURABILITIES
+from topics.engine.readers.reader_results import ReaderState
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
@@ -24,6 +25,7 @@ from topics.server.backend import Backend
 from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters
 
 TOPICS_SHOWN = 1000
+READERS_SHOWN = 1000
 _TOPICS_A_PIECE = 200
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
 NO_LOAD = LoadStats(0.0, 0, 0, 0, {})
@@ -77,6 +79,7 @@ class ServerMetrics:
         for family in self._families(now):
             yield _rendered(family)
         yield from _topic_families(now, within)
+        yield from _reader_families(now, within)
 
     def json(self) -> Iterator[bytes]:
         """Yield the short form: its last piece is the JSON, and the others are empty."""
@@ -246,6 +249,26 @@ def _topic_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
     )
 
 
+def _reader_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
+    """Yield the lag of named readers, of at most a thousand of them, to bound the page's size."""
+    shown: list[tuple[str, ReaderState]] = []
+    for topic, states in now.backend.engine.readers.states(within) if now.backend is not None else ():
+        shown += [(topic, state) for state in states]
+        if len(shown) >= READERS_SHOWN:
+            break
+        yield b""
+    del shown[READERS_SHOWN:]
+    for name, text, value in _BY_READER:
+        family = GaugeMetricFamily(name, text, labels=["topic", "reader"])
+        for topic, state in shown:
+            family.add_metric([topic, state.name], value(state))
+        yield _rendered(family)
+
+
+_BY_READER: tuple[tuple[str, str, Callable[[ReaderState], int]], ...] = (
+    ("topics_reader_lag", "Live records that a named reader has not committed", lambda state: state.lag_records),
+    ("topics_reader_lag_ms", "Age of the oldest of them in ms", lambda state: state.lag_ms),
+)
 _BY_TOPIC: tuple[tuple[str, str, Callable[[TopicState], int | None]], ...] = (
     ("topics_topic_head_seq", "Last seq assigned", lambda state: state.head_seq),
     ("topics_topic_earliest_seq", "Smallest live seq", lambda state: state.earliest_seq),

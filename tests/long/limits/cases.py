@@ -211,6 +211,16 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "POST /v0/topics/:/nack": _PATH | _body(_LEASES | {"delay_ms": NUMBER}),
     "POST /v0/topics/:/extend": _PATH | _body(_LEASES | {"lease_ms": NUMBER}),
     "GET /v0/topics/:/work": _PATH | _query("node", "max", "lease_ms", "token"),
+    "PUT /v0/topics/:/readers/:": _PATH
+    | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG, "from_seq": NUMBER}),
+    "GET /v0/topics/:/readers/:": _PATH,
+    "GET /v0/topics/:/readers": _PATH,
+    "DELETE /v0/topics/:/readers/:": _PATH,
+    "POST /v0/topics/:/readers/:/read": _PATH
+    | _body({"limit": NUMBER, "max_batch_bytes": NUMBER, "wait_ms": (const("1", b"1"), LONG), "lease_ms": NUMBER})
+    | _body({"peek": FLAG}),
+    "POST /v0/topics/:/readers/:/commit": _PATH | _body({"token": TEXT, "seq": NUMBER}),
+    "POST /v0/topics/:/readers/:/seek": _PATH | _body({"seq": NUMBER}),
     "PUT /v0/routers/:": _PATH
     | _body(
         {

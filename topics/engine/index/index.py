@@ -467,6 +467,24 @@ class Index:
             size -= int(chunk.sizes[rows].sum(dtype=np.uint64))
         return records, size
 
+    def live_above(self, seqs: Sequence[int]) -> list[int]:
+        """Return the number of live records above each of these seqs, which descend.
+
+        The cost is that of the chunks above the last one, however many seqs there are.
+        """
+        above: list[int] = []
+        records, at = 0, len(self.chunks) - 1
+        for seq in seqs:
+            while at >= 0 and self.chunks[at].first > seq:
+                records += self.chunks[at].live
+                at -= 1
+            here = 0
+            if at >= 0 and self.chunks[at].end > seq + 1:
+                chunk = self.chunks[at]
+                here = len(chunk.live_rows(seq + 1 - chunk.first, chunk.count))
+            above.append(records + here)
+        return above
+
     def alive(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which of these seqs (ascending) are live, shape (n,)."""
         result = np.zeros(len(seqs), np.bool_)

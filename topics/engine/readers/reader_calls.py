@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from topics.engine.readers.page_read import PageCore, PageRead
@@ -21,6 +21,8 @@ from topics.engine.write.admission import check_backlog
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
+
+_READERS_A_STEP = 100
 
 
 class ReadersCore(PageCore, Protocol):
@@ -101,8 +103,19 @@ def _hold_again(core: ReadersCore, topic: Topic) -> None:
 
 def state_of(topic: Topic, reader: NamedReader, now_ms: int) -> ReaderState:
     """Return the state of a reader. The cost is that of the chunks above its position."""
+    return _state(topic, reader, topic.index.live_above([reader.committed])[0], now_ms)
+
+
+def states_of(topic: Topic, readers: Sequence[NamedReader], now_ms: int) -> list[ReaderState]:
+    """Return the states of readers, by name, at the cost of the one that lags most."""
+    descending = sorted(readers, key=lambda reader: reader.committed, reverse=True)
+    lags = topic.index.live_above([reader.committed for reader in descending])
+    states = [_state(topic, reader, lag, now_ms) for reader, lag in zip(descending, lags, strict=True)]
+    return sorted(states)
+
+
+def _state(topic: Topic, reader: NamedReader, lag: int, now_ms: int) -> ReaderState:
     index = topic.index
-    lag = index.live - index.totals_through(reader.committed)[0]
     oldest = index.next_live(reader.committed + 1) if lag else 0
     lag_ms = max(0, now_ms - index.ts_of(oldest)) if oldest else 0
     return ReaderState(reader.name, reader.config, reader.position, reader.committed, lag, lag_ms, len(reader.pages))
@@ -186,15 +199,15 @@ class ReaderCalls:
             return
         done(state_of(topic, reader, self._core.clock.now_ms()))
 
-    def list(self, topic_name: str, done: Done[list[ReaderState]]) -> None:
+    def of_topic(self, topic_name: str, done: Done[list[ReaderState]]) -> None:
         """Return the states of all readers of a topic, by name."""
         topic = self._core.registry.visible(topic_name)
         if topic is None:
             done(refusals.topic_not_found(topic_name))
             return
         now_ms = self._core.clock.now_ms()
-        readers = topic.readers.by_name if topic.readers is not None else {}
-        done([state_of(topic, readers[name], now_ms) for name in sorted(readers)])
+        readers = topic.readers.by_name.values() if topic.readers is not None else ()
+        done(states_of(topic, list(readers), now_ms))
 
     def delete(self, topic_name: str, name: str, done: Done[bool]) -> None:
         """Delete a reader, durably; an absent one is no error."""
@@ -290,12 +303,14 @@ class ReaderCalls:
             done(error)
 
     # --- numbers -----------------------------------------------------------------------------------------------------
-    def states(self, within: Prefixes) -> Iterator[tuple[str, ReaderState]]:
-        """Yield topic and state of each reader of the topics with one of these prefixes."""
+    def states(self, within: Prefixes) -> Iterator[tuple[str, list[ReaderState]]]:
+        """Yield topics with one of these prefixes, and the states of some of their readers."""
         for topic in list(self._core.registry.with_readers):
             if topic.visible and topic.readers is not None and (not within or topic.name.startswith(within)):
-                for reader in list(topic.readers.by_name.values()):
-                    yield topic.name, state_of(topic, reader, self._core.clock.now_ms())
+                readers = list(topic.readers.by_name.values())
+                for at in range(0, len(readers), _READERS_A_STEP):
+                    some = readers[at : at + _READERS_A_STEP]
+                    yield topic.name, states_of(topic, some, self._core.clock.now_ms())
 
     def _waits(self, topic: Topic, again: Callable[[], None], failed: Callable[[TopicsError], None]) -> bool:
         """Return whether a change of the topic or its readers is in flight.

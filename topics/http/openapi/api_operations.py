@@ -116,6 +116,20 @@ _JOB = answer(
     data={},
     meta_Q={},
 )
+_READER_SET = {
+    "delivery": one_of("at-least-once", "at-most-once", default="at-least-once"),
+    "holds": boolean(False, "no cap and no expiry takes what it has not committed"),
+    "trims": boolean(False, "what all such readers have committed is deleted"),
+}
+_READER_SHOWN = _READER_SET | {
+    "position": u64("handed out up to here"),
+    "committed": u64(),
+    "lag_records": u64("live records that are not committed"),
+    "lag_ms": u64("age of the oldest of them"),
+    "pages": u64("pages that are out"),
+}
+_READER_MADE = answer(topic=text(), reader=text(), created=boolean(), **_READER_SHOWN, performance=performance())
+_READER_MOVED = answer(topic=text(), reader=text(), committed=u64(), performance=performance())
 _ROUTER = {
     "source": TOPIC_NAME,
     "dest": TOPIC_NAME,
@@ -369,6 +383,74 @@ OPERATIONS: dict[str, ApiOperation] = {
             "token": text("the key, for clients that cannot send headers"),
         },
         media=(SSE,),
+    ),
+    "PUT /v0/topics/:/readers/:": ApiOperation(
+        "Create a named reader, or change its settings",
+        "7.10",
+        {200: _READER_MADE, 201: _READER_MADE},
+        (404,),
+        body=question((), **_READER_SET, from_seq=u64("where a new reader begins", default=0)),
+    ),
+    "GET /v0/topics/:/readers/:": ApiOperation(
+        "A named reader and how far it is",
+        "7.11",
+        {200: answer(topic=text(), reader=text(), **_READER_SHOWN, performance=performance())},
+        (404,),
+    ),
+    "GET /v0/topics/:/readers": ApiOperation(
+        "The named readers of a topic",
+        "7.12",
+        {200: answer(topic=text(), readers=listing(answer(reader=text(), **_READER_SHOWN)), performance=performance())},
+        (404,),
+    ),
+    "DELETE /v0/topics/:/readers/:": ApiOperation(
+        "Delete a named reader",
+        "7.13",
+        {200: answer(topic=text(), reader=text(), deleted=boolean(), performance=performance())},
+        (404,),
+    ),
+    "POST /v0/topics/:/readers/:/read": ApiOperation(
+        "The next page of a named reader",
+        "7.14",
+        {
+            200: answer(
+                topic=text(),
+                reader=text(),
+                token_Q=text("for the commit", pattern="^page_[0-9a-f]{1,16}$"),
+                deadline_Q=u64("the end of the lease"),
+                records=listing(ref("Record"), maxItems=1000),
+                next_from_seq=u64(),
+                head_seq=u64(),
+                earliest_seq=u64(),
+                caught_up=boolean(),
+                tombstone=nullable(ref("Tombstone")),
+                lag=u64(),
+                performance=performance("records_scanned", optional=("cold_segments_read", "throttle_wait_ms")),
+            )
+        },
+        (404,),
+        body=question(
+            (),
+            limit=LIMIT,
+            max_batch_bytes=u64("0: 1 MiB; at most 8 MiB", default=0),
+            wait_ms=u32("how long to wait for something; at most 30000", default=0),
+            lease_ms=_LEASE | {"default": 30_000},
+            peek=boolean(False, "show the page, and move nothing"),
+        ),
+    ),
+    "POST /v0/topics/:/readers/:/commit": ApiOperation(
+        "Commit a page of a named reader",
+        "7.15",
+        {200: _READER_MOVED},
+        (404, 409),
+        body=question(("token",), token=text("of the page"), seq=nullable(u64("up to this record of the page"))),
+    ),
+    "POST /v0/topics/:/readers/:/seek": ApiOperation(
+        "Move a named reader",
+        "7.16",
+        {200: _READER_MOVED},
+        (404,),
+        body=question(("seq",), seq=u64("at most the head")),
     ),
     "PUT /v0/routers/:": ApiOperation(
         "Create or change a router",

@@ -11,6 +11,7 @@ from topics.engine.queue.push import PushSink, PushStream
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.read.plain_reads import PlainReads
 from topics.engine.read.wait import Heads
+from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
@@ -42,6 +43,8 @@ class EngineApi(Protocol):
 
     Source: `topics.engine.values.results`.
     """
+
+    readers: ReaderCalls
 
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None: ...
 

@@ -49,14 +49,16 @@ class Aim:
     query: decoded on first use, which is after the key was checked.
     """
 
-    __slots__ = ("_query", "_text", "match", "missing", "name", "name_json", "route")
+    __slots__ = ("_query", "_text", "child", "match", "missing", "name", "name_json", "route")
 
     def __init__(self, request: Request, routes: RouteTable) -> None:
         self._text = request.query
         self._query: Query | None = None
         self.route: Route | None = None
         self.name = ""
-        """The path parameter, decoded."""
+        """The first path parameter, decoded: a topic, a router or a session."""
+        self.child = ""
+        """The second one, decoded: a named reader of the topic."""
         self.match: Match | None = routes.match(request.path)
         self.missing = self._resolve(request, self.match)
         """The error if path, method or name lead to no handler: steps 4 to 6 of 2.4."""
@@ -83,10 +85,10 @@ class Aim:
             return MethodNotAllowedError(request.method, request.path, match.allow)
         self.route = route
         try:
-            for raw in match.parameters:
-                self.name = percent_decoded(raw).decode()
+            names = [percent_decoded(raw).decode() for raw in match.parameters]
         except UnicodeDecodeError:
             return RequestError("invalid_request", "the name in the path is not valid UTF-8 once percent-decoded")
+        self.name, self.child = (*names, "", "")[:2]
         return None
 
 
@@ -106,6 +108,7 @@ class Plan:
         "_aim",
         "accepts_gzip",
         "answer_headers",
+        "child",
         "content_length",
         "counted",
         "expects_continue",
@@ -138,6 +141,7 @@ class Plan:
         self.route = aim.route
         self.name = aim.name
         self.name_json = aim.name_json
+        self.child = aim.child
         self._aim = aim
         self.missing = aim.missing
         self.foreign = foreign

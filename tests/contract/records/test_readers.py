@@ -1,0 +1,202 @@
+"""Named readers over the wire: pages with leases, commits with tokens, what a reader holds and trims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.world.answer import Answer
+from tests.contract.world.world import World
+
+PATH = "/v0/topics/t/readers"
+
+
+def ask(world: World, action: str, body: dict[str, Any] | None = None, name: str = "r") -> Answer:
+    return world.request("POST", f"{PATH}/{name}/{action}", body or {})
+
+
+def make(world: World, records: int = 6, name: str = "r", **settings: Any) -> None:
+    if records:
+        world.write("t", *range(1, records + 1))
+    assert world.request("PUT", f"{PATH}/{name}", settings).status == 201
+
+
+def seqs(answer: Answer) -> list[int]:
+    assert answer.status == 200, answer.json
+    return [record["$seq"] for record in answer.json["records"]]
+
+
+def test_a_reader_is_created_changed_shown_listed_and_deleted(world: World) -> None:
+    """7.10, 7.11, 7.12, 7.13, R-READER-1: with its settings and where it is."""
+    world.write("t", 1, 2)
+    created = world.request("PUT", f"{PATH}/b")
+    assert created.status == 201
+    shown = {
+        "delivery": "at-least-once", "holds": False, "trims": False,
+        "position": 0, "committed": 0, "lag_records": 2, "pages": 0,
+    }  # fmt: skip
+    assert {name: created.json[name] for name in shown} == shown
+    assert created.json["lag_ms"] >= 0
+    changed = world.request("PUT", f"{PATH}/b", {"holds": True, "from_seq": 99})
+    assert (changed.status, changed.json["created"], changed.json["holds"]) == (200, False, True)
+    again = world.request("PUT", f"{PATH}/b", {"holds": True})
+    assert (again.status, again.json["created"]) == (200, False)
+    assert world.request("PUT", f"{PATH}/a", {"delivery": "at-most-once", "trims": True, "from_seq": 2}).status == 201
+    got = world.request("GET", f"{PATH}/a").json
+    assert (got["topic"], got["reader"], got["delivery"], got["committed"]) == ("t", "a", "at-most-once", 2)
+    rows = world.request("GET", PATH).json["readers"]
+    assert [(row["reader"], row["lag_records"]) for row in rows] == [("a", 0), ("b", 2)]
+    assert world.request("DELETE", f"{PATH}/a").json["deleted"] is True
+    assert world.request("DELETE", f"{PATH}/a").json["deleted"] is False
+    assert world.request("GET", f"{PATH}/a").refusal == (404, "reader_not_found", {"topic": "t", "reader": "a"})
+
+
+def test_a_page_is_committed_with_its_token(world: World) -> None:
+    """7.14, 7.15, R-READER-3, R-READER-4: as a whole, or up to a seq."""
+    make(world)
+    page = ask(world, "read", {"limit": 3})
+    assert seqs(page) == [1, 2, 3]
+    assert page.json["next_from_seq"] == 3
+    assert page.json["deadline"] > 0
+    token = page.json["token"]
+    assert ask(world, "commit", {"token": token, "seq": 2}).json["committed"] == 2
+    assert ask(world, "commit", {"token": token, "seq": 4}).refusal[1] == "invalid_request"
+    assert ask(world, "commit", {"token": token}).json["committed"] == 3
+    late = ask(world, "commit", {"token": token})
+    assert late.refusal == (409, "reader_fenced", {"topic": "t", "reader": "r", "committed": 3})
+    world.crash_and_start()
+    assert world.request("GET", f"{PATH}/r").json["committed"] == 3
+    assert seqs(ask(world, "read")) == [4, 5, 6]
+
+
+def test_two_clients_get_disjoint_pages(world: World) -> None:
+    """R-READER-2, R-READER-4: and the lowest page that is out bounds the position."""
+    make(world)
+    one, two = ask(world, "read", {"limit": 2}), ask(world, "read", {"limit": 2})
+    assert (seqs(one), seqs(two)) == ([1, 2], [3, 4])
+    assert ask(world, "commit", {"token": two.json["token"]}).json["committed"] == 0
+    assert world.request("GET", f"{PATH}/r").json["pages"] == 1
+    assert ask(world, "commit", {"token": one.json["token"]}).json["committed"] == 4
+
+
+def test_a_page_whose_lease_has_ended_is_late_and_comes_again(world: World) -> None:
+    """R-READER-5: also to a client that waits."""
+    make(world, records=2)
+    page = ask(world, "read", {"lease_ms": 1})
+    assert seqs(page) == [1, 2]
+    again = ask(world, "read", {"wait_ms": 4000, "lease_ms": 60_000})
+    assert seqs(again) == [1, 2], "a lease is 100 ms at least"
+    assert ask(world, "commit", {"token": page.json["token"]}).refusal[1] == "reader_fenced"
+    assert ask(world, "commit", {"token": again.json["token"]}).json["committed"] == 2
+
+
+def test_a_read_waits_and_a_look_moves_nothing(world: World) -> None:
+    """7.14: wait_ms and peek."""
+    make(world, records=1)
+    assert seqs(look := ask(world, "read", {"peek": True})) == [1]
+    assert "token" not in look.json
+    assert seqs(ask(world, "read")) == [1]
+    waiting = world.connect().start("POST", f"{PATH}/r/read", {"wait_ms": 3000})
+    world.write("t", 2)
+    assert seqs(waiting.answer("POST")) == [2]
+    empty = ask(world, "read", {"wait_ms": 1})
+    assert (seqs(empty), "token" in empty.json, empty.json["caught_up"]) == ([], False, True)
+
+
+def test_a_seek_moves_the_reader(world: World) -> None:
+    """7.16, R-READER-6: back and forth, up to the head."""
+    make(world)
+    page = ask(world, "read")
+    assert ask(world, "seek", {"seq": 4}).json["committed"] == 4
+    assert ask(world, "commit", {"token": page.json["token"]}).refusal[1] == "reader_fenced"
+    assert seqs(ask(world, "read")) == [5, 6]
+    assert ask(world, "seek", {"seq": 7}).refusal[:2] == (400, "invalid_request")
+    assert ask(world, "seek", {}).refusal[:2] == (400, "invalid_request")
+
+
+def test_a_gap_is_beside_the_records_and_its_commit_passes_it(world: World) -> None:
+    """7.14, R-READER-6: as in a diff."""
+    world.put("t", cap_records=2)
+    make(world, records=5)
+    page = ask(world, "read", {"limit": 1})
+    assert (page.json["tombstone"]["gap_to"], seqs(page)) == (3, [4])
+    assert ask(world, "commit", {"token": page.json["token"]}).json["committed"] == 4
+    assert ask(world, "read").json["tombstone"] is None
+
+
+def test_at_most_once_there_is_no_token_and_no_page_comes_again(world: World) -> None:
+    """R-READER-7: after a crash neither."""
+    make(world, delivery="at-most-once")
+    page = ask(world, "read", {"limit": 4})
+    assert (seqs(page), "token" in page.json, "deadline" in page.json) == ([1, 2, 3, 4], False, False)
+    world.crash_and_start()
+    assert seqs(ask(world, "read")) == [5, 6]
+
+
+def test_a_reader_holds_its_records_and_trims_them(world: World) -> None:
+    """R-READER-8, R-READER-9: 422 when it lags by the whole cap."""
+    world.put("t", cap_records=3)
+    make(world, records=3, holds=True, trims=True)
+    full = world.request("POST", "/v0/topics/t", {"records": [{"data": 4}]})
+    assert (full.status, full.refusal[1]) == (422, "topic_full")
+    page = ask(world, "read", {"limit": 2})
+    ask(world, "commit", {"token": page.json["token"]})
+    state = world.request("GET", "/v0/topics/t").json
+    assert (state["earliest_seq"], state["count"]) == (3, 1)
+    world.write("t", 4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "refusal"),
+    [
+        (("PUT", "a%20b", {}), (400, "invalid_request")),
+        (("PUT", "x", {"delivery": "twice"}), (400, "invalid_request")),
+        (("PUT", "x", {"from_seq": 7}), (400, "invalid_request")),
+        (("PUT", "x", {"holds": 1}), (400, "invalid_request")),
+        (("POST", "x/read", {}), (404, "reader_not_found")),
+        (("POST", "r/commit", {}), (400, "invalid_request")),
+        (("POST", "r/commit", {"token": "page_0"}), (400, "invalid_request")),
+        (("POST", "r/commit", {"token": "lease_1"}), (400, "invalid_request")),
+        (("POST", "r/commit", {"token": "page_1"}), (409, "reader_fenced")),
+        (("POST", "r/seek", {"seq": -1}), (400, "invalid_request")),
+    ],
+)
+def test_a_wrong_request_changes_nothing(
+    world: World, asked: tuple[str, str, dict[str, Any]], refusal: tuple[int, str]
+) -> None:
+    """7.10/1, 7.10/3, 7.14/1, 7.15/1, 7.15/2, 7.15/3: each with its error."""
+    make(world)
+    before = world.request("GET", PATH).json["readers"]
+    method, path, body = asked
+    assert world.request(method, f"{PATH}/{path}", body).refusal[:2] == refusal
+    after = world.request("GET", PATH).json["readers"]
+    assert [row | {"lag_ms": 0} for row in after] == [row | {"lag_ms": 0} for row in before]
+
+
+def test_an_absent_topic_has_no_readers(world: World) -> None:
+    """7.10/2: 404 topic_not_found."""
+    for method, path in (("PUT", "/r"), ("GET", "/r"), ("GET", ""), ("DELETE", "/r"), ("POST", "/r/read")):
+        answer = world.request(method, f"/v0/topics/absent/readers{path}", {})
+        assert answer.refusal == (404, "topic_not_found", {"topic": "absent"}), method
+
+
+def test_limits_of_readers_and_of_their_pages(make_world: Any) -> None:
+    """R-READER-1, 7.14/2: 429 with the limit."""
+    world = make_world(max_readers=1, max_reader_pages=2)
+    make(world)
+    refused = world.request("PUT", f"{PATH}/other")
+    assert refused.refusal == (429, "throttled", {"limit": "max_readers", "max": 1})
+    for _ in range(2):
+        ask(world, "read", {"limit": 1})
+    assert ask(world, "read").refusal == (429, "throttled", {"limit": "max_reader_pages", "max": 2})
+
+
+def test_the_lag_of_each_reader_is_a_metric(world: World) -> None:
+    """12.3: records and ms, of topics that the key may name."""
+    make(world)
+    page = ask(world, "read", {"limit": 2})
+    ask(world, "commit", {"token": page.json["token"]})
+    text = world.request("GET", "/v0/metrics").body.decode()
+    assert 'topics_reader_lag{reader="r",topic="t"} 4.0' in text
+    assert 'topics_reader_lag_ms{reader="r",topic="t"}' in text
