@@ -28,6 +28,7 @@ RANGES = {
     "max_backlog_bytes": (4096, 1 << 62),
     "max_log_bytes": (0, 1 << 62),
     "max_log_wait_ms": (0, 60_000),
+    "max_unsynced_bytes": (0, 1 << 62),
     "listen_backlog": (0, 65_535),
     "keepalive_ms": (0, 32_767_000),
     "ws_publishes_in_flight": (1, 1 << 20),
@@ -290,6 +291,8 @@ class Config:
     """
     max_log_wait_ms: int = 1000
     """Longest delay of a commit because of `max_log_bytes`."""
+    max_unsynced_bytes: int = 0
+    """Bytes acknowledged and not synced: a commit that would exceed it is synced; 0: no limit."""
 
     # --- routers
     router_delay_ms: int = 10

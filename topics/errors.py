@@ -3,6 +3,7 @@
     TopicsError
     ├── UsageError            the caller broke the contract of a Python API
     ├── RequestError          a request is refused; has the wire contract's code and detail
+    │   └── WouldBlockError   the log has no room for it now: nothing of it is there, try again
     └── StorageError          the disk failed, returned wrong data or is full
         ├── CorruptError      damage that no crash explains; names path and offset, or topic and seq
         ├── LogReadOnlyError  an earlier write or sync failed: no appends until it is reopened
@@ -45,6 +46,18 @@ class RequestError(TopicsError):
         self.code = code
         self.message = message
         self.detail = detail
+
+
+class WouldBlockError(RequestError):
+    """An append that the log has no room for now. Nothing of it is there; it may be tried again.
+
+    reason: "admission": too much waits to be written or synced, or too many appends before it;
+    "rollover": no log file is ready, or too much of the log is not in segments yet.
+    """
+
+    def __init__(self, reason: str, message: str, retry_after_ms: int) -> None:
+        super().__init__("throttled", message, {"retry_after_ms": retry_after_ms})
+        self.reason = reason
 
 
 class StorageError(TopicsError):

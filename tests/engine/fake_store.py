@@ -185,6 +185,12 @@ class FakeLog:
     def append_retry_ms(self) -> int:
         return self.retry_ms
 
+    def blocks(self, topic_id: int | None, size: int, promised: int) -> str:
+        return ""
+
+    def begin_sync(self) -> None:
+        pass
+
     append_wait_ns = 0
 
     def commit(self, error: StorageError | None = None) -> None:

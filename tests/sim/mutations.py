@@ -1089,4 +1089,10 @@ MUTANTS = (
         "        for _, topics in ():\n",
         "library",
     ),
+    _one(
+        "no commit synced for the bound of unsynced bytes",
+        "store/wal/commit_choice.py",
+        "    if not fsync and shard.max_unsynced and",
+        "    if not fsync and not shard.max_unsynced and",
+    ),
 )

@@ -13,7 +13,7 @@ import msgspec
 from tests.sim import SimRing, SimStoppedError
 from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.monitors.changes import Changes
-from tests.sim.whole.monitors.claims import claimed_too_much
+from tests.sim.whole.monitors.claims import claimed_too_much, unsynced_too_much
 from tests.sim.whole.monitors.listed import find
 from tests.sim.whole.monitors.monitor import Monitor
 from tests.sim.whole.monitors.numbers import Numbers
@@ -333,6 +333,8 @@ class Machine:
             self.changes.look(self.engine._core)
             if problem := claimed_too_much(self.ring.disk.root, self.engine._core.log):
                 raise self.wrong(f"the log takes for synced {problem}")
+            if problem := unsynced_too_much(self.engine._core.log):
+                raise self.wrong(f"of {self.config.max_unsynced_bytes} that may be, {problem}")
 
     def _check_latched(self) -> None:
         """After a failed sync of the log, or of what a checkpoint copies, the log takes nothing more."""

@@ -219,6 +219,7 @@ class Plan:
             settings |= choose_bound(random.Random(f"{self.seed}:{life}:bound")) | self.forced
             settings |= choose_space(random.Random(f"{self.seed}:{life}:space"), self.base) | self.forced
             settings |= choose_bodies(random.Random(f"{self.seed}:{life}:bodies"), self.base) | self.forced
+            settings |= choose_unsynced(random.Random(f"{self.seed}:{life}:unsynced")) | self.forced
             if self.is_library:
                 settings |= choose_library(random.Random(f"{self.seed}:{life}:library")) | self.forced
             if self.shard_counts:
@@ -292,6 +293,11 @@ def choose_bound(rng: random.Random) -> dict[str, Any]:
         return {}
     bounds = (16 << 10, 64 << 10, LONGEST_SHORT_LOG)
     return {"max_log_bytes": rng.choice(bounds), "max_log_wait_ms": rng.choice((0, 1, 20))}
+
+
+def choose_unsynced(rng: random.Random) -> dict[str, Any]:
+    """How many bytes may be acknowledged and not synced."""
+    return {"max_unsynced_bytes": rng.choice((1, 3000, 20_000))} if rng.random() < 0.2 else {}
 
 
 def choose_library(rng: random.Random) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Facts:
     setting: str = "auto"
     exclusive: bool = False
     unsynced: bool = False
+    max_unsynced: int = 0
+    unsynced_bytes: int = 0
     syncing: bool = False
     sync_planned: bool = True
     room: int = 1 << 30
@@ -70,11 +72,25 @@ LARGE = BARE_DIRECT_BYTES_MIN
         (Facts(quick_beside_sync=False), SMALL, True, BARE_IN_PLACE),
         (Facts(unsynced=True, syncing=True), SMALL, False, BARE_IN_PLACE),
         (LIBRARY, SMALL, True, BARE_IN_PLACE),
+        (Facts(max_unsynced=SMALL + 10, unsynced=True, unsynced_bytes=10), SMALL, False, BARE_IN_PLACE),
         (LIBRARY, BARE_IN_PLACE_BYTES_MAX + 1, True, BARE_IN_PLACE),
     ],
 )
 def test_a_batch_without_a_sync_waiter_is_a_bare_write(facts: Facts, size: int, lone: bool, choice: Choice) -> None:
     assert choose(facts, size, fsync=False, lone=lone) == choice
+
+
+@pytest.mark.parametrize(
+    ("facts", "choice"),
+    [
+        (Facts(max_unsynced=SMALL + 9, unsynced=True, unsynced_bytes=10), LINK),
+        (Facts(max_unsynced=SMALL + 9, unsynced=True, unsynced_bytes=10, syncing=True), Held(Until.SYNC)),
+        (Facts(max_unsynced=SMALL - 1), MEASURED),
+        (Facts(max_unsynced=SMALL - 1, exclusive=True), DSYNC_IN_PLACE),
+    ],
+)
+def test_a_batch_that_would_exceed_the_bound_of_unsynced_bytes_is_synced(facts: Facts, choice: Choice | Held) -> None:
+    assert choose(facts, SMALL, fsync=False, lone=facts.exclusive) == choice
 
 
 @pytest.mark.parametrize(

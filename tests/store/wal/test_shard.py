@@ -220,6 +220,32 @@ def test_a_flush_waits_for_what_is_staged_and_for_every_file_that_was_left() -> 
     assert recover(world.crash()).seqs == {1: list(range(1, 621))}
 
 
+def test_bytes_that_are_not_synced_are_never_more_than_the_bound() -> None:
+    """R-DUR-18."""
+    for bound in (1, 3000, 40_000):
+        world = LogWorld(config=lambda config, bound=bound: replace(config, max_unsynced_bytes=bound))
+        (wal,) = world.log.shards
+        for count in (1, 5, 3, 40, 1, 1, 30, 30, 2):
+            write = world.write(count=count, bytes_each=400, fsync=False)
+            world.settle(write)
+            assert write.acked
+            assert wal.unsynced_bytes <= bound
+        assert len(recover(world.crash()).seqs[1]) >= 113 - bound // 400
+
+
+def test_a_sync_of_a_file_that_was_left_says_nothing_of_the_bytes_after_it() -> None:
+    world = LogWorld()
+    (wal,) = world.log.shards
+    seen: list[int] = []
+    for _ in range(30):
+        world.settle(world.write(count=20, bytes_each=1000, fsync=False))
+        if wal._durable.sealed:
+            world.loop.run_until(lambda: not wal._durable.sealed)
+            seen.append(wal.unsynced_bytes)
+    assert seen
+    assert min(seen) > 20_000
+
+
 def test_who_waits_for_stable_storage_gets_the_error_of_a_failed_sync() -> None:
     faults = Faults()
     world = LogWorld(faults=faults)

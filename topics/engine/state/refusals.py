@@ -9,7 +9,7 @@ from typing import Protocol
 
 from topics.engine.values.name_rules import Allowed, shown
 from topics.engine.values.topic_config import TopicConfig
-from topics.errors import RequestError
+from topics.errors import RequestError, WouldBlockError
 
 
 class NamedTopic(Protocol):
@@ -116,17 +116,16 @@ def limit_reached(name: str, maximum: int) -> RequestError:
     return RequestError("throttled", message, {"limit": name, "max": maximum})
 
 
-def backlogged() -> RequestError:
-    message = "the disk does not keep up with the writes: try again in a second"
-    return RequestError("throttled", message, {"retry_after_ms": 1000})
+def backlogged() -> WouldBlockError:
+    return WouldBlockError("admission", "the disk does not keep up with the writes: try again in a second", 1000)
 
 
-def log_too_long(retry_after_ms: int) -> RequestError:
+def log_too_long(retry_after_ms: int) -> WouldBlockError:
     message = (
         f"the log is as long as it may be, and a checkpoint is emptying it: try again in {retry_after_ms} ms, or raise "
         "TOPICS_MAX_LOG_BYTES"
     )
-    return RequestError("throttled", message, {"retry_after_ms": retry_after_ms})
+    return WouldBlockError("rollover", message, retry_after_ms)
 
 
 def overloaded() -> RequestError:

@@ -176,7 +176,8 @@ class Appender:
         if commit.unsynced is not None:
             commit.unsynced.setdefault(topic.id, first)
         topic.publish_new(last, ts)
-        return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, commit.sync_ns))
+        sync_ns = commit.sync_ns if fsync else 0
+        return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, sync_ns))
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
         """Append records that the server copies into a topic, which is created if missing (R-Q-25).

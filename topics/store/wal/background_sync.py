@@ -77,13 +77,15 @@ class BackgroundSync:
         if durable.sealed:
             sealed = durable.sealed[0]
             fd, upto = sealed.fd, sealed.last_batch_no
+            size = sealed.bytes
         else:
             fd, upto = self._current_fd(), durable.written
             if fd == COMMIT_SYNCS:
                 return
             durable.cover()
+            size = durable.bytes_written
         self.running = True
-        self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, self._loop.clock.monotonic_ns()))
+        self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, size, self._loop.clock.monotonic_ns()))
 
     def when_durable(self, done: Durable) -> None:
         """Call `done` once all batches committed so far are on stable storage, or cannot be.
@@ -123,13 +125,13 @@ class BackgroundSync:
         self.timer = None
         self.start()
 
-    def _on_sync(self, upto: int, submitted_ns: int, res: int) -> None:
+    def _on_sync(self, upto: int, size: int, submitted_ns: int, res: int) -> None:
         self.running = False
         self._on_ended()
         if res < 0:
             self._on_failed(f"a sync of the log failed (errno {-res})")
             return
-        self._durable.on_synced(upto)
+        self._durable.on_synced(upto, size)
         self._counters.count_sync(self._loop.clock.monotonic_ns() - submitted_ns)
         if self.owed:
             self.report()

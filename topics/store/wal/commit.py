@@ -201,6 +201,8 @@ class SealedFile(NamedTuple):
     file_id: int
     fd: int
     last_batch_no: int
+    bytes: int
+    """`Durability.bytes_written` when it was left."""
 
 
 class Durability:
@@ -209,6 +211,9 @@ class Durability:
     def __init__(self, last_batch_no: int) -> None:
         self.written = last_batch_no
         self.synced = last_batch_no
+        self.bytes_written = 0
+        """Bytes of batches since the start; the difference is what is not on stable storage."""
+        self.bytes_synced = 0
         self.sealed: deque[SealedFile] = deque()
         self.topics: dict[int, int] = {}
         """By topic id the first seq in batches that no sync covers so far, running ones included.
@@ -236,23 +241,31 @@ class Durability:
             self._covered.append((self.written, self.topics))
             self.topics = {}
 
-    def on_written(self, *, synced: bool) -> None:
+    @property
+    def unsynced_bytes(self) -> int:
+        return self.bytes_written - self.bytes_synced
+
+    def on_written(self, *, synced: bool, size: int = 0) -> None:
         """Count the next batch as written; with `synced`, all up to it are on stable storage."""
         self.written += 1
+        self.bytes_written += size
         if synced:
             assert not self.sealed, "a sync of this file says nothing about the one before"
             self.synced = self.written
+            self.bytes_synced = self.bytes_written
             if self.topics or self._covered:
                 self.topics = {}
                 self._covered.clear()
 
-    def on_synced(self, batch_no: int) -> None:
+    def on_synced(self, batch_no: int, bytes_written: int = 0) -> None:
         """Count batches as durable after a sync.
 
         batch_no: the last batch written to the synced file when the sync was submitted.
+        bytes_written: the number then.
         """
         assert batch_no <= self.written, "nothing is synced before it is written"
         self.synced = max(self.synced, batch_no)
+        self.bytes_synced = max(self.bytes_synced, bytes_written)
         while self.sealed and self.sealed[0].last_batch_no <= self.synced:
             self.sealed.popleft()
         while self._covered and self._covered[0][0] <= self.synced:
@@ -261,5 +274,5 @@ class Durability:
     def on_file_left(self, file_id: int, fd: int) -> None:
         """Note that the log continues in another file."""
         if self.unsynced:
-            self.sealed.append(SealedFile(file_id, fd, self.written))
+            self.sealed.append(SealedFile(file_id, fd, self.written, self.bytes_written))
             self.cover()

@@ -52,6 +52,14 @@ class ShardView(Protocol):
         """Whether earlier writes are not on stable storage yet."""
 
     @property
+    def max_unsynced(self) -> int:
+        """Most bytes that may be acknowledged and not synced (setting); 0: no limit."""
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes that are written and not synced."""
+
+    @property
     def syncing(self) -> bool:
         """Whether a sync runs, or one is owed to a file that the log has left."""
 
@@ -145,9 +153,14 @@ def choose(shard: ShardView, size: int, *, fsync: bool, lone: bool) -> Choice | 
     other work there. The chain's worker runs on a free core, but costs more. So the time of such
     groups is measured.
 
+    A batch that would exceed the bound of unsynced bytes is synced before it is answered, so its
+    writers wait for a sync, and a power cut never takes more than the bound.
+
     A write without a sync waiter is made in place for any number of callers: through the ring a
     buffered write always needs a worker, which costs more than the copy into the page cache.
     """
+    if not fsync and shard.max_unsynced and shard.unsynced_bytes + size > shard.max_unsynced:
+        fsync = True
     held_ns = shard.held_ns
     if size < WINDOW_BYTES_MAX:
         gather_ns = shard.window_ns or (shard.delay_ns if fsync and not lone else 0)

@@ -155,7 +155,7 @@ class Commitment:
         elapsed_ns = self.ended_ns - self.submitted_ns
         used, position, synced = batch.used, file.position, primitive.syncs
         durable = self._durable
-        durable.on_written(synced=synced)
+        durable.on_written(synced=synced, size=used)
         file.position = (position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
         end.chain = self._checksum
         end.header = b""

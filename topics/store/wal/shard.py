@@ -70,6 +70,7 @@ class Shard:
         last_batch_no: int,
         commit: str,
         sync_every_ns: int | None,
+        max_unsynced: int,
         window_ns: int,
         gather_ns: int,
         in_place_max_ns: int,
@@ -87,6 +88,7 @@ class Shard:
         self._sizes = sizes
         self.setting = commit if directory.direct_works else Primitive.LINK.value
         self.exclusive = False
+        self.max_unsynced = max_unsynced
         self.window_ns = window_ns
         """Delay of a commit after the end of the previous one, to gather more."""
         self._delay = CommitDelayTuner(gather_ns)
@@ -159,7 +161,21 @@ class Shard:
     @property
     def backlog_bytes(self) -> int:
         """Bytes staged or in flight."""
-        return self.staging.size + (self._in_flight.used if self._in_flight is not None else 0)
+        in_flight = self._in_flight  # once: another thread may end it
+        return self.staging.size + (in_flight.used if in_flight is not None else 0)
+
+    def blocks(self, size: int, promised: int) -> str:
+        """Return why an append of `size` bytes would wait here; "" if it would not.
+
+        promised: bytes of appends that come before it. Any thread may ask; the answer is of the
+        past for all but the one that drives.
+        """
+        before = self.backlog_bytes + promised
+        unsynced = self._durable.unsynced_bytes + before
+        if self.max_unsynced and unsynced and unsynced + size > self.max_unsynced:
+            return "unsynced"
+        preparing = self.preallocation.preparing and not self.preallocation.ready
+        return "file" if preparing and before + size > self.room else ""
 
     @property
     def end_bytes(self) -> int:
@@ -226,6 +242,8 @@ class Shard:
         if not isinstance(commit, Commit):
             self._commitment.take_back()
             return None
+        if self.max_unsynced:
+            self._sync_in_time()
         return framed, commit
 
     # --- what `choose` asks ------------------------------------------------------------------------------------------
@@ -233,6 +251,11 @@ class Shard:
     def unsynced(self) -> bool:
         """See `ShardView`."""
         return self._durable.written > self._durable.synced
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """See `ShardView`."""
+        return self._durable.unsynced_bytes
 
     @property
     def syncing(self) -> bool:
@@ -409,6 +432,8 @@ class Shard:
         commitment = self._commitment
         if not commitment.primitive.syncs:
             self._sync.plan()
+            if self.max_unsynced:
+                self._sync_in_time()
         else:
             self._delay.note(batch.frames, commitment.submitted_ns, self._commitment.ended_ns)
             if self._is_measured:
@@ -424,6 +449,15 @@ class Shard:
         if batch.prepared is not None:
             # releasing so much memory takes a turn, too
             self._loop.call_later(0, partial(_drop, batch))
+
+    def _sync_in_time(self) -> None:
+        """Begin a sync from half of the bound of unsynced bytes on, before commits wait for one."""
+        if 2 * self._durable.unsynced_bytes > self.max_unsynced:
+            self._sync.start()
+
+    def begin_sync(self) -> None:
+        """Begin a sync of what is written and not synced, unless one runs."""
+        self._sync.start()
 
     def _fd_to_sync(self) -> int:
         """Return the file for a background sync, besides files that were left."""

@@ -101,6 +101,7 @@ class ShardedLog:
                 last_batch_no=start.last_batch_no,
                 commit=config.commit,
                 sync_every_ns=None if config.sync_every_ms is None else config.sync_every_ms * 1_000_000,
+                max_unsynced=-(-config.max_unsynced_bytes // self.sizes.shards),
                 window_ns=config.commit_window_us * 1000,
                 gather_ns=config.commit_gather_us * 1000,
                 in_place_max_ns=config.commit_in_place_max_us * 1000,
@@ -307,6 +308,28 @@ class ShardedLog:
         if not bound.is_reached(self.backlog_bytes) or self.admission.closed:
             return 0
         return bound.retry_after_ms
+
+    def blocks(self, topic_id: int | None, size: int, promised: int) -> str:
+        """Return why an append of `size` bytes would not be written at once; "" if it would be.
+
+        The reason: "backlog", "log" (its length), "unsynced", or "file" (none is ready).
+        topic_id: None if it is not known. promised: bytes of appends that come before it. Any
+        thread may ask.
+        """
+        if self.admission.closed:
+            return ""  # it fails at once
+        before = self.backlog_bytes + promised
+        if before and before + size > self._config.max_backlog_bytes:
+            return "backlog"
+        if self.bound.is_reached(before):
+            return "log"
+        wals = self._wals if topic_id is None else [self._wals[self.shard_of(topic_id)]]
+        return next(filter(None, (wal.blocks(size, promised) for wal in wals)), "")
+
+    def begin_sync(self) -> None:
+        """Begin a sync of what is written and not synced."""
+        for wal in self._wals:
+            wal.begin_sync()
 
     @property
     def append_wait_ns(self) -> int:

@@ -37,6 +37,8 @@ class Staging:
         self.batch_number = 0
         """Changes whenever another batch is filled."""
         self._closed: deque[Batch] = deque()
+        self._closed_bytes = 0
+        """Bytes of `_closed`, which other threads may read."""
         self._spare: Batch | None = None
         self._placed_rows = _PLACED_ROWS
         self._placed: Pointer = ffi.new("char[]", _PLACED_BYTES * _PLACED_ROWS)
@@ -200,6 +202,7 @@ class Staging:
         batch.waiters, batch.wants_sync = [*filling.waiters, done], filling.wants_sync or synced
         filling.clear()
         self._closed.append(batch)
+        self._closed_bytes += batch.used
 
     def when_committed(self, synced: bool, done: Done) -> None:
         """Call `done` when the filling batch has ended.
@@ -226,6 +229,7 @@ class Staging:
     def take(self) -> Batch:
         """Return the head; from here on another batch is filled."""
         if self._closed:
+            self._closed_bytes -= self._closed[0].used
             return self._closed.popleft()
         batch = self.filling
         self._fill_another(self._empty_batch())
@@ -234,11 +238,13 @@ class Staging:
     def put_back(self, batch: Batch) -> None:
         """Make the batch that was taken last the head again."""
         self._closed.appendleft(batch)
+        self._closed_bytes += batch.used
 
     def take_all(self) -> list[Batch]:
         """Return all batches, for failures of all that is staged."""
         staged = [*self._closed, self.filling]
         self._closed.clear()
+        self._closed_bytes = 0
         self._fill_another(Batch(_BATCH_ROOM))
         return staged
 
@@ -256,7 +262,7 @@ class Staging:
     @property
     def size(self) -> int:
         """Bytes staged."""
-        return (self.filling.used - BATCH_HEADER_BYTES) + sum(batch.used for batch in self._closed)
+        return self.filling.used - BATCH_HEADER_BYTES + self._closed_bytes
 
     @property
     def waiters(self) -> int:
@@ -265,6 +271,7 @@ class Staging:
 
     def _close_filling(self) -> None:
         self._closed.append(self.filling)
+        self._closed_bytes += self.filling.used
         self._fill_another(self._empty_batch())
 
     def _fill_another(self, batch: Batch) -> None:

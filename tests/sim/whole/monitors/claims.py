@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from tests.sim.world.sim_disk import SimDirectory
 
 
+def unsynced_too_much(log: Any) -> str:
+    """Bytes that are acknowledged and not synced beyond the bound (R-DUR-18); "" while there are none."""
+    bound = log._config.max_unsynced_bytes
+    unsynced = sum(wal._durable.unsynced_bytes for wal in log.shards)
+    return f"{unsynced} bytes are not synced" if bound and unsynced > bound + len(log.shards) else ""
+
+
 def claimed_too_much(root: SimDirectory, log: Any) -> str:
     """Of the file that each shard of a log (`topics.store.wal.sharded_log.ShardedLog`) writes to; "" when all is as it
     says."""
