@@ -237,6 +237,9 @@ class SlowReader:
         else:
             self._reader.fetch(pieces, done, memory)
 
+    def on_unsound(self, file_id: int, offset: int, size: int, what: str) -> None:
+        self._reader.on_unsound(file_id, offset, size, what)
+
     def ranges(self) -> bytearray:
         return self._reader.ranges()
 

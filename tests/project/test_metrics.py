@@ -12,3 +12,7 @@ def test_a_histogram_has_power_of_two_buckets() -> None:
     assert histogram.buckets[-1] == 1
     assert histogram.quantile_ns(0.5) == 1024
     assert Histogram().quantile_ns(0.5) == 0
+    copy = histogram.distribution()
+    histogram.add(5)
+    assert (copy.count, copy.quantile(0.5), copy.mean) == (5, 1024, copy.total / 5)
+    assert Histogram().distribution().mean == Histogram().distribution().quantile(0.5) == 0

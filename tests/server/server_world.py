@@ -17,7 +17,7 @@ from topics.engine.values.results import EngineStats, TopicState
 from topics.engine.values.topic_config import DURABILITIES
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.store.wal.counters import CheckpointCounters, LogCounters
+from topics.store.wal.counters import CheckpointCounters, LogCounters, RecoveryCounters
 from topics.store.wal.log_bound import LogBound
 
 MS = 1_000_000
@@ -72,6 +72,8 @@ class FakeBackend:
         self.engine = ServedFakeEngine()
         self.log = FakeLog()
         self.checkpoints = CheckpointCounters()
+        self.recovery = RecoveryCounters()
+        self.checksum_failures = 0
         self.closed = False
 
     async def close(self) -> None:

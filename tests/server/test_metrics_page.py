@@ -43,6 +43,14 @@ FAMILIES = {
     "topics_wal_submit_full_total": "counter",
     "topics_wal_read_only": "gauge",
     "topics_wal_fsync_latency_us": "histogram",
+    "topics_records_appended_total": "counter",
+    "topics_bytes_appended_total": "counter",
+    "topics_seals_total": "counter",
+    "topics_sealed_bytes": "histogram",
+    "topics_checksum_failures_total": "counter",
+    "topics_recovery_ms": "gauge",
+    "topics_recovery_frames": "gauge",
+    "topics_recovery_cut_bytes": "gauge",
 }
 
 
@@ -80,6 +88,9 @@ def test_values_are_those_of_the_engine_and_the_log() -> None:
     world.backend.checkpoints.failed = 1
     world.backend.checkpoints.error = "no space"
     counters.count_sync(200_000_000)
+    world.backend.checkpoints.count_seal(3_000_000, 5000)
+    world.backend.recovery.cut_bytes = 77
+    world.backend.checksum_failures = 4
     text = world.connect().get("/v0/metrics").body.decode()
     assert re.search("^topics_uptime_ms [0-9.]+$", text, re.MULTILINE)
     found = samples(text)
@@ -101,6 +112,14 @@ def test_values_are_those_of_the_engine_and_the_log() -> None:
     assert found["topics_checkpoint_last_ms", ()] == 17
     assert found["topics_checkpoint_failing", ()] == 1
     assert found["topics_cold_failed", ()] == 0
+    assert found["topics_seals_total", ()] == found["topics_sealed_bytes_count", ()] == 1
+    assert found["topics_sealed_bytes_bucket", (("le", "4096"),)] == 0
+    assert found["topics_sealed_bytes_bucket", (("le", "8192"),)] == 1
+    assert found["topics_sealed_bytes_sum", ()] == 5000
+    assert found["topics_stage_us_count", (("stage", "seal"),)] == 1
+    assert found["topics_stage_us_count", (("stage", "sync"),)] == 2
+    assert found["topics_recovery_cut_bytes", ()] == 77
+    assert found["topics_checksum_failures_total", ()] == 4
 
 
 def test_the_json_form_has_the_same_numbers() -> None:

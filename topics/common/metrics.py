@@ -6,6 +6,9 @@ finds the bucket.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 BUCKET_COUNT = 40
 """Powers of two from 1 ns to 9 minutes; the last bucket takes longer durations."""
 
@@ -28,24 +31,57 @@ class Histogram:
 
     def quantile_ns(self, fraction: float) -> int:
         """Return the upper bound (ns) of the bucket of this quantile; 0 without durations."""
-        wanted = fraction * self.count
-        seen = 0
-        for index, count in enumerate(self.buckets):
-            seen += count
-            if count and seen >= wanted:
-                return 1 << index
-        return 0
+        return _quantile(self.buckets, self.count, fraction)
+
+    def distribution(self) -> Distribution:
+        """Return a copy that stays as it is."""
+        return Distribution(self.count, self.total_ns, tuple(self.buckets))
 
     def cumulative_us(self) -> list[tuple[str, float]]:
         """Return the Prometheus buckets, as (upper bound in microseconds, durations up to it).
 
         "+Inf" is last, and durations below 1 us share one bucket.
         """
+        return self._cumulative(lambda bound: format(bound / 1000, "g"))
+
+    def cumulative_bytes(self) -> list[tuple[str, float]]:
+        """Return the Prometheus buckets of sizes, of which those below 1 KiB share one."""
+        return self._cumulative(str)
+
+    def _cumulative(self, shown: Callable[[int], str]) -> list[tuple[str, float]]:
         rows: list[tuple[str, float]] = []
         seen = 0
         for index, count in enumerate(self.buckets):
             seen += count
             if index >= 10 and index < BUCKET_COUNT - 1:
-                rows.append((format((1 << index) / 1000, "g"), seen))
+                rows.append((shown(1 << index), seen))
         rows.append(("+Inf", seen))
         return rows
+
+
+class Distribution(NamedTuple):
+    """Numbers in power-of-two buckets at one instant: durations in ns, or sizes in bytes."""
+
+    count: int  # type: ignore[assignment]  # It hides tuple.count, which no caller needs here.
+    total: int
+    buckets: tuple[int, ...]
+    """buckets[i] is how many numbers were in [2**(i-1), 2**i); the last has all larger ones."""
+
+    @property
+    def mean(self) -> float:
+        """The mean; 0.0 without numbers."""
+        return self.total / self.count if self.count else 0.0
+
+    def quantile(self, fraction: float) -> int:
+        """Return an upper bound of this quantile, at most twice its value; 0 without numbers."""
+        return _quantile(self.buckets, self.count, fraction)
+
+
+def _quantile(buckets: Sequence[int], count: int, fraction: float) -> int:
+    wanted = fraction * count
+    seen = 0
+    for index, numbers in enumerate(buckets):
+        seen += numbers
+        if numbers and seen >= wanted:
+            return 1 << index
+    return 0

@@ -24,6 +24,7 @@ from topics.engine.read.one_record import Location
 from topics.engine.readers.reader_results import ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
 from topics.engine.state.router import AT_LEAST_ONCE
+from topics.engine.stored_engine import LogStats
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import UsageError
@@ -41,6 +42,8 @@ class DrivenLog(Protocol):
 
     @property
     def driver(self) -> Driver: ...
+
+    def asking_stats(self) -> Start[LogStats]: ...
 
 
 class AsyncLog:
@@ -199,6 +202,9 @@ class AsyncLog:
 
     async def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
         return flushed_of(await self._run(self._starts.flushing(topic, seq, timeout)))
+
+    async def stats(self) -> LogStats:
+        return await self._run(self._log.asking_stats())
 
     def read(
         self,

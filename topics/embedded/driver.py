@@ -206,6 +206,11 @@ class Driver:
             return None if self._due_ns == NEVER else self._due_ns - self._drove_ns
 
     @property
+    def pendings(self) -> int:
+        """Calls without a waiting caller that have no answer yet."""
+        return self._submitted - self._answered
+
+    @property
     def drives_here(self) -> bool:
         """Whether this thread is in the midst of a pass; code called from there cannot wait."""
         return self._driving == threading.get_ident()

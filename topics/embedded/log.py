@@ -18,6 +18,7 @@ from topics.clock import Clock, SystemClock
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
+from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
@@ -39,7 +40,7 @@ from topics.engine.readers.reader_results import ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import AT_LEAST_ONCE
-from topics.engine.stored_engine import StoredEngine
+from topics.engine.stored_engine import LogStats, StoredEngine
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
 from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
@@ -136,7 +137,7 @@ class Log:
             """Why the ring is the one that it is."""
             self._opened = parts.opened
             self._engine = parts.opened.engine
-            self._starts = starts = Starts(self._engine, config)
+            self._starts = starts = Starts(self._engine, config, self._loop.clock.monotonic_ns)
             self._driver = Driver(self._loop, exclusive=ring is not None)
             self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_texts)
         except OSError as error:
@@ -192,7 +193,7 @@ class Log:
 
     def _write(self, request: AppendRequest) -> AppendResult:
         """Write in one step if the log has no other work; else as a call on the loop."""
-        result = self._driver.run_exclusively(self._engine.append_lone, request)
+        result = self._driver.run_exclusively(self._starts.append_lone, request)
         if result is not None:
             return result
         return self._driver.call(self._starts.appending(request))
@@ -511,6 +512,14 @@ class Log:
         Raises: TimeoutError if the sync has not ended by then; it continues.
         """
         return flushed_of(self._driver.call(self._starts.flushing(topic, seq, timeout)))
+
+    def stats(self) -> LogStats:
+        """Return counters since the log was opened, gauges, distributions of times and sizes."""
+        return self._driver.call(self.asking_stats())
+
+    def asking_stats(self) -> Start[LogStats]:
+        """Return the call of `stats`, for its awaitable."""
+        return lambda done: done(self._opened.stats(self._starts.append_times, self._driver.pendings))
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:

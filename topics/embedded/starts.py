@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from topics.common.metrics import Histogram
 from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.embedded import arguments
@@ -62,15 +63,37 @@ class Starts:
     Raises: UsageError or RequestError for bad arguments.
     """
 
-    def __init__(self, engine: Engine, config: Config) -> None:
+    def __init__(self, engine: Engine, config: Config, now_ns: Callable[[], int]) -> None:
+        """now_ns: monotonic time."""
         self._engine = engine
         self._config = config
+        self._now_ns = now_ns
+        self.append_times = Histogram()
+        """Time of appends from their beginning on the loop to their answer."""
         self._scanner = WriteScanner(config)
         self._scanning = threading.RLock()
         self._dropped: Dropped = deque()
 
     def appending(self, request: AppendRequest) -> Start[AppendResult]:
-        return lambda done: self._engine.append(request, done)
+        def start(done: Done[AppendResult]) -> None:
+            began_ns = self._now_ns()
+
+            def on_result(result: AppendResult | TopicsError) -> None:
+                if not isinstance(result, TopicsError):
+                    self.append_times.add(self._now_ns() - began_ns)
+                done(result)
+
+            self._engine.append(request, on_result)
+
+        return start
+
+    def append_lone(self, request: AppendRequest) -> AppendResult | None:
+        """Append in this call, see `Engine.append_lone`, and note its time."""
+        began_ns = self._now_ns()
+        result = self._engine.append_lone(request)
+        if result is not None:
+            self.append_times.add(self._now_ns() - began_ns)
+        return result
 
     def appending_texts(self, topic: str, texts: Sequence[bytes]) -> Start[AppendResult]:
         return self.appending(self.request_of_texts(topic, texts, key=None))

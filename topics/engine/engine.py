@@ -489,6 +489,8 @@ class Engine:
             producers.parts,
             core.staged.bytes,
             core.log_refusals,
+            usage.appended_records,
+            usage.appended_bytes,
         )
 
     def topic_count(self) -> int:

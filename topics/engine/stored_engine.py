@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from topics.common.metrics import Distribution, Histogram
 from topics.config import Config
 from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
@@ -12,8 +14,53 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.disk.data_directory import TakenDirectory
 from topics.store.store import Store
-from topics.store.wal.counters import CheckpointCounters
+from topics.store.wal.counters import CheckpointCounters, RecoveryCounters
 from topics.store.wal.sharded_log import ShardedLog
+
+
+class LogStats(NamedTuple):
+    """Numbers of one opened log: counters since it was opened, gauges, and distributions."""
+
+    records: int
+    """Records that were appended, copies of routers included."""
+    bytes: int
+    """Their bytes: `data` and `meta` as they are stored."""
+    commits: int
+    syncs: int
+    """Syncs of the log."""
+    rotations: int
+    """Log files begun after the first."""
+    seals: int
+    """Segments and packs that were completed."""
+    checkpoints: int
+    checkpoint_failures: int
+    refusals: dict[str, int]
+    """Refused appends by reason: "backlog" (too much is not committed), "log_length" (too much is
+    not in segments), "load" (deliveries lag).
+    """
+    checksum_failures: int
+    recovery_ms: int
+    """How long opening took."""
+    recovery_frames: int
+    """Frames that it read from the log."""
+    recovery_cut_bytes: int
+    """Bytes at the end of the log that it cut off, because a batch was not whole."""
+    live_records: int
+    live_bytes: int
+    log_bytes: int
+    """Bytes of the log that are not in segments yet."""
+    pendings: int
+    """Calls without a waiting caller that have no answer yet."""
+    append: Distribution
+    """ns from the beginning of an append to its answer."""
+    commit: Distribution
+    """ns of the write of a batch, with its sync if one was asked for."""
+    sync: Distribution
+    """ns of a sync of the log."""
+    seal: Distribution
+    """ns in which a segment or pack was completed."""
+    segment_bytes: Distribution
+    """Bytes of each segment and pack that was completed."""
 
 
 class StoredEngine:
@@ -50,6 +97,47 @@ class StoredEngine:
     @property
     def checkpoints(self) -> CheckpointCounters:
         return self.store.checkpointer.counters
+
+    @property
+    def recovery(self) -> RecoveryCounters:
+        return self.store.recovery
+
+    @property
+    def checksum_failures(self) -> int:
+        """Reads that found bytes that are not what was written."""
+        return self.store.reader.checksum_failures
+
+    def stats(self, append: Histogram, pendings: int) -> LogStats:
+        """Return the numbers of one instant. append, pendings: those of the caller."""
+        engine, log, checkpoints = self.engine.stats(), self.log.counters, self.checkpoints
+        return LogStats(
+            records=engine.appended_records,
+            bytes=engine.appended_bytes,
+            commits=log.batches,
+            syncs=log.fsyncs,
+            rotations=log.rotations,
+            seals=checkpoints.seal.count,
+            checkpoints=checkpoints.done,
+            checkpoint_failures=checkpoints.failed,
+            refusals={
+                "backlog": log.submit_full,
+                "log_length": engine.log_refusals,
+                "load": self.engine.load().refused,
+            },
+            checksum_failures=self.checksum_failures,
+            recovery_ms=self.recovery.ms,
+            recovery_frames=self.recovery.frames,
+            recovery_cut_bytes=self.recovery.cut_bytes,
+            live_records=engine.records_live,
+            live_bytes=engine.bytes_live,
+            log_bytes=self.log.bound.bytes,
+            pendings=pendings,
+            append=append.distribution(),
+            commit=log.commit.distribution(),
+            sync=log.sync.distribution(),
+            seal=checkpoints.seal.distribution(),
+            segment_bytes=checkpoints.sealed_bytes.distribution(),
+        )
 
     async def close(self) -> None:
         """End routers, write a checkpoint, and close the store, which releases the directory.

@@ -11,7 +11,7 @@ from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.http.plan.engine_api import EngineApi
 from topics.loop.loop import Loop
-from topics.store.wal.counters import CheckpointCounters, LogCounters
+from topics.store.wal.counters import CheckpointCounters, LogCounters, RecoveryCounters
 from topics.store.wal.log_bound import LogBound
 
 
@@ -62,6 +62,12 @@ class Backend(Protocol):
 
     @property
     def checkpoints(self) -> CheckpointCounters: ...
+
+    @property
+    def recovery(self) -> RecoveryCounters: ...
+
+    @property
+    def checksum_failures(self) -> int: ...
 
     async def close(self) -> None:
         """Make everything durable, write a checkpoint, and close."""

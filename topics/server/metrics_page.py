@@ -22,7 +22,7 @@ from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.service import Service
 from topics.loop.loop import Loop
 from topics.server.backend import Backend
-from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters
+from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters, RecoveryCounters
 
 TOPICS_SHOWN = 1000
 READERS_SHOWN = 1000
@@ -47,6 +47,8 @@ class MetricsValues:
         self.leases = 0
         self.log = LogCounters() if backend is None else backend.log.counters
         self.checkpoints = CheckpointCounters() if backend is None else backend.checkpoints
+        self.recovery = RecoveryCounters() if backend is None else backend.recovery
+        self.checksum_failures = 0 if backend is None else backend.checksum_failures
         self.queue_depth = 0 if backend is None else backend.log.queue_depth
         self.read_only = backend is not None and bool(backend.log.read_only)
         self.disk_full = backend is not None and backend.log.disk_full
@@ -122,6 +124,7 @@ class ServerMetrics:
         yield from _load_families(now)
         yield from _log_families(now)
         yield from _checkpoint_families(now.checkpoints)
+        yield from _damage_families(now)
         yield _stages(self._stage_histograms(now))
         yield CounterMetricFamily(
             "topics_http_requests_total", "Requests handed to a handler", self._service.in_flight.total
@@ -144,7 +147,8 @@ class ServerMetrics:
         stages |= {"requests": self._requests, "parse": service.parse, "append": service.append}
         backend = now.backend
         if backend is not None:
-            stages |= {"commit": backend.log.counters.commit, "answer": backend.log.counters.answer}
+            log = backend.log.counters
+            stages |= {"commit": log.commit, "answer": log.answer, "sync": log.sync, "seal": now.checkpoints.seal}
         return stages
 
 
@@ -190,6 +194,8 @@ def _engine_families(now: MetricsValues) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_routers", "Routers", now.engine.routers)
     yield GaugeMetricFamily("topics_records_live", "Live records over all topics", engine.records_live)
     yield GaugeMetricFamily("topics_bytes_live", "Accounted bytes of the live records", engine.bytes_live)
+    yield CounterMetricFamily("topics_records_appended_total", "Records appended, copies too", engine.appended_records)
+    yield CounterMetricFamily("topics_bytes_appended_total", "Accounted bytes of these records", engine.appended_bytes)
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
     yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", now.leases)
     yield GaugeMetricFamily("topics_producers", "Producers known, over all topics", engine.producers)
@@ -315,8 +321,21 @@ def _checkpoint_families(checkpoints: CheckpointCounters) -> Iterator[Metric]:
     failing = int(bool(checkpoints.error))
     yield GaugeMetricFamily("topics_checkpoint_failing", "1 while the last checkpoint failed", failing)
     yield GaugeMetricFamily("topics_checkpoint_last_ms", "Duration of the last good checkpoint", checkpoints.last_ms)
+    yield CounterMetricFamily("topics_seals_total", "Segments and packs completed", checkpoints.seal.count)
+    sizes = HistogramMetricFamily("topics_sealed_bytes", "Bytes of each segment and pack that was completed")
+    sealed = checkpoints.sealed_bytes
+    sizes.add_metric([], sealed.cumulative_bytes(), sum_value=sealed.total_ns)
+    yield sizes
     cold = int(checkpoints.cold_failed)
     yield GaugeMetricFamily("topics_cold_failed", "1 once nothing moves to the cold directory after an error", cold)
+
+
+def _damage_families(now: MetricsValues) -> Iterator[Metric]:
+    recovery = now.recovery
+    yield CounterMetricFamily("topics_checksum_failures_total", "Reads that found damaged bytes", now.checksum_failures)
+    yield GaugeMetricFamily("topics_recovery_ms", "Duration of the start's recovery", recovery.ms)
+    yield GaugeMetricFamily("topics_recovery_frames", "Frames that it read from the log", recovery.frames)
+    yield GaugeMetricFamily("topics_recovery_cut_bytes", "Bytes that it cut off the log's end", recovery.cut_bytes)
 
 
 def _lane_families(lane: Lane | None) -> Iterator[Metric]:

@@ -32,6 +32,7 @@ class Store:
         self.requested = parts.requested
         self.power_lost = parts.power_lost
         self.skipped_snapshots = parts.skipped_snapshots
+        self.recovery = parts.recovery
         self._opener = parts.opener
         self._latch_note = parts.latch_note
 

@@ -41,6 +41,7 @@ from topics.store.segments.manifest import ReplayStart, StorePart, pack_store_pa
 from topics.store.segments.snapshot_files import write_snapshot
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.commit import Commit
+from topics.store.wal.counters import RecoveryCounters
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
 from topics.store.wal.wal_files import name_spares
 
@@ -64,6 +65,7 @@ class StoreParts(NamedTuple):
     """Whether the machine went down since the directory was last used."""
     skipped_snapshots: list[str]
     """Paths of newer snapshots that were damaged."""
+    recovery: RecoveryCounters
 
 
 class StoreStart:
@@ -89,6 +91,7 @@ class StoreStart:
         loop, config, directory = self._loop, self._config, self._config.data_dir
         if config.segment_codec == "zstd":
             require_zstd("segment_codec zstd")
+        began_ns = loop.clock.monotonic_ns()
         session = await read_session(loop, directory)
         self._lost_writes = session is not None and session.lost_writes
         found = await recover(
@@ -99,6 +102,13 @@ class StoreStart:
             progress=progress,
             lost_writes=self._lost_writes,
         )
+        for cut in found.cuts:
+            log.warning(
+                "recovery cut off %d bytes of %s from byte %d on: the log ends before a batch that is not whole",
+                cut.size,
+                cut.path,
+                cut.offset,
+            )
         loaded = found.loaded
         number = self._found_snapshot = loaded.number if loaded is not None else await self._write_first_snapshot()
         self.power_lost = loaded is not None and self._lost_power(found, session)
@@ -160,6 +170,11 @@ class StoreStart:
             latch_note,
             self.power_lost,
             self.skipped_snapshots,
+            RecoveryCounters(
+                (loop.clock.monotonic_ns() - began_ns) // 1_000_000,
+                found.frames,
+                sum(cut.size for cut in found.cuts),
+            ),
         )
 
     async def _or_with_reserve(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:

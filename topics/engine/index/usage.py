@@ -20,7 +20,17 @@ class Usage:
     The quota, the metrics and the decision to remove a file depend on them.
     """
 
-    __slots__ = ("_files", "_memory", "bytes", "has_quota", "pending_bytes", "reclaim", "records")
+    __slots__ = (
+        "_files",
+        "_memory",
+        "appended_bytes",
+        "appended_records",
+        "bytes",
+        "has_quota",
+        "pending_bytes",
+        "reclaim",
+        "records",
+    )
 
     def __init__(
         self, timers: TimersPort, files: FileTable, memory: EphemeralFrames, *, has_quota: bool = False
@@ -30,6 +40,9 @@ class Usage:
         """Whether `max_total_bytes` bounds the bytes, so that each write checks them."""
         self.records = 0
         self.bytes = 0
+        self.appended_records = self.appended_bytes = 0
+        """Records that became visible since the start, copies of routers included, and their bytes.
+        """
         self.pending_bytes = 0
         """Bytes that are staged and not live yet."""
         self.reclaim = StepQueue(timers, _STEPS_A_PASS, _STEPS_MAX, at_once=True)

@@ -58,7 +58,7 @@ def render_jobs(
                         rendered.append(projection.records())
                         projection = JsonRenderer(topic.id, limit=1, budget=_NO_BUDGET, include_tags=True)
         except CorruptError as error:
-            then(with_topic(topic, error))
+            then(with_topic(topic, error, read))
             return
         then(rendered if singly else [projection.records()])
 
@@ -80,7 +80,7 @@ def decode_jobs(
         try:
             frames = [frame for part in read.all_frames() for _seq, _raw, frame in verified(topic, part)]
         except CorruptError as error:
-            then(error)
+            then(with_topic(topic, error, read))
             return
         then(frames)
 

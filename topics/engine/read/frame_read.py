@@ -69,6 +69,15 @@ class FrameRead:
             then(self)
             self._views = []
 
+    def note_unsound(self, seq: int) -> None:
+        """Notify the reader that the frame of a row does not match its checksum or its place."""
+        for piece, rows in zip(self.pieces, self._rows, strict=True):
+            at = int(np.searchsorted(rows.seqs, np.uint64(seq)))
+            if at < len(rows.seqs) and rows.seqs[at] == seq:
+                what = f"seq {seq} of topic {self._topic.name}"
+                self._reader.on_unsound(piece.file_id, int(rows.offsets[at]), int(rows.lengths[at]), what)
+                return
+
     # --- what became of the rows -------------------------------------------------------------------------------------
     @property
     def saw_deaths(self) -> bool:
@@ -144,8 +153,12 @@ def verified(topic: Topic, frames: OwnFrames) -> Iterator[tuple[int, bytes, Fram
         yield seq, raw, frame
 
 
-def with_topic(topic: Topic, error: CorruptError) -> CorruptError:
-    """Return the error of a renderer, which knows only a topic's number, with the topic's name."""
+def with_topic(topic: Topic, error: CorruptError, read: FrameRead) -> CorruptError:
+    """Return the error of a renderer, which knows only a topic's number, with the topic's name.
+
+    The reader is notified of the damaged frame.
+    """
+    read.note_unsound((error.detail or {}).get("seq", 0))
     detail = {**(error.detail or {}), "topic": topic.name}
     detail.pop("topic_id", None)
     return CorruptError(f"topic {topic.name}: {error}", detail)

@@ -201,7 +201,7 @@ class ReadPass:
                     break
                 self._cursor = last
         except CorruptError as error:
-            self._answer(with_topic(topic, error))
+            self._answer(with_topic(topic, error, read))
             return
         if filtered and not projection.full and self._scanned < SLOTS_MAX:
             self._read_on()

@@ -215,3 +215,6 @@ class EngineStats(NamedTuple):
     """Bytes of pieces that wait for their parts, plus 512 for each piece."""
     log_refusals: int = 0
     """Appends and creations refused because the log had reached its maximum length."""
+    appended_records: int = 0
+    appended_bytes: int = 0
+    """Records that became visible since the start, copies of routers included, and their bytes."""

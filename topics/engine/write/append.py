@@ -178,7 +178,11 @@ class Append(Operation[AppendCore]):
             topic.publish(count, size, first + count - 1, ts)
             if topic.waiters or topic.routers:
                 notify(core, topic)
-        core.usage.pending_bytes -= sum(self.sizes)
+        size = sum(self.sizes)
+        usage = core.usage
+        usage.pending_bytes -= size
+        usage.appended_bytes += size
+        usage.appended_records += sum(self.counts)
         write_ns, sync_ns = commit.write_ns, commit.sync_ns if self.fsync else 0
         if self.decided is not None:
             self.decided(None, first_seqs, write_ns, sync_ns)

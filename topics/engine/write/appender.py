@@ -173,6 +173,8 @@ class Appender:
         else:
             index_rows(core.usage, (topic,), (first,), (count,), (rows.size,), framed.placed, tags, file_id, base)
         core.in_log.add(topic.id)
+        core.usage.appended_records += count
+        core.usage.appended_bytes += rows.size
         if commit.unsynced is not None:
             commit.unsynced.setdefault(topic.id, first)
         topic.publish_new(last, ts)

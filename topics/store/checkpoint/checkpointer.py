@@ -511,6 +511,8 @@ class Checkpointer:
             given_up=self._given_up,
             now_ms=self._loop.clock.now_ms(),
             random_bytes=self._loop.ring.random_bytes,
+            clock=self._loop.clock,
+            counters=self.counters,
         )
         return Evacuation(context, turns=self._turns, loop=self._loop, all_shared=all_shared)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.clock import Clock
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.tasks import Future
@@ -19,6 +20,7 @@ from topics.store.format.file_table import FileTable
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, FileRange, Reader
 from topics.store.segments.manifest import Manifest
+from topics.store.wal.counters import CheckpointCounters
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,8 @@ class CopyContext:
         given_up: list[int],
         now_ms: int,
         random_bytes: Callable[[int], bytes],
+        clock: Clock,
+        counters: CheckpointCounters,
     ) -> None:
         self.files = files
         self._reader = reader
@@ -81,6 +85,8 @@ class CopyContext:
         self.given_up = given_up
         self.now_ms = now_ms
         self._random_bytes = random_bytes
+        self.clock = clock
+        self.counters = counters
         self.copied_rows = 0
         self.copied_bytes = 0
 

@@ -126,11 +126,13 @@ class PackCopy:
         context, pack = self._context, self._file
         if pack is None:
             return
+        began_ns = context.clock.monotonic_ns()
         await pack.write(pack.writer.finish())
         context.unsynced.files[pack.path] = None
         context.unsynced.directories[f"{context.directory}/{PACK_DIRECTORY}"] = None
         self._file = None
         await context.files.close(pack.fd)
+        context.counters.count_seal(context.clock.monotonic_ns() - began_ns, pack.writer.position)
         entry = Pack(
             pack.writer.number, pack.writer.epoch, pack.writer.position, {run.number: run for run in pack.runs}
         )

@@ -208,7 +208,8 @@ class SegmentCopy:
 
     async def _seal(self) -> None:
         """Write index and footer, and sync both files, so that they need not be opened again."""
-        segment = self.segment
+        segment, clock = self.segment, self._context.clock
+        began_ns = clock.monotonic_ns()
         if self._share.replaced:
             segment.last_seq = self._share.replaced[-1].last_seq
         path = self._path_of(segment)
@@ -229,6 +230,7 @@ class SegmentCopy:
         await self._files.write_all(self._fd, footer, end - len(footer))
         await self._context.sync(self._fd)
         segment.sealed = True
+        self._context.counters.count_seal(clock.monotonic_ns() - began_ns, end)
 
     def _earlier_rows(self) -> list[RowColumns]:
         """Return the live rows of the tail before the copy."""

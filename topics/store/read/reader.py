@@ -6,6 +6,7 @@ because a page fault would stop the loop.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -20,6 +21,11 @@ from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.read.block_reads import BlockReads
+
+log = logging.getLogger(__name__)
+
+_PLACES_LOGGED = 256
+"""Damaged places that are remembered, so that reads of one place again and again log it once."""
 
 
 class FileRange(NamedTuple):
@@ -56,6 +62,9 @@ class Reader:
         """The opener of files without a descriptor; None: those cannot be read."""
         self.inflating = inflating
         """The reads of compressed segments; None: there are none."""
+        self.checksum_failures = 0
+        """Reads that found a frame, or a block of frames, that is not what was written."""
+        self._logged: dict[tuple[str, int], None] = {}
 
     def fetch(
         self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
@@ -73,6 +82,28 @@ class Reader:
             return
         missing = len(pieces) - len(views)
         _Fetch(self, done, missing, memory).start(self._table, pieces, found)
+
+    def on_unsound(self, file_id: int, offset: int, size: int, what: str) -> None:
+        """Count and log a frame that does not match its checksum or its place.
+
+        what: the record that was read.
+        """
+        file = self._table.get(file_id)
+        path = file.path if file is not None else ""
+        self._log_damage(path, offset, f"the {size} bytes of {what} do not match their checksum or their place")
+
+    def on_corrupt(self, error: CorruptError) -> None:
+        """Count and log bytes of a file that cannot be what was written."""
+        detail = error.detail or {}
+        self._log_damage(detail.get("path", ""), detail.get("offset", 0), str(error))
+
+    def _log_damage(self, path: str, offset: int, what: str) -> None:
+        self.checksum_failures += 1
+        if (path, offset) not in self._logged:
+            if len(self._logged) >= _PLACES_LOGGED:
+                del self._logged[next(iter(self._logged))]
+            self._logged[path, offset] = None
+            log.error("damage in %s at byte %d: %s; `topics fsck` finds all of it", path or "memory", offset, what)
 
     def find(self, piece: FileRange) -> memoryview | None:
         """Return the bytes of a piece if they are in memory, else None."""
@@ -100,6 +131,7 @@ class _Fetch:
         self._files = reader.files
         self.opener = reader.opener
         self._inflating = reader.inflating
+        self._on_corrupt = reader.on_corrupt
         self._done = done
         self._missing = missing
         self._memory = memory
@@ -131,6 +163,8 @@ class _Fetch:
     def on_read(self, read: _Read | _InflatedRead, error: StorageError | None) -> None:
         read.file.release()
         self._views[read.index] = read.view
+        if isinstance(error, CorruptError):
+            self._on_corrupt(error)
         self._error = self._error or error
         self._missing -= 1
         if self._missing == 0:

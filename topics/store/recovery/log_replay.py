@@ -12,6 +12,7 @@ is the tail that a crash may remove, and everything after the hole is discarded 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -216,12 +217,43 @@ async def _ends_in_its_header(reader: DirectReader, fd: int, size: int) -> bool:
 
 async def _highest_synced(reader: DirectReader, fd: int, file: LogFile, offset: int) -> int:
     """Return the highest `synced_upto` of the file's sound batches from `offset` on; 0: none."""
+    return (await _after_the_end(reader, fd, file, offset)).synced_upto
+
+
+class _AfterTheEnd(NamedTuple):
+    synced_upto: int
+    """The highest of the sound batches; 0: there are none."""
+    size: int
+    """Bytes up to the end of the last batch that was begun, whole or not; 0: there is none."""
+
+
+async def _after_the_end(reader: DirectReader, fd: int, file: LogFile, offset: int) -> _AfterTheEnd:
+    """Look at the batches of a file from `offset` on, where one is missing."""
     data = await reader.read(fd, offset, max(0, file.size - offset))
-    highest = at = 0
-    while (found := codec.find_batch(data, epoch=file.header.epoch, start=at)) is not None:
+    epoch, highest, at = file.header.epoch, 0, 0
+    size = _begun_bytes(data, 0, epoch)
+    while (found := codec.find_batch(data, epoch=epoch, start=at)) is not None:
         highest = max(highest, found.synced_upto)
+        size = max(size, found.position + _begun_bytes(data, found.position, epoch))
         at = found.position + BATCH_ALIGN
-    return highest
+    return _AfterTheEnd(highest, size)
+
+
+def _begun_bytes(data: bytes | memoryview, at: int, epoch: int) -> int:
+    """Return the length of the batch whose header is here, as far as there is room; 0: none."""
+    try:
+        header = BatchHeader.unpack(data[at : at + BATCH_HEADER_BYTES], "")
+    except (FormatError, struct.error):
+        return 0
+    return min(len(data) - at, BATCH_HEADER_BYTES + header.body_bytes) if header.epoch == epoch else 0
+
+
+class Cut(NamedTuple):
+    """A part of the log that a recovery left out."""
+
+    path: str
+    offset: int
+    size: int
 
 
 def _torn_middle(file: LogFile, offset: int, batch_no: int, known: int) -> CorruptError:
@@ -274,6 +306,9 @@ class ShardReplay:
         """Highest batch number known to be on stable storage."""
         self.batches = 0
         self.boot_id = survey.used[-1].header.boot_id if survey.used else b""
+        self.frames = 0
+        self.cuts: list[Cut] = []
+        """Batches that are not whole, and files after them."""
         self.lost: list[str] = []
         """Paths of files after a hole, or replaced by a later file: nothing in them counts."""
 
@@ -329,6 +364,7 @@ class ShardReplay:
         counted = min(scan.batches, limit - first)
         if counted < scan.batches:
             frames = frames[frames["batch"] < counted]
+        self.frames += len(frames)
         if counted:
             self._places.append(_Place(file, piece.base, first, pieces.chain))
             self.last_batch_no = first + counted - 1
@@ -347,9 +383,11 @@ class ShardReplay:
         assert pieces is not None, "a file is open"
         try:
             if self.last_batch_no + 1 < limit:
-                known = await _highest_synced(self._reader, pieces.fd, file, offset)
+                known, size = await _after_the_end(self._reader, pieces.fd, file, offset)
                 if known > self.last_batch_no:
                     raise _torn_middle(file, offset, self.last_batch_no + 1, known)
+                if size:
+                    self.cuts.append(Cut(file.path, offset, size))
                 await self._on_hole(file, offset, self._at + 1)
                 self._at = len(self._used)
         finally:
@@ -370,6 +408,7 @@ class ShardReplay:
             if known > self.last_batch_no:
                 raise _torn_middle(file, offset, self.last_batch_no + 1, known)
         self.lost += [other.path for other in self._used[later:]]
+        self.cuts += [Cut(other.path, 0, other.size) for other in self._used[later:]]
 
     def superseded(self, first_batch_no: int) -> list[StoredFile]:
         """Return the files that are void once a file that begins with this batch is durable.

@@ -45,6 +45,7 @@ from topics.store.format.row_columns import by_topic, select
 from topics.store.format.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
 from topics.store.recovery.log_replay import (
     REMEDY,
+    Cut,
     DirectReader,
     ShardReplay,
     Survey,
@@ -79,6 +80,16 @@ class Recovered(NamedTuple):
     """The replays by shard, at their ends."""
     replay: dict[int, ReplayStart]
     batches: int
+
+    @property
+    def frames(self) -> int:
+        """Number of frames that were read from the log."""
+        return sum(replay.frames for replay in self.shards.values())
+
+    @property
+    def cuts(self) -> list[Cut]:
+        """The parts of the log that were left out."""
+        return [cut for replay in self.shards.values() for cut in replay.cuts]
 
 
 async def recover(

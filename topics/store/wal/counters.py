@@ -28,6 +28,8 @@ class LogCounters:
     fsync_buckets: list[int] = field(default_factory=lambda: [0] * (len(FSYNC_BUCKETS_US) + 1))
     """Number of syncs by bucket, not cumulative."""
     fsync_us_sum: int = 0
+    sync: Histogram = field(default_factory=Histogram)
+    """Time of a sync, as `fsync_buckets` counts it."""
     commit: Histogram = field(default_factory=Histogram)
     """Time of a batch from its submission to its last completion."""
     _queue_depth_peak: int = 0
@@ -63,6 +65,7 @@ class LogCounters:
         """Count one sync of the log and its time."""
         us = ns // 1000
         self.fsyncs += 1
+        self.sync.add(ns)
         self.fsync_us_sum += us
         self.fsync_buckets[bisect_left(FSYNC_BUCKETS_US, us)] += 1
 
@@ -81,8 +84,17 @@ class CheckpointCounters:
     copied_rows: int = 0
     copied_bytes: int = 0
     last_ms: int = 0
+    seal: Histogram = field(default_factory=Histogram)
+    """Time in which a segment or pack was completed: index, footer and, of a segment, its sync."""
+    sealed_bytes: Histogram = field(default_factory=Histogram)
+    """Bytes of each segment and pack that was completed."""
     cold_failed: bool = False
     """The cold directory failed: nothing is moved there until the next start."""
+
+    def count_seal(self, took_ns: int, size: int) -> None:
+        """Count a segment or pack that was completed, and its bytes."""
+        self.seal.add(took_ns)
+        self.sealed_bytes.add(size)
 
     def count(self, rows: int, size: int, took_ms: int) -> None:
         """Count a checkpoint that ended well."""
@@ -90,3 +102,15 @@ class CheckpointCounters:
         self.copied_rows += rows
         self.copied_bytes += size
         self.last_ms = took_ms
+
+
+@dataclass(slots=True)
+class RecoveryCounters:
+    """Numbers of the start."""
+
+    ms: int = 0
+    """How long it took to read the directory, until the log accepted writes."""
+    frames: int = 0
+    """Frames that were read from the log."""
+    cut_bytes: int = 0
+    """Bytes of batches at the end of the log that were not whole, and of files after them."""
