@@ -9,8 +9,9 @@ import pytest
 
 from tests.files.files_world import HOT, FilesWorld
 from tests.sim.world.sim_file import SimFile
-from topics.files import COLUMNS, DEFAULT_COLUMNS, Directory, Piece, read_pieces, schema_of
+from topics.files import COLUMNS, DEFAULT_COLUMNS, BytesRecordError, Directory, Piece, read_pieces, schema_of
 from topics.files.texts import NATIVE, PURE
+from topics.store.format.rows import RowRecord, pack_rows
 
 DECODERS = pytest.mark.parametrize("decoder", [NATIVE, PURE], ids=["C", "numpy"])
 
@@ -43,7 +44,7 @@ def read(world: FilesWorld, pieces: list[Piece], **options: Any) -> tuple[list[d
 
 
 def test_types_are_those_that_spark_takes() -> None:
-    assert str(schema_of(COLUMNS)).splitlines() == [
+    assert str(schema_of(COLUMNS[:-1])).splitlines() == [
         "topic: string not null",
         "seq: int64 not null",
         "ts: timestamp[us, tz=UTC] not null",
@@ -53,7 +54,8 @@ def test_types_are_those_that_spark_takes() -> None:
         "meta: string",
         "size: int64 not null",
     ]
-    assert tuple(schema_of(DEFAULT_COLUMNS).names) == COLUMNS[:-1]
+    assert tuple(schema_of(DEFAULT_COLUMNS).names) == COLUMNS[:-2]
+    assert str(schema_of(["data", "bytes"])).splitlines() == ["data: string", "bytes: binary"]
 
 
 @DECODERS
@@ -154,3 +156,40 @@ def test_records_larger_than_what_is_read_at_a_time(decoder: Any) -> None:
         assert [(row["seq"], row["data"]) for row in rows] == [
             (seq, f'"{texts[seq - 1]}"') for piece in pieces for seq in range(piece.from_seq, piece.to_seq + 1)
         ]
+
+
+@pytest.fixture(scope="module")
+def mixed() -> FilesWorld:
+    """Records of bytes among others, in segments of both tiers and in packs."""
+    world = FilesWorld(2, pack_run_bytes=500)
+    for number in range(6):
+        records = [RowRecord(bytes([255, number]) * at, b"a", is_bytes=True) for at in range(20)]
+        for name, rows in (("big", records), ("small", [RowRecord(b"1"), RowRecord(b"\xff\0", is_bytes=True)])):
+            answer = world.start_append(pack_rows([RowRecord(b'{"n":1}'), *rows]), name)
+            world.settle()
+            answer.get()
+        world.checkpoint()
+    return world
+
+
+@DECODERS
+def test_a_column_of_bytes_has_what_is_no_json_and_data_is_null_there(mixed: FilesWorld, decoder: Any) -> None:
+    pieces = pieces_of(mixed.directory())
+    assert len({piece.tier for piece in pieces}) == 2
+    rows, _opened = read(mixed, pieces, columns=["topic", "data", "bytes", "size"], decoder=decoder)
+    big = [row for row in rows if row["topic"] == "big"]
+    assert [(row["data"], row["bytes"]) for row in big[:4]] == [
+        ('{"n":1}', None), (None, b""), (None, b"\xff\0"), (None, b"\xff\0\xff\0")
+    ]  # fmt: skip
+    assert all(row["size"] == len(row["data"] or row["bytes"] or b"") for row in rows)
+    only, _opened = read(mixed, pieces, columns=["bytes"], decoder=decoder)
+    assert only == [{"bytes": row["bytes"]} for row in rows]
+
+
+@DECODERS
+def test_a_record_of_bytes_fails_a_read_of_data_that_does_not_ask_for_bytes(mixed: FilesWorld, decoder: Any) -> None:
+    pieces = pieces_of(mixed.directory())
+    message = "record 2 of topic big is bytes, which the column data cannot hold: ask for the column bytes, too"
+    with pytest.raises(BytesRecordError, match=message):
+        read(mixed, pieces, columns=["data"], decoder=decoder)
+    assert len(read(mixed, pieces, columns=["seq", "tag"], decoder=decoder)[0]) > 100

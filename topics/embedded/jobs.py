@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from topics.embedded import arguments
+from topics.embedded.records import put_payloads
 from topics.engine.queue.queue_results import ClaimResult, HeldJobs
 from topics.errors import TopicsError, UsageError
 
@@ -15,7 +16,8 @@ from topics.errors import TopicsError, UsageError
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A record leased to a node.
 
-    ts, deadline: milliseconds since the epoch; deliveries: 1 the first time.
+    ts, deadline: milliseconds since the epoch; deliveries: 1 the first time; data: bytes, if it was
+    bytes.
     """
 
     seq: int = msgspec.field(name="$seq")
@@ -36,7 +38,11 @@ _decoder = msgspec.json.Decoder(list[Job])
 
 def parse_jobs(result: ClaimResult | TopicsError) -> list[Job] | TopicsError:
     """Return the decoded jobs of the engine's answer; an error is returned unchanged."""
-    return result if isinstance(result, TopicsError) else _decoder.decode(b"[" + result.records + b"]")
+    if isinstance(result, TopicsError):
+        return result
+    jobs = _decoder.decode(b"[" + result.records + b"]")
+    put_payloads(jobs, result.payloads)
+    return jobs
 
 
 def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:

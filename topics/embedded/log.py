@@ -49,6 +49,8 @@ from topics.loop.choose import open_ring
 from topics.store.disk.data_directory import TakenDirectory, take
 
 R = TypeVar("R")
+_RECORD_BYTES = 16 << 20
+"""Default of the setting `max_record_bytes` here, where no record has to fit into a request."""
 
 
 def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
@@ -56,7 +58,8 @@ def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
 
     settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link",
     sync_every_ms=100. No setting is read from the environment, so several logs may be open in one
-    process, each with its own settings.
+    process, each with its own settings. A record may have 16 MiB (max_record_bytes), which is the
+    only default that differs from the server's.
     Raises: LockedError, it is open already; StorageError, it cannot be used or trusted; UsageError,
     a bad setting.
     """
@@ -66,7 +69,7 @@ def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
             near = get_close_matches(name, known, 1, 0.7)
             meant = f" (is {near[0]} meant?)" if near else ""
             raise UsageError(f"{name} is no setting{meant}: see docs/settings.md for those there are")
-    config = replace(Config(), data_dir=arguments.path(path), **settings)
+    config = replace(Config(), data_dir=arguments.path(path), **{"max_record_bytes": _RECORD_BYTES, **settings})
     if config.cold_dir:
         config = replace(config, cold_dir=os.path.abspath(config.cold_dir))
     return Log(config)
@@ -139,7 +142,7 @@ class Log:
             self._engine = parts.opened.engine
             self._starts = starts = Starts(self._engine, config, self._loop.clock.monotonic_ns)
             self._driver = Driver(self._loop, exclusive=ring is not None)
-            self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_texts)
+            self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
         except OSError as error:
             signals.release()
             raise _storage_error(f"data directory {config.data_dir} cannot be opened", error) from error
@@ -167,6 +170,8 @@ class Log:
         producer: Producer | None = None,
     ) -> AppendResult:
         """Append records, all or none. Return their seqs once the topic's durability class is met.
+
+        records: bytes (or a bytearray, a memoryview) are stored as they are, other values as JSON.
 
         key: idempotency key; a repeated one answers with the seqs of the first write. node: origin
         of records without their own. create False: the topic must exist. incarnation: the topic
@@ -199,7 +204,7 @@ class Log:
         return self._driver.call(self._starts.appending(request))
 
     def append_soon(self, topic: str, value: Any) -> Pending[int]:
-        """Append one JSON-encodable value with others that follow soon. Do not wait for it.
+        """Append one value, bytes or JSON, with others that follow soon. Do not wait for it.
 
         Waits only if too many batches are in progress. `result()` of the return value is the
         record's seq once the topic's durability class is met. The gathered records are written
@@ -368,7 +373,7 @@ class Log:
         max_bytes: int = 64 << 20,
         from_: From | None = None,
     ) -> ColumnPage:
-        """Return one read as numpy columns seq, ts, offsets and the payloads' undecoded bytes.
+        """Return one read as numpy columns seq, ts, offsets, kind, and undecoded payloads.
 
         At most `limit` records of `max_bytes` (accounted) in all. Check `tombstone`, and continue
         from `next_from_seq`. from_: as in `read`.

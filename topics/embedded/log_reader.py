@@ -168,7 +168,9 @@ class ReaderObject:
                 # Taken here, because a call that its caller left may begin late. Whatever the
                 # answer is, this page is done, or late.
                 token, self._token = self._token, 0
-            query = make_tuple(ReaderQuery, (limit, max_bytes, wait_ms, peek, token, self._commit_every, None, False))
+            query = make_tuple(
+                ReaderQuery, (limit, max_bytes, wait_ms, peek, token, self._commit_every, None, False, True)
+            )
             while self._dropped:
                 topic, name, number, incarnation = self._dropped.popleft()
                 self._readers.give_back(topic, name, number, incarnation=incarnation)

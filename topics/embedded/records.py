@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +14,10 @@ T = TypeVar("T")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One record as it was written. ts: milliseconds since the epoch."""
+    """One record as it was written. ts: milliseconds since the epoch.
+
+    data: the bytes that were given, or the JSON value.
+    """
 
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
@@ -67,11 +71,18 @@ _IS_NEW = "recreated"
 _decoder = msgspec.json.Decoder(list[Record])
 
 
+def put_payloads(records: Sequence[msgspec.Struct], payloads: Sequence[tuple[int, bytes]]) -> None:
+    """Set the data of records just decoded that is bytes, given by the index of each."""
+    for index, payload in payloads:
+        msgspec.structs.force_setattr(records[index], "data", payload)
+
+
 def parse_page(topic: str, result: DiffResult | TopicsError) -> Page | TopicsError:
     """Return the engine's answer with its records decoded; an error is returned unchanged."""
     if isinstance(result, TopicsError):
         return result
     records = _decoder.decode(b"[" + result.records + b"]")
+    put_payloads(records, result.payloads)
     return Page(
         topic, records, result.next_from_seq, result.head_seq, result.earliest_seq, result.tombstone, result.size
     )
@@ -83,4 +94,8 @@ def parse_one(topic: str, result: DiffResult | TopicsError) -> Record | TopicsEr
         return result
     if result.tombstone is not None:
         return None if result.tombstone.reason == _IS_NEW else GapError(topic, result.tombstone)
-    return _decoder.decode(b"[" + result.records + b"]")[0] if result.count else None
+    if not result.count:
+        return None
+    records = _decoder.decode(b"[" + result.records + b"]")
+    put_payloads(records, result.payloads)
+    return records[0]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from topics.clock import Clock
 from topics.embedded import arguments
@@ -35,12 +34,14 @@ _SENT_MAX = 8
 class PendingRecords(Answer):
     """Records of one topic that are gathered, and then written as one request."""
 
-    __slots__ = ("_gatherer", "bytes", "sent", "texts", "topic")
+    __slots__ = ("_gatherer", "are_json", "bytes", "sent", "texts", "topic")
 
-    def __init__(self, gatherer: Gatherer, driver: Driver, topic: str) -> None:
+    def __init__(self, gatherer: Gatherer, driver: Driver, topic: str, *, are_json: bool) -> None:
         super().__init__(driver)
         self._gatherer = gatherer
         self.topic = topic
+        self.are_json = are_json
+        """Whether the records are JSON texts, or all of them are bytes."""
         self.texts: list[bytes] = []
         self.bytes = 0
         self.sent = False
@@ -50,15 +51,19 @@ class PendingRecords(Answer):
             self._gatherer.send_now(self, here=here)
 
 
+class Appending(Protocol):
+    """The maker of calls that append gathered records."""
+
+    def __call__(self, topic: str, payloads: list[bytes], *, are_json: bool) -> Start[AppendResult]: ...
+
+
 class Gatherer:
     """Batches by topic, filled by any thread.
 
-    appending(topic, texts): returns the call that writes them.
+    appending(topic, texts, are_json=): returns the call that writes them.
     """
 
-    def __init__(
-        self, driver: Driver, clock: Clock, appending: Callable[[str, list[bytes]], Start[AppendResult]]
-    ) -> None:
+    def __init__(self, driver: Driver, clock: Clock, appending: Appending) -> None:
         self._driver = driver
         self._clock = clock
         self._appending = appending
@@ -75,30 +80,38 @@ class Gatherer:
     def append(self, topic: str, value: Any) -> Pending[int]:
         arguments.text("topic", topic)
         arguments.plain_value(value)
-        text = encoded(value)
+        are_json = not isinstance(value, bytes | bytearray | memoryview)
+        text = encoded(value) if are_json else bytes(value)
         # a signal's handler, in the midst of the lines below
         if self._lock._is_owned():  # type: ignore[attr-defined]
-            return self._append_by_itself(topic, text)
+            return self._append_by_itself(topic, text, are_json=are_json)
         with self._lock:
             batch = self._filling.get(topic)
-            if batch is not None:
+            if batch is not None and batch.are_json is are_json:
                 texts = batch.texts
                 index = len(texts)
                 if index < _ROWS_MAX - 1 and batch.bytes + len(text) < _BYTES_MAX:
                     batch.bytes += len(text)
                     texts.append(text)
                     return Pending(batch, index)
-        return self._append_last_or_first(topic, text)
+        return self._append_last_or_first(topic, text, are_json=are_json)
 
-    def _append_last_or_first(self, topic: str, text: bytes) -> Pending[int]:
-        """Append a record that begins a batch, or fills it."""
+    def _append_last_or_first(self, topic: str, text: bytes, *, are_json: bool) -> Pending[int]:
+        """Append a record that begins a batch, or fills it.
+
+        A record of the other kind ends the batch before it.
+        """
         waits_for: PendingRecords | None = None
         signals.hold(_nothing)
         try:
             with self._lock:
                 batch = self._filling.get(topic)
+                if batch is not None and batch.are_json is not are_json:
+                    del self._filling[topic]
+                    waits_for = self._send(batch)
+                    batch = None
                 if batch is None:
-                    batch = self._filling[topic] = PendingRecords(self, self._driver, topic)
+                    batch = self._filling[topic] = PendingRecords(self, self._driver, topic, are_json=are_json)
                     if len(self._filling) == 1:
                         self._driver.maintenance.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
                 soon: Pending[int] = Pending(batch, len(batch.texts))
@@ -106,15 +119,15 @@ class Gatherer:
                 batch.bytes += len(text)
                 if len(batch.texts) >= _ROWS_MAX or batch.bytes >= _BYTES_MAX:
                     del self._filling[topic]
-                    waits_for = self._send(batch)
+                    waits_for = self._send(batch) or waits_for
         finally:
             signals.release()
         if waits_for is not None and not self._driver.drives_here:
             waits_for.wait(None)
         return soon
 
-    def _append_by_itself(self, topic: str, text: bytes) -> Pending[int]:
-        batch = PendingRecords(self, self._driver, topic)
+    def _append_by_itself(self, topic: str, text: bytes, *, are_json: bool) -> Pending[int]:
+        batch = PendingRecords(self, self._driver, topic, are_json=are_json)
         batch.texts.append(text)
         self._send(batch)
         return Pending(batch, 0)
@@ -175,7 +188,7 @@ class Gatherer:
                 batch.answer(outcome)
 
         try:
-            start = self._appending(batch.topic, batch.texts)
+            start = self._appending(batch.topic, batch.texts, are_json=batch.are_json)
         except TopicsError as error:
             on_answer(error)
         else:
@@ -204,7 +217,9 @@ class Gatherer:
 
         for index, text in enumerate(batch.texts):
             try:
-                self._driver.submit(self._appending(batch.topic, [text]), partial(on_answer, index))
+                self._driver.submit(
+                    self._appending(batch.topic, [text], are_json=batch.are_json), partial(on_answer, index)
+                )
             except TopicsError as error:
                 on_answer(index, error)
 

@@ -46,12 +46,12 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.trampoline import Trampoline
-from topics.engine.write.value_rows import NewRecord, rows_from_data, rows_from_values
+from topics.engine.write.value_rows import rows_from, rows_from_bytes
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 
 Values = Iterable[Any]
-"""Records for `append`: JSON-encodable values, or NewRecord for tag, node, meta."""
+"""Records for `append`: bytes, JSON-encodable values, or NewRecord for tag, node, meta."""
 
 From = str | Mapping[str, int]
 """Where a read begins: "first", "now", {"last": n} or {"time": ms}."""
@@ -95,8 +95,13 @@ class Starts:
             self.append_times.add(self._now_ns() - began_ns)
         return result
 
-    def appending_texts(self, topic: str, texts: Sequence[bytes]) -> Start[AppendResult]:
-        return self.appending(self.request_of_texts(topic, texts, key=None))
+    def appending_gathered(self, topic: str, payloads: list[bytes], *, are_json: bool) -> Start[AppendResult]:
+        """Return the append of JSON texts, or of records of bytes."""
+        if are_json:
+            return self.appending(self.request_of_texts(topic, payloads, key=None))
+        if violation := self._scanner.over_limit(len(payloads), None, None):
+            raise violation
+        return self.appending(AppendRequest(topic, rows_from_bytes(payloads, self._scanner)))
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
         arguments.text("topic", topic)
@@ -134,11 +139,7 @@ class Starts:
         if violation := scanner.over_limit(len(values), node_text, key_text):
             raise violation
         with self._scanning:
-            if NewRecord in map(type, values):
-                made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
-                rows = rows_from_values(made, scanner)
-            else:
-                rows = rows_from_data(values, scanner)
+            rows = rows_from(values, scanner)
         return make_tuple(
             AppendRequest, (topic, rows, node_text, identity, create, None, True, None, incarnation, None)
         )
@@ -200,7 +201,7 @@ class Starts:
         arguments.count("limit", limit)
         arguments.optional_count("lease_ms", lease_ms)
         arguments.count("wait_ms", wait_ms)
-        request = ClaimRequest(queue, node, limit, lease_ms)
+        request = ClaimRequest(queue, node, limit, lease_ms, bytes_apart=True)
         return lambda done: self._engine.claim_when_ready(request, wait_ms, lambda result: done(parse_jobs(result)))
 
     def putting_router(self, name: str, config: RouterConfig) -> Start[RouterPut]:
@@ -265,6 +266,7 @@ class Starts:
             wait_ms=wait_ms,
             max_batch_bytes=max_bytes,
             begin=begin,
+            bytes_apart=True,
         )
         return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
 

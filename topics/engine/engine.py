@@ -73,6 +73,7 @@ from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
 from topics.engine.write.delete import delete_records
 from topics.engine.write.flush import state_of, sync_records
+from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
@@ -101,8 +102,10 @@ class Engine:
         compared = ComparedParts()
         sweeper = Sweeper(core, compared)
         self._lifecycle = Lifecycle(core, forwarding, sweeper.forget)
-        self._appender = Appender(core, self._lifecycle, Stager(core, self._lifecycle, compared, sweeper))
-        self._plain_appender = PlainAppender(core)
+        format_wait = FormatWait(core.format)
+        stager = Stager(core, self._lifecycle, compared, sweeper)
+        self._appender = Appender(core, self._lifecycle, stager, format_wait)
+        self._plain_appender = PlainAppender(core, format_wait)
         self._before_acks = partial(forwarding.before_consumption, bounded=True)
         before_moves = partial(forwarding.before_consumption, bounded=False)
         dead_letters = DeadLetters(core, self._appender.append_copies, before_moves)

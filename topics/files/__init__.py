@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from topics.files.deleted import deleted_seqs
 from topics.files.directory import Directory, open_directory
 from topics.files.errors import (
+    BytesRecordError,
     DirectoryBusyError,
     NoColdDirectoryError,
     NoDirectoryError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "DEFAULT_COLUMNS",
+    "BytesRecordError",
     "Directory",
     "DirectoryBusyError",
     "Finding",

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from topics.errors import UsageError
-from topics.files.errors import SeqTooLargeError
+from topics.files.errors import BytesRecordError, SeqTooLargeError
 from topics.files.live_rows import NO_TAG, LiveRows
 from topics.files.piece import Piece
 from topics.files.piece_files import PieceSource, damaged_frame
@@ -27,9 +27,10 @@ FIELDS = {
     "data": pa.field("data", pa.string(), nullable=False),
     "meta": pa.field("meta", pa.string()),
     "size": pa.field("size", pa.int64(), nullable=False),
+    "bytes": pa.field("bytes", pa.binary()),
 }
 COLUMNS = tuple(FIELDS)
-_IN_FRAMES = ("node", "data", "meta")
+_IN_FRAMES = ("node", "data", "meta", "bytes")
 """Columns that are read from the frames, because no index has them."""
 _SEQ_MAX = (1 << 63) - 1
 _GAP_BYTES = 64 << 10
@@ -39,12 +40,17 @@ _GAP_BYTES = 64 << 10
 def schema_of(columns: Sequence[str]) -> Any:
     """Return the pa.Schema of batches with these columns.
 
+    With `bytes`, which holds data of bytes, `data` is null for such records.
+
     Raises: UsageError for an unknown or repeated column.
     """
     for name in columns:
         if name not in FIELDS or columns.count(name) > 1:
             raise UsageError(f"columns: {name!r} is unknown or repeated; the columns are {', '.join(COLUMNS)}")
-    return pa.schema([FIELDS[name] for name in columns])
+    schema = pa.schema([FIELDS[name] for name in columns])
+    if "bytes" in columns and "data" in columns:
+        schema = schema.set(schema.get_field_index("data"), FIELDS["data"].with_nullable(True))
+    return schema
 
 
 class Wanted(NamedTuple):
@@ -75,7 +81,8 @@ class Batches:
     def of(self, piece: Piece) -> Iterator[Any]:
         """Yield the piece's live records as pa.RecordBatch, each with one row at least.
 
-        Raises: VanishedError, only before the first batch; CorruptError; SeqTooLargeError.
+        Raises: VanishedError, only before the first batch; CorruptError; SeqTooLargeError;
+        BytesRecordError.
         """
         path, rows = self._source.rows(piece)
         wanted = self._wanted
@@ -109,7 +116,7 @@ class Batches:
     def _read_texts(self, fd: int, path: str, piece: Piece, rows: LiveRows, names: list[str]) -> dict[str, Any]:
         """Read columns of texts, by name.
 
-        Raises: CorruptError, naming the first frame that is damaged.
+        Raises: CorruptError, naming the first frame that is damaged; BytesRecordError.
         """
         verify = self._wanted.verify and not rows.is_verified
         size = int(rows.lengths.sum(dtype=np.uint64))
@@ -122,6 +129,11 @@ class Batches:
             added = texts.add(memoryview(self._window)[:count], window.start, part)
             if added < window.last - window.first:
                 row = window.first + added
+                if texts.lacks_bytes:
+                    raise BytesRecordError(
+                        f"record {rows.seqs[row]} of topic {piece.topic} is bytes, which the column data cannot hold: "
+                        "ask for the column bytes, too (it is null for JSON, as data is for bytes)"
+                    )
                 raise damaged_frame(path, int(rows.offsets[row]), piece, int(rows.seqs[row]))
         return {name: texts.column(name) for name in names}
 

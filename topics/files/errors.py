@@ -6,7 +6,8 @@
     ├── NoColdDirectoryError   segments are in a cold directory, and none or a wrong one was named
     ├── DirectoryBusyError     the server kept changing the files before they could be read
     ├── TopicGoneError         the topic was deleted while it was read
-    └── SeqTooLargeError       seqs above 2^63 - 1, which no signed column can hold
+    ├── SeqTooLargeError       seqs above 2^63 - 1, which no signed column can hold
+    └── BytesRecordError       a record of bytes, and the column for those was not asked for
 
 Readers also raise CorruptError (damaged bytes; its detail has path, offset, topic and seq),
 FormatError (files of another version), StorageError (the disk failed) and UsageError (an unknown
@@ -40,3 +41,7 @@ class TopicGoneError(StorageError):
 
 class SeqTooLargeError(StorageError):
     """A seq is above 2^63 - 1, which an Arrow int64 cannot hold."""
+
+
+class BytesRecordError(StorageError):
+    """A record is bytes, which the column `data` cannot hold, and `bytes` was not asked for."""

@@ -19,7 +19,8 @@ from topics.files.piece import Location, Loss, Piece
 from topics.files.piece_files import PieceSource, VanishedError
 from topics.files.texts import Decoder, best_decoder
 
-DEFAULT_COLUMNS = COLUMNS[:-1]
+DEFAULT_COLUMNS = COLUMNS[:-2]
+"""All columns but `size` and `bytes`."""
 BATCH_ROWS = 65536
 BATCH_BYTES = 32 << 20
 _BATCH_BYTES_MAX = 1 << 30
@@ -58,7 +59,8 @@ def read_pieces(
     calls, decoder: for tests.
     Raises: CorruptError with path, offset, topic and seq in its detail; TopicGoneError,
     NoDirectoryError, NotReadableError, NoColdDirectoryError, DirectoryBusyError, SeqTooLargeError,
-    FormatError, StorageError (the disk failed), UsageError (an unknown column, a bound below 1).
+    BytesRecordError, FormatError, StorageError (the disk failed), UsageError (an unknown column, a
+    bound below 1).
     """
     if batch_rows < 1 or batch_bytes < 1:
         raise UsageError("batch_rows and batch_bytes must be at least 1")

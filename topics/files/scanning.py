@@ -31,10 +31,10 @@ HEADER_DTYPE = np.dtype(
     {
         "names": [
             "frame_bytes", "type", "flags", "topic_id", "seq", "ts_ms", "node_len", "tag_len", "data_len", "version",
-            "ext_len", "meta_len", "size",
+            "payload_kind", "ext_len", "meta_len", "size",
         ],
-        "formats": ["<u4", "u1", "u1", "<u8", "<u8", "<u8", "<u2", "<u2", "<u4", "u1", "<u2", "<u4", "<u4"],
-        "offsets": [0, 4, 5, 6, 14, 22, 30, 32, 34, 38, 40, 44, 48],
+        "formats": ["<u4", "u1", "u1", "<u8", "<u8", "<u8", "<u2", "<u2", "<u4", "u1", "u1", "<u2", "<u4", "<u4"],
+        "offsets": [0, 4, 5, 6, 14, 22, 30, 32, 34, 38, 39, 40, 44, 48],
         "itemsize": FRAME_HEADER_BYTES,
     }
 )  # fmt: skip

@@ -23,11 +23,14 @@ from topics.store.format.log_format import (
     FRAME_MIN_BYTES,
     FRAME_TRAILER_BYTES,
     FRAME_VERSION,
+    PAYLOAD_JSON,
     FrameType,
 )
 
 TEXTS = ("node", "tag", "data", "meta")
 """Names of the texts, in their order in a frame."""
+BYTES = "bytes"
+"""Name of the column of data that is bytes. Without it, columns of `data` end at such a record."""
 _FLAGS = {"node": FLAG_NODE, "tag": FLAG_TAG, "meta": FLAG_META}
 
 
@@ -37,12 +40,20 @@ class Texts(Protocol):
     def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
         """Add rows, and return how many were added.
 
-        If it is fewer than all, the frame of the next row is damaged, or not that of its record.
+        If it is fewer than all, the frame of the next row is damaged, or not that of its record, or
+        its data is bytes for which there is no column (`lacks_bytes`).
         data, base: the frame of row i is at data[rows.offsets[i] - base], of rows.lengths[i] bytes.
         """
 
+    @property
+    def lacks_bytes(self) -> bool:
+        """Whether the last `add` stopped at data of bytes."""
+
     def column(self, name: str) -> Any:
-        """Return a column as pa.StringArray. Rows cannot be added afterwards."""
+        """Return a column as pa.StringArray, or bytes as pa.BinaryArray.
+
+        Rows cannot be added afterwards.
+        """
 
 
 class Order(NamedTuple):
@@ -64,6 +75,7 @@ class PureTexts:
     def __init__(self, order: Order, rooms: Mapping[str, float]) -> None:
         self._order = order
         self._parts: dict[str, list[Any]] = {name: [] for name in order.names}
+        self.lacks_bytes = False
 
     def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
         """Compare each frame with its row, and take the texts up to the first damaged frame."""
@@ -87,6 +99,12 @@ class PureTexts:
             count = int(np.argmin(sound))
         if self._order.verify:
             count = _sound_frames(data, starts[:count], lengths[:count])
+        names = self._order.names
+        if "data" in names and BYTES not in names:
+            kinds = heads["payload_kind"][:count]
+            self.lacks_bytes = bool(kinds.any())
+            if self.lacks_bytes:
+                count = int(np.argmax(kinds != PAYLOAD_JSON))
         self._take(data, starts[:count], heads[:count])
         return count
 
@@ -107,20 +125,23 @@ class PureTexts:
         slots = max(0, bounds.size - 1)
         every = pa.StringArray.from_buffers(slots, pa.py_buffer(bounds), pa.py_buffer(data)) if slots else None
         for name, parts in self._parts.items():
-            present = heads["flags"] & np.uint8(_FLAGS[name]) != 0 if name in _FLAGS else None
-            if every is None or (present is not None and not present.any()):
-                parts.append(pa.nulls(count, pa.string()))
+            kind = pa.binary() if name == BYTES else pa.string()
+            if name in _FLAGS:
+                present = heads["flags"] & np.uint8(_FLAGS[name]) != 0
+            else:
+                present = (heads["payload_kind"] != PAYLOAD_JSON) == (name == BYTES)
+            if every is None or not present.any():
+                parts.append(pa.nulls(count, kind))
                 continue
-            taken = every.take(pa.array(np.arange(TEXTS.index(name), bounds.size, len(TEXTS) + 1)))
-            if present is not None and not present.all():
-                _none, ends, text = taken.buffers()
-                bits = pa.py_buffer(np.packbits(present, bitorder="little"))
-                taken = pa.StringArray.from_buffers(count, ends, text, bits, count - int(present.sum()))
-            parts.append(taken)
+            first = np.arange(TEXTS.index("data" if name == BYTES else name), bounds.size, len(TEXTS) + 1)
+            taken = every.take(pa.array(first, mask=None if present.all() else ~present))
+            bits, ends, text = taken.buffers()
+            parts.append(pa.Array.from_buffers(kind, count, [bits, ends, text], taken.null_count))
 
     def column(self, name: str) -> Any:
         parts = self._parts[name]
-        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.array([], pa.string())])
+        kind = pa.binary() if name == BYTES else pa.string()
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.array([], kind)])
 
 
 def _sound_frames(data: memoryview, starts: NDArray[np.int64], lengths: NDArray[np.uint32]) -> int:
@@ -180,13 +201,18 @@ else:
         def add(self, data: memoryview, base: int, rows: LiveRows) -> int:
             return self._columns.add(data, base, rows.offsets, rows.lengths, rows.seqs)
 
+        @property
+        def lacks_bytes(self) -> bool:
+            return self._columns.lacks_bytes
+
         def column(self, name: str) -> Any:
             ends, text, valid, nulls = self._columns.column(name)
             count = len(ends) - 1
             if count:
                 self._rooms[name] = 1.1 * len(text) / count
             bits = None if valid is None else pa.py_buffer(valid)
-            return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(text), bits, nulls)
+            kind = pa.binary() if name == BYTES else pa.string()
+            return pa.Array.from_buffers(kind, count, [bits, pa.py_buffer(ends), pa.py_buffer(text)], nulls)
 
     assert scan_native is not None, "both come with the C module"
     NATIVE = Decoder("C", scan_native, NativeTexts, 1 << 20)

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.contract.records import test_retention
+from tests.contract.records import test_bytes, test_retention
 from tests.contract.world.sim_world import SimWorld
 
 _BORROWED = [
     import_module(name)
     for name in (
+        "tests.contract.records.test_bytes",
         "tests.contract.records.test_deletion_and_nodes",
         "tests.contract.durability.test_durability",
         "tests.contract.records.test_idempotency",
@@ -28,6 +29,7 @@ _BORROWED = [
     )
 ]
 lossy = test_retention.lossy
+mixed = test_bytes.mixed
 
 
 @pytest.fixture

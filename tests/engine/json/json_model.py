@@ -5,6 +5,7 @@ Also the makers of test texts: random JSON in random spellings, and small damage
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import random
@@ -223,6 +224,10 @@ def random_write(rng: random.Random) -> bytes:
     records = []
     for _ in range(rng.choice((1, 1, 2, 3))):
         members = [f'"data":{blank(rng)}{random_json(rng, 2)}']
+        if rng.random() < 0.3:
+            data = rng.randbytes(rng.choice((0, 1, 2, 3, 30)))
+            text = spelled_string(base64.b64encode(data).decode(), rng)
+            members[: rng.choice((1, 1, 1, 0))] = [f'"data_base64":{blank(rng)}{text}']
         if rng.random() < 0.4:
             members.append('"meta":' + random_json(rng, 2))
         for name in ("tag", "node"):
@@ -257,7 +262,7 @@ def random_write(rng: random.Random) -> bytes:
 # --- the model of a write's body --------------------------------------------------------------------------------------
 
 Row = tuple[Any, str | None, str | None, Any, int]
-"""data, tag, node, meta (kept), accounted size."""
+"""data (bytes, or kept JSON), tag, node, meta (kept), accounted size."""
 
 
 def parse_write(body: bytes) -> tuple[list[Row], str | None]:
@@ -288,16 +293,30 @@ def parse_write(body: bytes) -> tuple[list[Row], str | None]:
     for record in fields["records"]:
         if not isinstance(record, Members):
             raise RefusedError("record")
-        known = _known(record, ("data", "tag", "node", "meta"))
-        if "data" not in known:
+        known = _known(record, ("data", "data_base64", "tag", "node", "meta"))
+        if ("data" in known) == ("data_base64" in known):
             raise RefusedError("data")
         for name in ("tag", "node"):
             if known.get(name) is not None and not isinstance(known[name], str):
                 raise RefusedError(name)
-        data, meta = kept(known["data"]), kept(known.get("meta"))
-        size = len(compact(data)) + (0 if meta is None else len(compact(meta)))
+        meta = kept(known.get("meta"))
+        data = kept(known["data"]) if "data" in known else unpacked(known["data_base64"])
+        size = len(data if isinstance(data, bytes) else compact(data)) + (0 if meta is None else len(compact(meta)))
         rows.append((data, known.get("tag"), known.get("node"), meta, size))
     return rows, fields.get("node")
+
+
+def unpacked(text: Any) -> bytes:
+    """The bytes of a base64 text that is the only one for them."""
+    if not isinstance(text, str):
+        raise RefusedError("data_base64")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise RefusedError("data_base64") from None
+    if base64.b64encode(data).decode() != text:
+        raise RefusedError("data_base64")
+    return data
 
 
 def _check_producer(members: Members) -> None:

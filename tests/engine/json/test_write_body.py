@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import time
@@ -288,7 +289,8 @@ def agrees_with_the_model(body: bytes) -> None:
     assert scanned.rows.count == len(rows)
     assert scanned.rows.size == sum(row[4] for row in rows)
     for found, (data, tag, record_node, meta, size) in zip(records_of(scanned), rows, strict=True):
-        assert unpacked(found.data) == data
+        assert found.is_bytes == isinstance(data, bytes)
+        assert (found.data if found.is_bytes else unpacked(found.data)) == data
         assert found.tag == (None if tag is None else tag.encode())
         assert found.node == (None if record_node is None else record_node.encode())
         assert (found.meta is None) == (meta is None)
@@ -432,3 +434,70 @@ def test_texts_have_the_limits_of_records() -> None:
         SMALL.scan_texts([b"1"] * 4)
     with pytest.raises(RequestError, match=r"records\[1\] is larger"):
         SMALL.scan_texts([b"1", b'"' + b"x" * 200 + b'"'])
+
+
+# --- data that is bytes -----------------------------------------------------------------------------------------------
+def with_base64(text: str, **more: object) -> bytes:
+    return json.dumps({"records": [{"data_base64": text, **more}]}).encode()
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_base64_is_decoded_whatever_json_does_to_its_characters(size: int) -> None:
+    data = bytes(range(251, 251 + size)) if size < 5 else b"\xff" * size
+    text = base64.b64encode(data).decode()
+    for spelled in (text, text.replace("/", "\\/"), "".join(f"\\u{ord(c):04x}" for c in text)):
+        body = b'{"records":[{"data":1},{"data_base64":"%b","meta":{"a":1,"a":2},"tag":"t"}]}' % spelled.encode()
+        first, second = records_of(scan(body))
+        assert (first.data, first.is_bytes) == (b"1", False)
+        assert second == RowRecord(data, b"t", None, b'{"a":2}', size + 7, is_bytes=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["A", "AA", "AAA", "AA=", "A===", "====", "AAAA=", "AA==AAAA", "AB==", "AAB=", "AA-_", "AA A", "AAAA\n", "é"],
+)
+def test_what_is_not_strict_base64_is_refused_with_the_field_and_the_record(text: str) -> None:
+    with pytest.raises(RequestError, match=r"^records\[0\]\.data_base64 is not base64: use RFC 4648 with \+ and /"):
+        scan(with_base64(text))
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ('{"data":1,"data_base64":""}', "has data and data_base64: send one of them"),
+        ('{"data_base64":"","data":1}', "has data and data_base64: send one of them"),
+        ('{"tag":"a"}', 'send "data" (null is allowed) or "data_base64"'),
+        ('{"data_base64":null}', "data_base64 must be a string, not null"),
+        ('{"data_base64":"","data_base64":""}', "data_base64 is given twice"),
+    ],
+)
+def test_a_record_has_exactly_one_of_data_and_data_base64(record: str, words: str) -> None:
+    """R-BYTES-1."""
+    assert words in refusal(b'{"records":[' + record.encode() + b"]}").message
+
+
+def test_the_limit_of_a_record_counts_its_bytes() -> None:
+    """R-BYTES-3."""
+    scanner = WriteScanner(replace(Config(), max_record_bytes=10))
+    assert scanner.scan(with_base64(base64.b64encode(bytes(10)).decode())).violation is None
+    for body in (with_base64(base64.b64encode(bytes(11)).decode()), with_base64("AAAA", meta={"a": 12})):
+        violation = scanner.scan(body).violation
+        assert violation is not None
+        assert violation.code == "record_too_large"
+
+
+def test_long_base64_is_decoded_in_turns() -> None:
+    data = random.Random(1).randbytes(300_000)
+    text = base64.b64encode(data).decode()
+    for spelled in (text, text.replace("/", "\\/")):
+        work = SCANNER.scan_in_turns(b'{"records":[{"data_base64":"%b"}]}' % spelled.encode(), 8192)
+        turns = 0
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                scanned = end.value
+                break
+            turns += 1
+        assert turns >= 2 * len(text) // 8192 - 2
+        assert records_of(scanned)[0].data == data

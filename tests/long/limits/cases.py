@@ -95,6 +95,12 @@ _RECORD = {
         NESTED,
         const("small", b"0"),
     ),
+    "data_base64": (
+        filled("long text", b"AAAA", b'"', b'"', most=1_048_000),
+        filled("escapes", b"\\u0041" * 4, b'"', b'"', most=1_000_000),
+        filled("no base64", b"*", b'"', b'"', most=1_000_000),
+        const("empty", b'""'),
+    ),
     "tag": (at_limit("max_tag_bytes"), const("equal", b'"a"'), filled("escapes", b"\\u0061", b'"', b'"', most=1536)),
     "node": (at_limit("max_node_bytes"), const("equal", b'"a"')),
     "meta": (
@@ -336,10 +342,11 @@ def with_value(base: Fields, path: str, value: Value, scale: Scale) -> bytes:
 
 def _elements(field: str, value: Value, scale: Scale) -> bytes:
     """Return as many records with the value as a write and its body may hold."""
-    one = _object({"data": b"0"} | {field: value.text(scale, 0)})
+    base = {} if field == "data_base64" else {"data": b"0"}
+    one = _object(base | {field: value.text(scale, 0)})
     count = max(1, min(scale.config.max_batch_records, scale.body_bytes // (len(one) + 1)))
     if value.name.startswith("text of"):
-        items = [_object({"data": b"0"} | {field: value.text(scale, number)}) for number in range(count)]
+        items = [_object(base | {field: value.text(scale, number)}) for number in range(count)]
         return b"[%b]" % b",".join(items)
     return b"[%b]" % b",".join([one] * count)
 

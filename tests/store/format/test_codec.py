@@ -1,6 +1,7 @@
 """codec.c against a plain Python model: the same bytes out, and any bytes in give a result."""
 # ruff: noqa: PLR0917 - hypothesis passes by position
 
+import base64
 import contextlib
 import json
 import struct
@@ -24,6 +25,8 @@ from topics.store.format.log_format import (
     FLAG_META,
     FLAG_NODE,
     FLAG_TAG,
+    PAYLOAD_BYTES,
+    PAYLOAD_JSON,
     BatchHeader,
     Frame,
     FrameType,
@@ -43,6 +46,7 @@ records = st.builds(
     tag=st.none() | names,
     node=st.none() | names,
     size=st.just(0),
+    is_bytes=st.booleans(),
 )
 frames = st.builds(
     Frame,
@@ -58,6 +62,7 @@ frames = st.builds(
     size=st.integers(0, 2**32 - 1),
     fsync=st.booleans(),
     deleted=st.booleans(),
+    payload_kind=st.sampled_from([PAYLOAD_JSON, PAYLOAD_BYTES]),
 )
 
 
@@ -88,12 +93,13 @@ def row_of(frame: Frame, offset: int) -> tuple[int, ...]:
         len(frame.ext),
         len(frame.node or b""),
         len(frame.tag or b""),
+        frame.payload_kind,
     )
 
 
 COLUMNS = [
     "type", "seq", "topic_id", "ts_ms", "size", "offset", "length", "deleted",
-    "data_len", "meta_len", "ext_len", "node_len", "tag_len",
+    "data_len", "meta_len", "ext_len", "node_len", "tag_len", "payload_kind",
 ]  # fmt: skip
 
 
@@ -123,6 +129,7 @@ def test_framed_rows_equal_the_model(
             ext if i == 0 else b"",
             len(record.data) + len(record.meta or b""),
             fsync,
+            payload_kind=PAYLOAD_BYTES if record.is_bytes else PAYLOAD_JSON,
         ).pack()
         for i, record in enumerate(written)
     ]
@@ -325,12 +332,29 @@ json_records = st.builds(
     node=st.none() | st.sampled_from([b"a", b"b", b"", b'\x01"\\\n\x7f']),
     size=st.just(0),
 )
+bytes_records = st.builds(
+    RowRecord,
+    data=st.binary(max_size=40),
+    meta=st.none() | st.just(b'{"k":1}'),
+    tag=st.none() | st.just(b"t"),
+    node=st.none() | st.sampled_from([b"a", b"b", b""]),
+    size=st.just(0),
+    is_bytes=st.just(True),
+)
+shown_records = json_records | bytes_records
 
 
 def model(
-    written: list[RowRecord], nodes: tuple[bytes, ...], limit: int, budget: int, tags: bool, meta: bool, data: bool
+    written: list[RowRecord],
+    nodes: tuple[bytes, ...],
+    limit: int,
+    budget: int,
+    tags: bool,
+    meta: bool,
+    data: bool,
+    apart: bool = False,
 ) -> tuple[list[dict[str, object]], int]:
-    """The elements delivered and the rows examined."""
+    """The elements delivered and the rows examined. apart: as if data of bytes were put back into its record."""
     out: list[dict[str, object]] = []
     size = 0
     for index, record in enumerate(written):
@@ -338,7 +362,9 @@ def model(
             return out, index
         if record.node is not None and record.node in nodes:
             continue
-        cost = len(record.data) + len(record.meta or b"")
+        text = base64.b64encode(record.data)
+        as_base64 = record.is_bytes and data and not apart
+        cost = len(text if as_base64 else record.data) + len(record.meta or b"")
         if out and size + cost > budget:
             return out, index
         element: dict[str, object] = {"$seq": 100 + index, "$ts": 1_700_000_000_000}
@@ -346,8 +372,10 @@ def model(
             element["$node"] = record.node.decode()
         if tags and record.tag is not None:
             element["$tag"] = record.tag.decode()
-        if data:
-            element["data"] = json.loads(record.data)
+        if as_base64:
+            element["data_base64"] = text.decode()
+        elif data:
+            element["data"] = record.data if record.is_bytes else json.loads(record.data)
         if meta and record.meta is not None:
             element["meta"] = json.loads(record.meta)
         out.append(element)
@@ -357,11 +385,12 @@ def model(
 
 @examples(100)
 @given(
-    st.lists(json_records, max_size=6),
+    st.lists(shown_records, max_size=6),
     st.lists(st.sampled_from([b"a", b"b", b"", b"zz", b'\x01"\\\n\x7f', b"\x01"]), max_size=4).map(tuple),
     st.integers(1, 7),
     st.integers(1, 100),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    st.booleans(),
     st.integers(0, 6),
 )
 def test_a_projection_equals_the_model(
@@ -370,6 +399,7 @@ def test_a_projection_equals_the_model(
     limit: int,
     budget: int,
     include: tuple[bool, bool, bool],
+    apart: bool,
     split: int,
 ) -> None:
     tags, meta, data = include
@@ -379,13 +409,24 @@ def test_a_projection_equals_the_model(
     offsets = (base + np.cumsum(lengths) - lengths).astype(np.uint32)
     seqs = np.arange(100, 100 + len(written), dtype=np.uint64)
     projection = JsonRenderer(
-        9, limit=limit, budget=budget, nodes=node_set(nodes), include_tags=tags, include_meta=meta, include_data=data
+        9,
+        limit=limit,
+        budget=budget,
+        nodes=node_set(nodes),
+        include_tags=tags,
+        include_meta=meta,
+        include_data=data,
+        bytes_apart=apart,
     )
     examined = projection.add(framed, base, offsets[:split], lengths[:split], seqs[:split])
     if examined == len(seqs[:split]):
         examined += projection.add(framed, base, offsets[split:], lengths[split:], seqs[split:])
-    expected, expected_examined = model(written, nodes, limit, budget, tags, meta, data)
-    assert json.loads(b"[" + projection.records() + b"]") == expected
+    expected, expected_examined = model(written, nodes, limit, budget, tags, meta, data, apart)
+    got = json.loads(b"[" + projection.records() + b"]")
+    for index, payload in projection.payloads:
+        assert got[index]["data"] is None
+        got[index]["data"] = payload
+    assert got == expected
     assert (projection.count, examined) == (len(expected), expected_examined)
 
 
@@ -393,7 +434,7 @@ u64s = st.integers(0, 2**64 - 1)
 
 
 @given(
-    st.lists(st.tuples(json_records, u64s, u64s, st.integers(0, 2**32 - 1)), min_size=1, max_size=6), st.integers(0, 6)
+    st.lists(st.tuples(shown_records, u64s, u64s, st.integers(0, 2**32 - 1)), min_size=1, max_size=6), st.integers(0, 6)
 )
 def test_a_projection_of_jobs_equals_the_model(jobs: list[tuple[RowRecord, int, int, int]], split: int) -> None:
     written = [record for record, *_ in jobs]
@@ -425,7 +466,8 @@ def test_payloads_as_columns_equal_the_records(written: list[RowRecord], split: 
     columns = ColumnRenderer(9)
     for part in (slice(split), slice(split, None)):
         assert columns.add(framed, 4096, offsets[part], lengths[part], seqs[part]) == len(seqs[part])
-    seq, ts, ends = columns.columns()
+    seq, ts, ends, kinds = columns.columns()
+    assert kinds.tolist() == [record.is_bytes for record in written]
     assert seq.tolist() == seqs.tolist()
     assert ts.tolist() == [1_700_000_000_000] * len(written)
     texts = columns.records()
@@ -602,6 +644,7 @@ def sum_of(record: RowRecord, node: bytes | None) -> int:
     node = node if record.node is None else record.node
     texts = (record.tag, node, record.data, record.meta)
     present = sum(flag for flag, text in zip((1, 2, 0, 4), texts, strict=True) if text is not None)
+    present += 128 if record.is_bytes else 0
     head = struct.pack("<5I", present, *(len(text or b"") for text in texts))
     return xxhash.xxh3_64_intdigest(head + b"".join(text or b"" for text in texts))
 
@@ -623,8 +666,8 @@ def test_the_sum_of_rows_is_what_a_model_makes_whatever_their_order(
 
 @given(records, records, st.none() | names)
 def test_records_that_differ_have_different_sums(one: RowRecord, two: RowRecord, node: bytes | None) -> None:
-    def shown(record: RowRecord) -> tuple[bytes | None, ...]:
-        return record.tag, node if record.node is None else record.node, record.data, record.meta
+    def shown(record: RowRecord) -> tuple[object, ...]:
+        return record.tag, node if record.node is None else record.node, record.data, record.meta, record.is_bytes
 
     sums = {codec.sum_rows(pack_rows([record]), node) for record in (one, two)}
     assert (len(sums) == 1) == (shown(one) == shown(two))

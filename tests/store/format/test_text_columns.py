@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
-from topics.store.format.log_format import Frame
+from topics.store.format.log_format import PAYLOAD_BYTES, PAYLOAD_JSON, Frame
 from topics.store.read.text_columns import TEXTS, TextColumns
 
 TOPIC = 7
@@ -29,6 +29,7 @@ frames = st.builds(
     ext=short,
     size=st.integers(0, 2**32 - 1),
     deleted=st.booleans(),
+    payload_kind=st.sampled_from([PAYLOAD_JSON, PAYLOAD_BYTES]),
 )
 
 
@@ -60,6 +61,13 @@ def texts_of(columns: TextColumns, name: str) -> list[bytes | None]:
     return found
 
 
+def text_of(frame: Frame, name: str) -> bytes | None:
+    if name in ("data", "bytes"):
+        return frame.data if (frame.payload_kind == PAYLOAD_BYTES) == (name == "bytes") else None
+    text: bytes | None = getattr(frame, name)
+    return text
+
+
 def filled(laid: Laid, names: tuple[str, ...] = TEXTS, *, base: int = 0, room: int = 1, verify: bool = True):
     columns = TextColumns(TOPIC, names, rows=len(laid.seqs), rooms=dict.fromkeys(names, room), verify=verify)
     return columns, columns.add(laid.data, base, laid.offsets, laid.lengths, laid.seqs)
@@ -67,10 +75,17 @@ def filled(laid: Laid, names: tuple[str, ...] = TEXTS, *, base: int = 0, room: i
 
 @given(st.lists(frames, max_size=6), st.sets(st.sampled_from(TEXTS)), st.integers(0, 5000), st.integers(1, 2000))
 def test_a_column_has_the_texts_of_all_rows_in_order(rows, names, base, room) -> None:
+    """Data of bytes ends them if there is no column for it."""
     columns, done = filled(lay(rows, base), tuple(names), base=base, room=room)
+    if "data" in names and "bytes" not in names:
+        are_bytes = [frame.payload_kind == PAYLOAD_BYTES for frame in rows]
+        assert columns.lacks_bytes == any(are_bytes)
+        rows = rows[: are_bytes.index(True)] if any(are_bytes) else rows
+    else:
+        assert not columns.lacks_bytes
     assert done == columns.rows == len(rows)
     for name in names:
-        assert texts_of(columns, name) == [getattr(frame, name) for frame in rows]
+        assert texts_of(columns, name) == [text_of(frame, name) for frame in rows]
 
 
 @given(st.lists(frames, min_size=1, max_size=6), st.randoms(use_true_random=False))
@@ -82,7 +97,7 @@ def test_what_several_calls_add_is_what_one_adds(rows, rng: random.Random) -> No
         part = slice(at, at + rng.randint(1, 3))
         at += columns.add(laid.data, 0, laid.offsets[part], laid.lengths[part], laid.seqs[part])
     for name in TEXTS:
-        assert texts_of(columns, name) == [getattr(frame, name) for frame in rows]
+        assert texts_of(columns, name) == [text_of(frame, name) for frame in rows]
 
 
 @given(st.lists(frames, min_size=1, max_size=4), st.randoms(use_true_random=False))
@@ -96,7 +111,7 @@ def test_a_flipped_byte_stops_at_its_row_unless_it_is_the_flag_of_the_deleted(ro
     columns, done = filled(laid._replace(data=bytes(data)))
     assert done == columns.rows == (len(rows) if is_flag else row)
     for name in TEXTS:
-        assert texts_of(columns, name) == [getattr(frame, name) for frame in rows[:done]]
+        assert texts_of(columns, name) == [text_of(frame, name) for frame in rows[:done]]
 
 
 @examples(150)

@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.log_world import LogWorld, Write, recover
-from topics.errors import CorruptError, StorageError
+from topics.errors import CorruptError, RequestError, StorageError
 from topics.store.format import codec
 from topics.store.format.log_format import BATCH_HEADER_BYTES, Frame
-from topics.store.format.rows import RowRecord, Rows, pack_rows
+from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
 from topics.store.wal import commit
 from topics.store.wal.commit import Commit
+from topics.store.wal.staging import Staging
+from topics.store.wal.write_latch import WriteLatch
 
 names = st.none() | st.binary(max_size=6)
 records = st.builds(
@@ -196,3 +198,25 @@ def test_a_large_batch_that_is_prepared_in_part_is_prepared_whole_when_use_becom
     world.loop.run_until(lambda: bool(ended))
     assert ended[0].error is None
     assert recover(world.crash("power")).seqs[1] == list(range(1, 12))
+
+
+def overlapping(count: int) -> Rows:
+    """Records of 16 MiB that are all the same bytes."""
+    size = 16 << 20
+    return Rows(bytes(size), ROW.pack(0, size, 0, 0, 0, 0, 0, 0, size, 0) * count, count, size * count)
+
+
+def test_records_that_exceed_a_batch_are_refused_before_memory_is_taken_for_them() -> None:
+    staging = Staging(WriteLatch())
+    staging.stage_records(1, 1, 0, pack_rows([RowRecord(b"1")]), fsync=False)
+    before = staging.size
+    for step in (
+        lambda: staging.stage_records(1, 2, 0, overlapping(256), fsync=False),
+        lambda: codec.frame_rows(overlapping(256), topic_id=1, first_seq=1, ts_ms=0),
+        lambda: PrebuiltFrames(room_for(overlapping(256), None)),
+    ):
+        with pytest.raises(RequestError, match="write less than 4 GiB at a time") as refused:
+            step()
+        assert refused.value.code == "batch_too_large"
+    assert staging.size == before
+    assert staging.filling.frames == 1

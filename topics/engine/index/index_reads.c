@@ -65,7 +65,11 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
             struct tp_frame f;
             const uint8_t *p = (const uint8_t *)(uintptr_t)r->address + (offsets[row] - r->start);
             if (!is_frame_of(p, lengths[row], topic->topic_id, seq, &f)) return 0;
-            uint64_t most = most_bytes(&f);
+            if (s.count && s.size + shown_size(&f, &s) > budget) {
+                more = 1;
+                break;
+            }
+            uint64_t most = most_bytes(&f, &s);
             if (room - (uint64_t)(q - out) < most) return 0;
             q = put_element(q, p, &f, NULL, &s);
             cursor = seq;

@@ -30,6 +30,8 @@ class _Lib:
     E_MISSING: int
     E_TWICE: int
     E_MANY: int
+    E_BASE64: int
+    E_BOTH: int
     FIELD_RECORDS: int
     FIELD_NODE: int
     FIELD_KEY: int
@@ -42,6 +44,7 @@ class _Lib:
     FIELD_TAG: int
     FIELD_RECORD_NODE: int
     FIELD_META: int
+    FIELD_BASE64: int
     FIELD_BODY: int
     FIELD_RECORD: int
     FIELD_OP: int
@@ -52,6 +55,8 @@ class _Lib:
     MARK_TAG_ESCAPED: int
     MARK_NODE_ESCAPED: int
     MARK_TWICE: int
+    MARK_BASE64: int
+    MARK_BASE64_ESCAPED: int
     V_TAG: int
     V_NODE: int
     V_META_BYTES: int

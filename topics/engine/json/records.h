@@ -25,21 +25,26 @@ enum {
     E_TYPE,    /* a field, or the text, has another kind */
     E_MISSING, /* a field is missing */
     E_TWICE,   /* a field is given twice */
-    E_MANY     /* too many members of the body or of a record */
+    E_MANY,    /* too many members of the body or of a record */
+    E_BASE64,  /* the string is not base64 (RFC 4648, with padding) */
+    E_BOTH     /* a record has data and data_base64 */
 };
 
 /* The fields of a write. */
 enum {
     FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body ... */
     FIELD_INCARNATION, FIELD_PRODUCER,                                                    /* ... and more of it */
-    FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META,                                 /* of a record */
+    FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META, FIELD_BASE64,                   /* of a record */
     FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN,                                              /* the thing itself; others */
     FIELD_OP, FIELD_TOPIC, FIELD_REQUEST_ID, FIELD_RETURN_SEQS, FIELDS                    /* of a command; how many */
 };
 
 /* In tp_row.flags until the rows are cleaned: payloads with white space, labels with escapes,
- * keys that may be repeated. */
-enum { MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64 };
+ * keys that may be repeated, data of bytes as a string of base64, with escapes. */
+enum {
+    MARK_WHITE = 8, MARK_TAG_ESCAPED = 16, MARK_NODE_ESCAPED = 32, MARK_TWICE = 64, MARK_BASE64 = 256,
+    MARK_BASE64_ESCAPED = 512
+};
 
 /* The limit that a record breaks; 0 = none. */
 enum { V_TAG = 1, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE };
@@ -106,12 +111,12 @@ int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size,
 /* Build rows of only `data` from `count` adjacent JSON texts, text i ending at ends[i]. Returns
  * as tp_scan_write. */
 int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count);
-/* Copy the bytes that the rows of a body point to into `out`: compact, with labels decoded and,
- * of equal keys in an object, the last one. The rows' spans are rewritten and, for rows with
- * repeated keys, their sizes and the limits they break. From the first row over a limit on, rows
- * stay unchanged. out: room for `len` bytes, for twice as many with MARK_TWICE; `room` is then
- * as for tp_keep_last, and a row with more than `keys` keys is too large. Returns the bytes
- * written. */
+/* Copy the bytes that the rows of a body point to into `out`: compact, with labels and base64
+ * decoded and, of equal keys in an object, the last one. The rows' spans are rewritten and, for
+ * rows with repeated keys, their sizes and the limits they break. From the first row over a limit
+ * on, rows stay unchanged. out: room for `len` bytes, for twice as many with MARK_TWICE; `room`
+ * is then as for tp_keep_last, and a row with more than `keys` keys is too large. Returns the
+ * bytes written. */
 uint64_t tp_clean_rows(struct tp_writer *w, const unsigned char *body, uint64_t len, unsigned char *out, void *room,
                        uint64_t keys);
 

@@ -1,6 +1,7 @@
 /* The body of a write, or bare payloads, into rows: see records.h. */
 #include <string.h>
 
+#include "base64.h"
 #include "json_strict.h"
 #include "keep_last.h"
 #include "work.h"
@@ -25,6 +26,7 @@ static const struct known COMMAND_FIELDS[] = {
 };
 static const struct known RECORD_FIELDS[] = {
     {"data", 4, FIELD_DATA}, {"tag", 3, FIELD_TAG}, {"node", 4, FIELD_RECORD_NODE}, {"meta", 4, FIELD_META},
+    {"data_base64", 11, FIELD_BASE64},
     {NULL, 0, 0},
 };
 
@@ -165,6 +167,24 @@ static inline const uint8_t *read_label(struct scan *s, const uint8_t *p, struct
     return close + 1;
 }
 
+/* Read data_base64 at p: a string. *size becomes the number of its bytes. */
+static const uint8_t *read_base64(struct scan *s, const uint8_t *p, struct tp_row *row, uint64_t *size)
+{
+    if (*p != '"') return wrong_type(s, p, FIELD_BASE64);
+    const uint8_t *close = string_end(s, p + 1);
+    if (!close) return NULL;
+    int escaped = (int)s->escaped;
+    int64_t bytes = base64_bytes(s, p + 1, close, escaped);
+    if (bytes < 0) {
+        s->error.field = FIELD_BASE64;
+        return fail(s, E_BASE64, p);
+    }
+    *size = (uint64_t)bytes;
+    row->data_off = (uint32_t)(p + 1 - s->start), row->data_len = (uint32_t)(close - p - 1);
+    row->flags |= TP_ROW_BYTES | MARK_BASE64 | (escaped ? MARK_BASE64_ESCAPED : 0);
+    return close + 1;
+}
+
 /* Read one element of `records`, p at its first character. */
 static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_writer *w, struct tp_row *row,
                                   uint32_t index)
@@ -181,9 +201,16 @@ static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_wr
         if (!one_more(s, p, w, &members, FIELD_RECORD)) return NULL;
         p = read_key(s, p, RECORD_FIELDS, &field, &seen);
         if (!p) return NULL;
+        if ((seen >> FIELD_DATA & 1) && (seen >> FIELD_BASE64 & 1)) {
+            s->error.field = FIELD_BASE64;
+            return fail(s, E_BOTH, p);
+        }
         switch (field) {
         case FIELD_DATA:
             p = read_payload(s, p, w, row, &row->data_off, &row->data_len, &data_bytes);
+            break;
+        case FIELD_BASE64:
+            p = read_base64(s, p, row, &data_bytes);
             break;
         case FIELD_META:
             if (*p == 'n') {
@@ -209,7 +236,7 @@ static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_wr
         p = skip_blanks(s, p + 1);
     }
 closed:
-    if (!(seen >> FIELD_DATA & 1)) {
+    if (!(seen >> FIELD_DATA & 1) && !(seen >> FIELD_BASE64 & 1)) {
         s->error.field = FIELD_DATA;
         return fail(s, E_MISSING, p);
     }
@@ -402,8 +429,14 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
             judge_row(w, body, &limited, 0, 0, i);
             if (w->violation_record == i && w->violation) return n;
         }
-        row->data_len = move_payload(&s, body, &row->data_off, row->data_len, flags & MARK_WHITE, out, n, room,
-                                     twice ? keys : 0, &data);
+        if (flags & MARK_BASE64) {
+            row->data_len = move_base64(&s, body + row->data_off, row->data_len, flags & MARK_BASE64_ESCAPED, out + n);
+            row->data_off = (uint32_t)n;
+            data.bytes = row->data_len;
+        } else {
+            row->data_len = move_payload(&s, body, &row->data_off, row->data_len, flags & MARK_WHITE, out, n, room,
+                                         twice ? keys : 0, &data);
+        }
         n += row->data_len;
         if (flags & TP_ROW_META) {
             row->meta_len = move_payload(&s, body, &row->meta_off, row->meta_len, flags & MARK_WHITE, out, n, room,
@@ -411,7 +444,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
             n += row->meta_len;
         }
         if (twice) {
-            if (!row->data_len || (flags & TP_ROW_META && !row->meta_len)) {
+            if ((!row->data_len && !(flags & MARK_BASE64)) || (flags & TP_ROW_META && !row->meta_len)) {
                 note_violation(w, V_SIZE, i);
                 return n;
             }
@@ -425,7 +458,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
             n += row->tag_len = move_label(body, &row->tag_off, row->tag_len, flags & MARK_TAG_ESCAPED, out, n);
         if (flags & TP_ROW_NODE)
             n += row->node_len = move_label(body, &row->node_off, row->node_len, flags & MARK_NODE_ESCAPED, out, n);
-        row->flags &= ~(uint32_t)(MARK_WHITE | MARK_TAG_ESCAPED | MARK_NODE_ESCAPED | MARK_TWICE);
+        row->flags &= TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META | TP_ROW_BYTES;
     }
     return n;
 }
@@ -435,7 +468,7 @@ static int clean_in_place(struct tp_writer *w, unsigned char *body, uint32_t len
                           uint64_t scratch_bytes)
 {
     if (!w->records_only || w->marks & MARK_TWICE || len > scratch_bytes) return 0;
-    /* never longer: only blanks and escapes are removed */
+    /* never longer: blanks and escapes are removed, and base64 is longer than its bytes */
     memcpy(body, scratch, clean_rows(w, body, len, scratch, NULL, 0, NULL));
     return 1;
 }

@@ -34,6 +34,7 @@ from topics.engine.values.results import Cancel, Done
 from topics.engine.values.topic_config import clamped_lease_ms
 from topics.engine.write.retention import ExpiryCore, when_retained
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError
+from topics.store.read.render_json import Payload
 
 
 class ClaimCore(AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, Protocol):
@@ -48,16 +49,24 @@ class ClaimCore(AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, P
 class Claim:
     """One claimer's part of a pass. `jobs` are the jobs dealt to it; `answer` ends it."""
 
-    __slots__ = ("cancelled", "done", "holder", "jobs", "lease_ids", "lease_ms", "most", "node")
+    __slots__ = ("bytes_apart", "cancelled", "done", "holder", "jobs", "lease_ids", "lease_ms", "most", "node")
 
     def __init__(
-        self, node: str, most: int, lease_ms: int | None, done: Done[ClaimResult], holder: Holder | None = None
+        self,
+        node: str,
+        most: int,
+        lease_ms: int | None,
+        done: Done[ClaimResult],
+        holder: Holder | None = None,
+        *,
+        bytes_apart: bool = False,
     ) -> None:
         self.node = node
         self.most = most
         self.lease_ms = lease_ms
         self.done = done
         self.holder = holder
+        self.bytes_apart = bytes_apart
         self.cancelled = False
         """Whether no caller waits for the answer any more."""
         self.jobs: list[LeasedJob] = []
@@ -105,7 +114,8 @@ class Claims:
 
     def claim(self, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
         """Lease jobs; see `Engine.claim`."""
-        one = Claim(request.node, max(1, min(request.most, self.core.config.max_claim)), request.lease_ms, done)
+        most = max(1, min(request.most, self.core.config.max_claim))
+        one = Claim(request.node, most, request.lease_ms, done, bytes_apart=request.bytes_apart)
         self.enter(request.queue, one)
         return one.cancel
 
@@ -270,6 +280,8 @@ class Delivery:
         self._read: FrameRead | None = None
         """Read of the jobs' records; None: there are no jobs."""
         self._rendered: list[bytes] = []
+        self._payloads: list[Payload] | None = [] if one.bytes_apart else None
+        """Data of bytes, if it comes apart from the jobs' JSON."""
         self._waiting_for = 2
         self._error: TopicsError | None = None
 
@@ -283,7 +295,8 @@ class Delivery:
             log_leases(self._core, self._topic, jobs, self._step)
         except TopicsError as error:
             self._step(error)
-        render_jobs(read, self._topic, jobs, self._on_rendered, singly=self._claim.holder is not None)
+        singly = self._claim.holder is not None
+        render_jobs(read, self._topic, jobs, self._on_rendered, singly=singly, payloads=self._payloads)
 
     def _on_rendered(self, result: list[bytes] | StorageError) -> None:
         if isinstance(result, StorageError):
@@ -332,7 +345,7 @@ class Delivery:
             return
         ready = leases.counters(now_ms).ready
         if one.holder is None:
-            one.done(ClaimResult(self._rendered[0] if count else b"", count, ready))
+            one.done(ClaimResult(self._rendered[0] if count else b"", count, ready, (), self._payloads or ()))
         else:
             each = [(job.seq, text) for job, text in zip(one.jobs, self._rendered, strict=True)]
             one.done(ClaimResult(b"", count, ready, each))

@@ -25,7 +25,7 @@ from topics.engine.values.ports import ReaderPort
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import StorageError, TopicsError
-from topics.store.format.log_format import Frame
+from topics.store.format.log_format import PAYLOAD_BYTES, Frame
 from topics.store.format.rows import RowRecord, Rows, pack_rows
 
 _PART = 256
@@ -182,6 +182,8 @@ def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> RowRecord:
     meta = b"{" + told
     if job.meta is not None and job.meta.startswith(b"{") and job.meta != b"{}":
         meta = keep_last(job.meta[:-1] + b"," + told)
+    is_bytes = job.payload_kind == PAYLOAD_BYTES
     # of the compact form, not as it is spelled
-    size = check(job.data, "a job").compact_bytes + check(meta, "its meta").compact_bytes
-    return RowRecord(job.data, job.tag, job.node, meta, size)
+    data_size = len(job.data) if is_bytes else check(job.data, "a job").compact_bytes
+    size = data_size + check(meta, "its meta").compact_bytes
+    return RowRecord(job.data, job.tag, job.node, meta, size, is_bytes)

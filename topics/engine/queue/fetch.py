@@ -12,7 +12,7 @@ from topics.engine.values.job import LeasedJob
 from topics.engine.values.ports import ReaderPort
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import Frame
-from topics.store.read.render_json import LEASE, JsonRenderer
+from topics.store.read.render_json import LEASE, JsonRenderer, Payload
 
 _NO_BUDGET = 1 << 62
 
@@ -32,10 +32,13 @@ def render_jobs(
     then: Callable[[list[bytes] | StorageError], None],
     *,
     singly: bool,
+    payloads: list[Payload] | None = None,
 ) -> None:
     """Call `then` with the elements of `claimed` (8.2), joined or single, or the error.
 
     read: that of the jobs, not begun. jobs: leased ones. singly: one element per job.
+    payloads: gets data of bytes apart from the elements, which are joined then; None: it is in the
+    elements, as base64.
     """
     leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
 
@@ -44,7 +47,9 @@ def render_jobs(
             then(read)
             return
         rendered: list[bytes] = []
-        projection = JsonRenderer(topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True)
+        projection = JsonRenderer(
+            topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True, bytes_apart=payloads is not None
+        )
         at = 0
         try:
             for view, base, rows in read.all_frames():
@@ -60,6 +65,8 @@ def render_jobs(
         except CorruptError as error:
             then(with_topic(topic, error, read))
             return
+        if payloads is not None:
+            payloads.extend(projection.payloads)
         then(rendered if singly else [projection.records()])
 
     read.begin(on_read)

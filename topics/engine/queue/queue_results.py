@@ -15,6 +15,8 @@ class ClaimRequest(NamedTuple):
     """Most jobs; clamped."""
     lease_ms: int | None = None
     """Duration of the lease, clamped; None: the queue's."""
+    bytes_apart: bool = False
+    """Whether data of bytes comes in `ClaimResult.payloads`, for a claimer in this process."""
 
 
 class HeldJobs(NamedTuple):
@@ -35,6 +37,8 @@ class ClaimResult(NamedTuple):
     """Number of claimable jobs after the pass (R-Q-13)."""
     each: Sequence[tuple[int, bytes]] = ()
     """Jobs for a push stream, instead of `records`: (seq, element) of each."""
+    payloads: Sequence[tuple[int, bytes]] = ()
+    """Data of bytes, if it was to come apart, and the index of its job; the JSON has null."""
 
 
 class AckResult(NamedTuple):

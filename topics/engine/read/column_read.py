@@ -19,7 +19,7 @@ from topics.store.read.render_columns import ColumnRenderer
 class ColumnPage(NamedTuple):
     """One read.
 
-    Columns of shape (n,); payload i is the JSON text payloads[offsets[i] : offsets[i + 1]].
+    Columns of shape (n,); payload i is payloads[offsets[i] : offsets[i + 1]].
     """
 
     seq: NDArray[np.uint64]
@@ -31,6 +31,8 @@ class ColumnPage(NamedTuple):
     next_from_seq: int
     head_seq: int
     tombstone: Tombstone | None
+    kind: NDArray[np.uint8]
+    """0: the payload is JSON; 1: it is bytes."""
 
     @property
     def caught_up(self) -> bool:
@@ -50,8 +52,9 @@ def read_columns(
         if isinstance(result, TopicsError):
             done(result)
             return
-        seq, ts, offsets = columns.columns()
-        done(ColumnPage(seq, ts, offsets, result.records, result.next_from_seq, result.head_seq, result.tombstone))
+        seq, ts, offsets, kind = columns.columns()
+        cursors = result.next_from_seq, result.head_seq
+        done(ColumnPage(seq, ts, offsets, result.records, *cursors, result.tombstone, kind))
 
     mark_read(topic, core.clock.now_ms())
     catch_up(topic, ReadPass(core, topic, query, on_read).into(columns).begin)

@@ -52,7 +52,7 @@ def read_one(core: ReadCore, catch_up: CatchUpFirst, topic: Topic, seq: int, don
     The result has no records if it is not live.
     """
     mark_read(topic, core.clock.now_ms())
-    query = DiffQuery(seq - 1, 1, include_tags=True, max_batch_bytes=1)
+    query = DiffQuery(seq - 1, 1, include_tags=True, max_batch_bytes=1, bytes_apart=True)
     catch_up(topic, ReadPass(core, topic, query, done).upto(seq).begin)
 
 

@@ -169,6 +169,7 @@ class ReadPass:
                 include_tags=query.include_tags,
                 include_meta=query.include_meta,
                 include_data=query.include_data,
+                bytes_apart=query.bytes_apart,
             )
         read = FrameRead(self._core.reader, topic, rows)
         self._core.turns.spend(read.size)
@@ -231,5 +232,6 @@ class ReadPass:
                 self._scanned,
                 len(self._cold),
                 projection.size if projection is not None else 0,
+                projection.payloads if isinstance(projection, JsonRenderer) else (),
             )
         )

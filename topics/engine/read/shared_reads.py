@@ -55,7 +55,7 @@ class SharedReads:
                 self._results[key] = found
         if found is not None:
             self._results[key] = self._results.pop(key)  # moved to the end of the order of use
-            self._core.turns.spend(len(found.records))
+            self._core.turns.spend(found.held_bytes)
             done(found)
             return None
 
@@ -106,7 +106,7 @@ class SharedReads:
         self._derived.clear()
         room = _KEPT_BYTES
         for number, (key, result) in enumerate(reversed(list(self._results.items()))):
-            room -= len(result.records)
+            room -= result.held_bytes
             if number and (room < 0 or number >= _KEPT_RESULTS):
                 del self._results[key]
 
@@ -118,6 +118,8 @@ class SharedReads:
 
 def _may_share(topic: Topic, query: DiffQuery) -> bool:
     """Return whether a reader with a node filter is near the head, as others probably are."""
+    if query.bytes_apart:
+        return False  # the payloads would have to be cut, too
     is_near = 0 <= topic.head - query.from_seq <= query.limit
     return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
 

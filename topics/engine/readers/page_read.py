@@ -76,7 +76,12 @@ class PageRead(LinedUp):
         self._reader = reader
         self._query = query
         self._read_query = core.bounds.one_pass(
-            DiffQuery(limit=query.limit, include_tags=True, max_batch_bytes=query.max_bytes)
+            DiffQuery(
+                limit=query.limit,
+                include_tags=True,
+                max_batch_bytes=query.max_bytes,
+                bytes_apart=query.bytes_apart,
+            )
         )
         self._done: Done[ReaderPage] | None = done
         self._final = not query.wait_ms or core.closing

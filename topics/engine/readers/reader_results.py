@@ -24,6 +24,8 @@ class ReaderQuery(NamedTuple):
     """How long the page is the caller's; None: until it is done or given back."""
     passes_gaps: bool = False
     """Whether a page with a tombstone is handed out. Otherwise nothing moves before a seek."""
+    bytes_apart: bool = False
+    """See `DiffQuery`."""
 
 
 class ReaderPage(NamedTuple):

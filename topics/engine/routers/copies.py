@@ -13,8 +13,8 @@ from topics.engine.json.strict_json import JsonKind
 from topics.engine.read.frame_read import OwnFrames, verified
 from topics.engine.state.router import EXACTLY_ONCE
 from topics.engine.state.topic import Router
-from topics.store.format.log_format import FRAME_HEADER_BYTES
-from topics.store.format.rows import META, NODE, ROW, TAG, Rows
+from topics.store.format.log_format import FRAME_HEADER_BYTES, PAYLOAD_BYTES
+from topics.store.format.rows import BYTES, META, NODE, ROW, TAG, Rows
 
 KEY = "_topics_router"
 _ORIGINAL = b'"_topics_original_meta":'
@@ -57,6 +57,8 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
             meta = text + data_len
             buffer += frame
             kept = 0 if checked.meta is None else META
+            if checked.payload_kind == PAYLOAD_BYTES:
+                kept |= BYTES
             if checked.tag is not None and config.preserve_tag:
                 kept |= TAG
             if checked.node is not None and config.preserve_node:

@@ -7,7 +7,7 @@ StorageError for a 500), possibly before the operation returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from topics.engine.values.begin import Begin
@@ -156,6 +156,8 @@ class DiffQuery(NamedTuple):
     max_batch_bytes: int = 0
     begin: Begin | None = None
     """A beginning instead of `from_seq`."""
+    bytes_apart: bool = False
+    """Whether data of bytes comes in `DiffResult.payloads`, for a reader in this process."""
 
 
 class Tombstone(NamedTuple):
@@ -189,6 +191,13 @@ class DiffResult(NamedTuple):
     """Accounted bytes of the records; of a result that was cut for a node filter, of the result
     before the cut.
     """
+    payloads: Sequence[tuple[int, bytes]] = ()
+    """Data of bytes, if it was to come apart, and the index of its record; the JSON has null."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that the records take."""
+        return len(self.records) + sum([len(data) for _index, data in self.payloads])
 
     @property
     def caught_up(self) -> bool:

@@ -29,6 +29,7 @@ from topics.engine.write.admission import (
 )
 from topics.engine.write.append import Append, AppendCore, append_to, index_rows, index_some
 from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictions
+from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import expire
@@ -103,8 +104,10 @@ class LateRefusal(Operation[OperationCore]):
 class Appender:
     """Takes writes by `append`. At the end of a pass, the staged writes are one batch a topic."""
 
-    def __init__(self, core: AppenderCore, lifecycle: Lifecycle, pieces: Pieces) -> None:
+    def __init__(self, core: AppenderCore, lifecycle: Lifecycle, pieces: Pieces, format_wait: FormatWait) -> None:
         self._core = core
+        self._format_wait = format_wait
+        self._format = format_wait.format
         self._lifecycle = lifecycle
         self._pieces = pieces
         self._by_name = core.registry.by_name
@@ -142,6 +145,8 @@ class Appender:
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`."""
+        if not self._format.is_newest and self._format_wait.hold(request, done, self.append):
+            return
         topic = self._plain(request)
         try:
             if topic is not None and request.frames is None:
@@ -155,6 +160,8 @@ class Appender:
         """Commit a write in place, by the short way. See `Engine.append_lone`."""
         topic = self._plain(request)
         if topic is None or topic.pending or topic.waiters or topic.routers:
+            return None
+        if not self._format.is_newest and self._format_wait.concerns(request.rows.spans):
             return None
         core, rows, first = self._core, request.rows, topic.next_seq
         count = rows.count

@@ -16,6 +16,7 @@ from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.write.admission import check_backlog
 from topics.engine.write.append import Append, AppendCore
+from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.write_columns import GroupRow
 from topics.errors import TopicsError
@@ -52,8 +53,9 @@ class PlainAppendCore(AppendCore, Protocol):
 class PlainAppender:
     """Takes the plain groups among many at once."""
 
-    def __init__(self, core: PlainAppendCore) -> None:
+    def __init__(self, core: PlainAppendCore, format_wait: FormatWait) -> None:
         self._core = core
+        self._format_wait = format_wait
         self._by_name = core.registry.by_name
 
     def not_plain(self, names: Sequence[str]) -> list[int]:
@@ -72,6 +74,8 @@ class PlainAppender:
         """See `Engine.append_plain`."""
         core = self._core
         if not core.log.is_one_shard or core.log.append_retry_ms():
+            return list(range(len(groups)))
+        if not self._format_wait.format.is_newest and self._format_wait.concerns(spans):
             return list(range(len(groups)))
         tagged = any_tagged(spans)
         left: list[int] = []

@@ -1,7 +1,7 @@
 """Rows from Python values, for appends of the embedded API.
 
 Limits and strictness are those of the wire, so that every stored record can be read over HTTP, too.
-JSON texts go through `WriteScanner.scan_texts` instead.
+JSON texts go through `WriteScanner.scan_texts` instead. Bytes are stored as they are.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import msgspec
 from topics.engine.json.strict_json import check
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.format.rows import Rows
+from topics.store.format.rows import BUFFER_MAX, BYTES, Rows, rows_of_bytes
 
 
 class NewRecord(NamedTuple):
     """One record to append.
 
-    data, meta: any value that msgspec encodes as JSON. meta, tag, node: None for absent.
+    data: bytes, a bytearray or a memoryview, stored as they are; or any value that msgspec encodes
+    as JSON, as is meta. meta, tag, node: None for absent.
     """
 
     data: Any
@@ -31,10 +32,27 @@ class NewRecord(NamedTuple):
 
 
 _encoder = msgspec.json.Encoder()
+_BYTES_TYPES = bytes, bytearray, memoryview
+_ONLY_BYTES = {bytes}
+_NULL_BYTES = 4
+
+
+def rows_from(values: Sequence[Any], scanner: WriteScanner) -> Rows:
+    """Return the rows of values, bytes and NewRecords. Raises: as `rows_from_values`."""
+    types = set(map(type, values))
+    if types == _ONLY_BYTES:
+        return rows_from_bytes(values, scanner)
+    are_bytes = {issubclass(each, _BYTES_TYPES) for each in types}
+    if False not in are_bytes:
+        return rows_from_bytes([bytes(value) for value in values], scanner)
+    if NewRecord in types or True in are_bytes:
+        made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
+        return rows_from_values(made, scanner)
+    return rows_from_data(values, scanner)
 
 
 def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
-    """Encode and scan records that have only `data`, in one call each; as `rows_from_values`."""
+    """Encode and scan JSON values without labels, in one call each; as `rows_from_values`."""
     try:
         lines = _encoder.encode_lines(values)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -44,6 +62,26 @@ def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
         if rows is not None:
             return rows
     return rows_from_values([NewRecord(value) for value in values], scanner)
+
+
+def rows_from_bytes(payloads: Sequence[bytes], scanner: WriteScanner) -> Rows:
+    """Return records whose data is these bytes, without a scan.
+
+    Raises: RequestError, over a limit.
+    """
+    try:
+        rows = rows_of_bytes(payloads)
+    except OverflowError:
+        raise _too_many_bytes(sum(map(len, payloads))) from None
+    if rows.size > scanner.max_record_bytes:
+        for index, payload in enumerate(payloads):
+            if len(payload) > scanner.max_record_bytes:
+                raise scanner.too_large(f"records[{index}]")
+    return rows
+
+
+def _too_many_bytes(size: int) -> RequestError:
+    return RequestError("batch_too_large", f"the records have {size} bytes in all: append less than 4 GiB in one call")
 
 
 def encoded(value: Any) -> bytes:
@@ -61,9 +99,16 @@ def encoded(value: Any) -> bytes:
 def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
     """Encode all records together and scan the result like the body of a write.
 
+    Data of bytes is null in that body, and is put into the rows afterwards.
+
     Raises: RequestError, over a limit, or a value that JSON cannot hold (NaN, infinity, a number
     beyond a double ...).
     """
+    payloads = [(at, bytes(each.data)) for at, each in enumerate(records) if isinstance(each.data, _BYTES_TYPES)]
+    if payloads:
+        records = list(records)
+        for at, _payload in payloads:
+            records[at] = records[at]._replace(data=None)
     _refuse_other_names(records)
     _check_raws(records)
     try:
@@ -77,7 +122,25 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
         raise scanned.violation
     if scanned.rows.count != len(records):
         raise RequestError("invalid_request", "a msgspec.Raw among the records does not hold exactly one JSON value")
-    return scanned.rows
+    return _with_payloads(scanned.rows, payloads, scanner) if payloads else scanned.rows
+
+
+def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: WriteScanner) -> Rows:
+    """Return rows with bytes in the place of null as the data of some. Raises: RequestError."""
+    columns = rows.columns().copy()
+    size, end = rows.size, len(rows.buffer)
+    all_bytes = end + sum([len(payload) for _at, payload in payloads])
+    if all_bytes > BUFFER_MAX:
+        raise _too_many_bytes(all_bytes)
+    for at, payload in payloads:
+        own = int(columns["size"][at]) - _NULL_BYTES + len(payload)
+        if own > scanner.max_record_bytes:
+            raise scanner.too_large(f"records[{at}]")
+        size += own - int(columns["size"][at])
+        columns["data_off"][at], columns["data_len"][at], columns["size"][at] = end, len(payload), own
+        columns["flags"][at] |= BYTES
+        end += len(payload)
+    return Rows(b"".join((rows.buffer, *(payload for _at, payload in payloads))), columns.tobytes(), rows.count, size)
 
 
 def _fields(record: NewRecord) -> dict[str, Any]:

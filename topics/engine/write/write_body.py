@@ -1,8 +1,8 @@
 """The body of a write: `{"records": [...], ...}` scanned as a whole in one C call into rows.
 
 The rows point into the body itself, without a copy, except if payloads hold white space, a tag or
-node holds escapes, or an object repeats a key: then they point into a cleaned copy. Source: wire
-contract, sections 5.2, 5.3 and 7.5.
+node holds escapes, data is base64, or an object repeats a key: then they point into a cleaned copy.
+Source: wire contract, sections 5.2, 5.3 and 7.5.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ESCAPE_BYTES_MAX = 6
 """The most bytes of an escape for one byte."""
 _KEY_BYTES_MIN = 4
 """The fewest bytes of a member in a payload: its quotes, the colon and a digit."""
-_MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE
+_MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE | lib.MARK_BASE64
 """Marks of rows that have to be cleaned."""
 
 _NODE, _KEY, _CREATE, _CONFIG, _BACKPRESSURE, _INCARNATION, _PRODUCER = (
@@ -80,6 +80,7 @@ _FIELD_NAMES = {
     lib.FIELD_TAG: "tag",
     lib.FIELD_RECORD_NODE: "node",
     lib.FIELD_META: "meta",
+    lib.FIELD_BASE64: "data_base64",
     lib.FIELD_OP: "op",
     lib.FIELD_TOPIC: "topic",
     lib.FIELD_REQUEST_ID: "request_id",
@@ -95,6 +96,7 @@ _MUST_BE = {
     lib.FIELD_INCARNATION: "a string or null",
     lib.FIELD_PRODUCER: "an object or null",
     lib.FIELD_TAG: "a string or null",
+    lib.FIELD_BASE64: "a string",
     lib.FIELD_RECORD_NODE: "a string or null",
     lib.FIELD_BODY: "an object",
     lib.FIELD_RECORD: "an object",
@@ -371,6 +373,17 @@ class WriteScanner:
             raise _invalid(f"{name} has {size} bytes: at most {most} are allowed (TOPICS_MAX_COMMAND_BYTES)")
         return bytes(body[off : off + size])
 
+    @property
+    def max_record_bytes(self) -> int:
+        """Most accounted bytes of a record."""
+        return self._limits.max_record_bytes
+
+    def too_large(self, record: str) -> RequestError:
+        """Build the error for a record of more bytes."""
+        most = self._limits.max_record_bytes
+        message = f"{record} is larger than {most} bytes (data and meta; of JSON the compact text): split it"
+        return RequestError("record_too_large", message)
+
     def over_limit(self, count: int, node: bytes | None, key: bytes | None) -> RequestError | None:
         """Return a violation of check 3 of 7.5 or of the batch's node; None if there is none."""
         limits = self._limits
@@ -389,10 +402,7 @@ class WriteScanner:
         """Build the error for a V_* of records.h: check 4 of section 7.5."""
         limits = self._limits
         if violation == lib.V_SIZE:
-            message = (
-                f"{record} is larger than {limits.max_record_bytes} bytes of compact JSON (data and meta): split it"
-            )
-            return RequestError("record_too_large", message)
+            return self.too_large(record)
         causes = {
             lib.V_TAG: f"tag is longer than {limits.max_tag_bytes} bytes: shorten it",
             lib.V_NODE: f"node is longer than {limits.max_node_bytes} bytes: shorten it",
@@ -425,7 +435,7 @@ class WriteScanner:
             self._grow_key_room(f"records[{error.record}]")
             return
         where = "" if error.record == lib.NO_RECORD else f"records[{error.record}]"
-        if error.code not in (lib.E_TYPE, lib.E_MISSING, lib.E_TWICE, lib.E_MANY):
+        if error.code not in (lib.E_TYPE, lib.E_MISSING, lib.E_TWICE, lib.E_MANY, lib.E_BASE64, lib.E_BOTH):
             raise json_error(error, body, "the body", where)
         name = _FIELD_NAMES.get(error.field)
         if name is None:
@@ -433,8 +443,15 @@ class WriteScanner:
         elif where:
             name = f"{where}.{name}"
         if error.code == lib.E_MISSING:
-            fix = '"records": [...]' if error.field == lib.FIELD_RECORDS else '"data" (null is allowed)'
+            fix = (
+                '"records": [...]' if error.field == lib.FIELD_RECORDS else '"data" (null is allowed) or "data_base64"'
+            )
             raise JsonError(f"{name} is missing: it is required, send {fix}", error.at)
+        if error.code == lib.E_BASE64:
+            fix = "use RFC 4648 with + and /, padding and no blanks"
+            raise JsonError(f"{name} is not base64: {fix}", error.at)
+        if error.code == lib.E_BOTH:
+            raise JsonError(f"{where} has data and data_base64: send one of them", error.at)
         if error.code == lib.E_MANY:
             raise JsonError(too_many(name, FIELDS_MAX), error.at)
         if error.code == lib.E_TWICE:

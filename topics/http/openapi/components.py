@@ -70,8 +70,10 @@ SCHEMAS: dict[str, Schema] = {
         dead_letter=nullable(_DEAD_LETTER),
     ),
     "NewRecord": question(
-        ("data",),
+        (),
+        "Exactly one of data and data_base64 is required.",
         data={"description": "any JSON value, null too"},
+        data_base64=text("a record of bytes: RFC 4648, with padding", contentEncoding="base64"),
         tag=nullable(text("what deletes and filters match", maxLength=Setting("max_tag_bytes"))),
         node=nullable(NODE | {"description": "who wrote it"}),
         meta={"description": "any JSON value, within a limit of bytes", "maxProperties": Setting("max_meta_keys")},
@@ -91,7 +93,8 @@ SCHEMAS: dict[str, Schema] = {
         S_ts=u64("milliseconds since 1970"),
         S_node_Q=text(),
         S_tag_Q=text("only when tags were asked for"),
-        data={},
+        data_Q={},
+        data_base64_Q=text("instead of data, of a record of bytes", contentEncoding="base64"),
         meta_Q={},
     ),
     "Tombstone": answer(

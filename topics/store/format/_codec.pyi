@@ -13,10 +13,12 @@ class _Lib:
     TP_STOP_ORDER: int
     TP_STOP_BAD: int
     TP_STOP_ROOM: int
+    TP_STOP_KIND: int
     TP_TEXT_COLUMNS: int
     TP_ROW_TAG: int
     TP_ROW_NODE: int
     TP_ROW_META: int
+    TP_ROW_BYTES: int
     def tp_frame_rows(
         self,
         dest: Any,
@@ -119,6 +121,7 @@ class _Lib:
         count: int,
         topic_id: int,
         ts: Any,
+        kinds: Any,
         ends: Any,
         end: int,
     ) -> int: ...
@@ -175,6 +178,7 @@ class _Lib:
         count: int,
         state: Any,
     ) -> None: ...
+    def tp_rows_of_bytes(self, lengths: Any, count: int, rows: Any) -> int: ...
     def tp_sum_rows(
         self,
         buffer: Any,

@@ -8,6 +8,17 @@
 
 static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (uint64_t)off + len > bytes; }
 
+uint64_t tp_rows_of_bytes(const uint32_t *lengths, uint32_t count, char *rows)
+{
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tp_row row = {.data_off = (uint32_t)end, .data_len = lengths[i], .size = lengths[i], .flags = TP_ROW_BYTES};
+        memcpy(rows + (size_t)i * sizeof row, &row, sizeof row);
+        end += lengths[i];
+    }
+    return end;
+}
+
 int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
                       const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
@@ -51,7 +62,8 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
         struct tp_placed entry = {.start = (uint32_t)(start + (uint64_t)(p - begin)), .size = row.size};
         entry.flags = frame_flags;
         entry.ts_ms = ts_ms;
-        entry.length = put_frame(p, TYPE_RECORD, frame_flags, topic_id, first_seq + i, ts_ms, row.size, x, n, t, d, m);
+        entry.length = put_frame(p, TYPE_RECORD, frame_flags, row.flags & TP_ROW_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON,
+                                 topic_id, first_seq + i, ts_ms, row.size, x, n, t, d, m);
         memcpy(placed + (size_t)i * sizeof entry, &entry, sizeof entry);
         p += entry.length;
     }
@@ -107,8 +119,8 @@ int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, 
     uint64_t needed = at + FRAME_MIN_BYTES + payload_len;
     if (needed > room) return -(int64_t)needed;
     struct text none = {0, 0}, data = {(const uint8_t *)payload, payload_len};
-    return put_frame((uint8_t *)dest + at, (uint8_t)type, (uint8_t)flags, topic_id, seq, ts_ms, 0, none, none, none, data,
-                     none);
+    return put_frame((uint8_t *)dest + at, (uint8_t)type, (uint8_t)flags, PAYLOAD_JSON, topic_id, seq, ts_ms, 0, none,
+                     none, none, data, none);
 }
 
 /* The header of every batch; its frames follow. */
@@ -307,7 +319,7 @@ static void project(char *out, uint64_t room, const char *bytes, uint64_t size, 
                     uint32_t nodes_bytes, const struct tp_lease *leases, struct tp_projection *s)
 {
     s->reason = TP_STOP_END;
-    s->full = 0;
+    s->full = s->apart_count = 0;
     char *q = out + s->written;
     for (s->examined = 0; s->examined < count; s->examined++) {
         uint32_t i = s->examined;
@@ -327,15 +339,21 @@ static void project(char *out, uint64_t room, const char *bytes, uint64_t size, 
         if (nodes_bytes && (f.flags & FLAG_NODE) &&
             node_is_listed(node, f.node_len, (const uint8_t *)nodes, nodes_bytes))
             continue;
-        if (s->count && s->size + f.size > s->budget) {
+        if (s->count && s->size + shown_size(&f, s) > s->budget) {
             s->full = 1;
             break;
         }
-        uint64_t most = most_bytes(&f) + (leases ? LEASE_MOST : 0);
+        uint64_t most = most_bytes(&f, s) + (leases ? LEASE_MOST : 0);
         if (room - (uint64_t)(q - out) < most) {
             s->needed = most;
             s->reason = TP_STOP_ROOM;
             break;
+        }
+        if (s->apart && s->include_data && f.payload_kind != PAYLOAD_JSON) {
+            uint64_t *span = s->apart + 3 * s->apart_count++;
+            span[0] = s->count;
+            span[1] = at + FRAME_HEADER_BYTES + f.ext_len + f.node_len + f.tag_len;
+            span[2] = f.data_len;
         }
         q = put_element(q, p, &f, leases ? leases + i : NULL, s);
     }
@@ -358,7 +376,7 @@ void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size,
 
 int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                            const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
-                           uint64_t *ts, uint64_t *ends, uint64_t end)
+                           uint64_t *ts, uint8_t *kinds, uint64_t *ends, uint64_t end)
 {
     const uint64_t begin = end;
     for (uint32_t i = 0; i < count; i++) {
@@ -371,6 +389,7 @@ int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t
         memcpy(out, p + FRAME_HEADER_BYTES + f.ext_len + f.node_len + f.tag_len, f.data_len);
         out += f.data_len;
         ts[i] = f.ts_ms;
+        kinds[i] = f.payload_kind;
         ends[i] = end += f.data_len;
     }
     return (int64_t)(end - begin);
@@ -426,7 +445,7 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
         struct text none = {0, 0};
         struct text n = {node, f.node_len}, t = {tag, f.tag_len}, d = {data, f.data_len};
         struct text m = {data + f.data_len, f.meta_len};
-        q += lengths_out[i] = put_frame(q, TYPE_RECORD, kept, topic_id, seqs[i], ts[i], f.size, none,
+        q += lengths_out[i] = put_frame(q, TYPE_RECORD, kept, f.payload_kind, topic_id, seqs[i], ts[i], f.size, none,
                                         kept & FLAG_NODE ? n : none, kept & FLAG_TAG ? t : none, d,
                                         kept & FLAG_META ? m : none);
     }

@@ -15,7 +15,8 @@ enum {
     TP_STOP_TORN = 3,    /* a batch (or frame) of this log whose checksum is wrong */
     TP_STOP_ORDER = 4,   /* a sound batch of this epoch that does not follow the one before */
     TP_STOP_BAD = 5,     /* right checksum, impossible contents: version or lengths */
-    TP_STOP_ROOM = 6     /* no room in the output */
+    TP_STOP_ROOM = 6,    /* no room in the output */
+    TP_STOP_KIND = 7     /* (columns of texts) data of bytes, for which there is no column */
 };
 
 /* One frame found by a scan. Texts follow the 52-byte header in the order ext, node, tag, data,
@@ -55,15 +56,24 @@ struct tp_projection {
     uint64_t topic_id;
     uint32_t include_tags, include_meta, include_data;
     uint32_t limit;     /* records, over all calls */
-    uint64_t budget;    /* accounted bytes, over all calls; the first record always passes */
+    uint64_t budget;    /* accounted bytes, base64 for its own length, over all calls; the first record passes */
     uint32_t count;     /* delivered so far */
     uint32_t examined;  /* rows of this call that are done: delivered or skipped */
-    uint64_t size;      /* accounted bytes delivered so far */
+    uint64_t size;      /* bytes of the budget used so far */
     uint64_t written;   /* bytes in the output so far */
     uint64_t needed;    /* TP_STOP_ROOM: bytes the next record may take */
     uint32_t reason;    /* TP_STOP_END (rows done or limit met), _ROOM, _TORN (row `examined`) */
     uint32_t full;      /* 1: limit or budget met */
+    /* The caller takes payloads of bytes itself: their data is rendered as null, and for each of
+     * this call three numbers are written: its index among the records delivered, and start and
+     * length of its payload in the bytes given. NULL: they are rendered as `data_base64`. */
+    uint64_t *apart;
+    uint32_t apart_count, reserved;
 };
+
+/* Makes rows (struct tp_row) of payloads of bytes that fill a buffer in order, without gaps.
+ * Returns the bytes of all; the rows are undefined if those are more than UINT32_MAX. */
+uint64_t tp_rows_of_bytes(const uint32_t *lengths, uint32_t count, char *rows);
 
 /* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i and its
  * own node, or else the default (has_node). placed[i] (struct tp_placed) describes it; starts
@@ -137,11 +147,12 @@ void tp_project_jobs(char *out, uint64_t room, const char *bytes, uint64_t size,
                      const struct tp_lease *leases, struct tp_projection *state);
 
 /* Copies the data of rows into columns: payloads without gaps in out, whose room is the sum of
- * the lengths; ts[i]; and ends[i], where payload i ends, counted from `end`. Verifies every
- * frame. Returns the bytes written, or -1 - i if row i is not a sound frame in its place. */
+ * the lengths; ts[i]; kinds[i] (PAYLOAD_*); and ends[i], where payload i ends, counted from
+ * `end`. Verifies every frame. Returns the bytes written, or -1 - i if row i is not a sound frame
+ * in its place. */
 int64_t tp_project_columns(char *out, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                            const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
-                           uint64_t *ts, uint64_t *ends, uint64_t end);
+                           uint64_t *ts, uint8_t *kinds, uint64_t *ends, uint64_t end);
 
 /* In and out of tp_copy_frames. */
 struct tp_copied {
@@ -172,15 +183,16 @@ struct tp_hot_range {
     uint64_t file_id, start, used, address;
 };
 
-/* Columns of texts: node, tag, data, meta, in their order in a frame. */
-enum { TP_TEXT_COLUMNS = 4 };
+/* Columns of texts: node, tag, data, meta, in their order in a frame, and bytes: data that is no
+ * JSON, which then is null in the column of data. */
+enum { TP_TEXT_COLUMNS = 5 };
 
 /* A column of texts in Arrow's layout, while rows are added to it: row r is bytes[ends[r] ..
  * ends[r + 1]). */
 struct tp_text_column {
     char *bytes;    /* NULL: the column is not asked for */
     int32_t *ends;  /* room + 1 of them, the first one 0 */
-    uint8_t *valid; /* one bit per row, cleared before; unused for `data`, which is never null */
+    uint8_t *valid; /* one bit per row, cleared before */
     uint64_t room;  /* room in bytes, at most INT32_MAX */
     uint64_t used;
     uint64_t nulls;
@@ -195,7 +207,7 @@ struct tp_text_fill {
     uint32_t room;     /* rows there is room for */
     uint32_t rows;     /* filled so far, over all calls */
     uint32_t examined; /* rows of this call that are done */
-    uint32_t reason;   /* TP_STOP_END: all done; TP_STOP_ROOM; TP_STOP_TORN: row `examined` */
+    uint32_t reason;   /* TP_STOP_END: all done; TP_STOP_ROOM; TP_STOP_TORN or TP_STOP_KIND: row `examined` */
     uint32_t full;     /* TP_STOP_ROOM: the full column; TP_TEXT_COLUMNS: no row left */
 };
 
@@ -207,7 +219,8 @@ void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32
                    const uint64_t *seqs, uint32_t count, struct tp_text_fill *state);
 
 /* Adds to *sum a checksum of each row, whose order does not matter: XXH3-64 of five u32
- * (TP_ROW_* of the texts present; bytes of tag, node, data and meta) and the four texts. node:
+ * (TP_ROW_* of the texts present and of the data's kind; bytes of tag, node, data and meta) and
+ * the four texts. node:
  * the node of rows without their own. Returns 0, or -1 if a span is outside the buffer. */
 int tp_sum_rows(const char *buffer, uint64_t buffer_bytes, const char *rows, uint32_t count, const char *node,
                 uint32_t node_len, uint32_t has_node, uint64_t *sum);

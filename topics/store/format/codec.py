@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError
 from topics.store.format._codec import ffi, lib
-from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, FRAME_MIN_BYTES, SAYS_DELETED
+from topics.store.format.log_format import (
+    BATCH_HEADER_BYTES,
+    FLAG_FSYNC,
+    FLAG_ROUTED,
+    FRAME_MIN_BYTES,
+    SAYS_DELETED,
+    check_batch_bytes,
+)
 from topics.store.format.rows import PLACED, Framed, Rows
 
 if TYPE_CHECKING:
@@ -41,6 +48,8 @@ class ScanStop(IntEnum):
     """Right checksum, impossible contents: an unknown version, or lengths that disagree."""
     ROOM = lib.TP_STOP_ROOM
     """No room is left in the output."""
+    KIND = lib.TP_STOP_KIND
+    """Data of bytes, for which there is no column."""
 
 
 FRAME_DTYPE = np.dtype(
@@ -191,7 +200,7 @@ def frame_rows(
 ) -> tuple[bytes, Framed]:
     """Return rows as frames in bytes of their own, for position `start`.
 
-    The log stages in place instead.
+    The log stages in place instead. Raises: RequestError, they exceed a batch.
     """
     placed = bytearray(PLACED.size * rows.count)
     dest = bytearray(0)
@@ -219,6 +228,7 @@ def frame_rows(
         if written >= 0:
             assert written or not rows.count, "a row points outside its buffer"
             return bytes(dest[:written]), Framed(start, bytes(placed))
+        check_batch_bytes(-written)
         dest = bytearray(-written)
 
 

@@ -66,7 +66,30 @@ static inline char *put_string(char *out, const uint8_t *at, uint32_t len)
     return out;
 }
 
-#define ELEMENT_FIXED 96u /* braces, keys, two numbers of 20 digits, a comma */
+/* The length of the base64 text of `len` bytes. */
+static inline uint64_t base64_length(uint32_t len) { return ((uint64_t)len + 2) / 3 * 4; }
+
+/* Writes bytes as base64 (RFC 4648, with padding). */
+static inline char *put_base64(char *out, const uint8_t *at, uint32_t len)
+{
+    static const char ALPHABET[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (; len >= 3; len -= 3, at += 3, out += 4) {
+        uint32_t v = (uint32_t)at[0] << 16 | (uint32_t)at[1] << 8 | at[2];
+        out[0] = ALPHABET[v >> 18];
+        out[1] = ALPHABET[v >> 12 & 63];
+        out[2] = ALPHABET[v >> 6 & 63];
+        out[3] = ALPHABET[v & 63];
+    }
+    if (!len) return out;
+    uint32_t v = (uint32_t)at[0] << 16 | (len == 2 ? (uint32_t)at[1] << 8 : 0);
+    out[0] = ALPHABET[v >> 18];
+    out[1] = ALPHABET[v >> 12 & 63];
+    out[2] = len == 2 ? ALPHABET[v >> 6 & 63] : '=';
+    out[3] = '=';
+    return out + 4;
+}
+
+#define ELEMENT_FIXED 104u /* braces, keys, two numbers of 20 digits, a comma */
 
 #define LEASE_MOST 112u /* three keys, 16 hex digits, two numbers */
 
@@ -84,10 +107,23 @@ static inline char *put_lease(char *q, const struct tp_lease *lease)
     return put_decimal(q, lease->deliveries);
 }
 
-/* The room that one element may take, without a lease. */
-static inline uint64_t most_bytes(const struct tp_frame *f)
+/* Whether an element shows the frame's payload as base64. */
+static inline int shows_base64(const struct tp_frame *f, const struct tp_projection *s)
 {
-    return ELEMENT_FIXED + 6ull * f->node_len + 6ull * f->tag_len + f->data_len + f->meta_len;
+    return f->payload_kind != PAYLOAD_JSON && s->include_data && !s->apart;
+}
+
+/* The bytes of a budget that one element takes: base64 counts for its own length. */
+static inline uint64_t shown_size(const struct tp_frame *f, const struct tp_projection *s)
+{
+    return f->size + (shows_base64(f, s) ? base64_length(f->data_len) - f->data_len : 0);
+}
+
+/* The room that one element may take, without a lease. */
+static inline uint64_t most_bytes(const struct tp_frame *f, const struct tp_projection *s)
+{
+    uint64_t data = f->payload_kind == PAYLOAD_JSON ? f->data_len : s->apart ? 0 : base64_length(f->data_len);
+    return ELEMENT_FIXED + 6ull * f->node_len + 6ull * f->tag_len + data + f->meta_len;
 }
 
 /* Writes one element of the array, with the comma before it, for the sound frame at p; counts
@@ -112,7 +148,13 @@ static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame
         q = PUT(q, ",\"$tag\":");
         q = put_string(q, tag, f->tag_len);
     }
-    if (s->include_data) {
+    if (shows_base64(f, s)) {
+        q = PUT(q, ",\"data_base64\":\"");
+        q = put_base64(q, data, f->data_len);
+        *q++ = '"';
+    } else if (s->include_data && f->payload_kind != PAYLOAD_JSON) {
+        q = PUT(q, ",\"data\":null");
+    } else if (s->include_data) {
         q = PUT(q, ",\"data\":");
         memcpy(q, data, f->data_len);
         q += f->data_len;
@@ -124,7 +166,7 @@ static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame
     }
     *q++ = '}';
     s->count++;
-    s->size += f->size;
+    s->size += shown_size(f, s);
     return q;
 }
 

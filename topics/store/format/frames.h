@@ -52,9 +52,9 @@ static inline uint64_t frame_checksum(const uint8_t *p, uint32_t length)
 }
 
 /* Writes one frame; the caller has ensured the room. Returns its length. */
-static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64_t topic_id, uint64_t seq,
-                                 uint64_t ts_ms, uint32_t size, struct text ext, struct text node, struct text tag,
-                                 struct text data, struct text meta)
+static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint8_t payload_kind, uint64_t topic_id,
+                                 uint64_t seq, uint64_t ts_ms, uint32_t size, struct text ext, struct text node,
+                                 struct text tag, struct text data, struct text meta)
 {
     uint32_t length = FRAME_MIN_BYTES + ext.len + node.len + tag.len + data.len + meta.len;
     struct frame_header *h = (struct frame_header *)p;
@@ -68,7 +68,7 @@ static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint64
     h->tag_len = (uint16_t)tag.len;
     h->data_len = data.len;
     h->version = FRAME_VERSION;
-    h->payload_kind = PAYLOAD_JSON;
+    h->payload_kind = payload_kind;
     h->ext_len = (uint16_t)ext.len;
     h->zero = 0;
     h->meta_len = meta.len;

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from topics.errors import CorruptError, FormatError
+from topics.errors import CorruptError, FormatError, RequestError
 
 BLOCK_BYTES = 4096
 """Unit of every write to a WAL file: the usual physical block, and the page."""
@@ -179,6 +179,17 @@ class BatchHeader(NamedTuple):
         return self.pack(body)[-8:] == _u64(self.checksum)
 
 
+BATCH_BYTES_MAX = (1 << 32) - (1 << 20)
+"""Most bytes of a batch: lengths and offsets have 32 bits, also the offset in its file."""
+
+
+def check_batch_bytes(size: int) -> None:
+    """Check that a batch of so many bytes can be written. Raises RequestError batch_too_large."""
+    if size > BATCH_BYTES_MAX:
+        message = f"the records have {size} bytes as they are stored: write less than 4 GiB at a time, in several calls"
+        raise RequestError("batch_too_large", message)
+
+
 def align_up(offset: int, to: int) -> int:
     """Return the smallest multiple of `to`, a power of two, that is at least `offset`."""
     return (offset + to - 1) & -to
@@ -250,6 +261,8 @@ FLAG_ROUTED = 64
 
 FRAME_VERSION = 1
 PAYLOAD_JSON = 0
+PAYLOAD_BYTES = 1
+"""The kind of `data` that is any bytes. A directory with such a record has the newest format."""
 _FRAME_HEADER = struct.Struct("<IBBQQQHHIBBHHII")
 """frame_bytes (all after this field), type, flags, topic_id, seq, ts_ms, node_len, tag_len,
 data_len, version, payload_kind, ext_len, 0, meta_len, size; then ext, node, tag, data, meta, u64
@@ -284,6 +297,7 @@ class Frame(NamedTuple):
     fsync: bool = False
     deleted: bool = False
     routed: bool = False
+    payload_kind: int = PAYLOAD_JSON
 
     def pack(self) -> bytes:
         flags = (
@@ -307,7 +321,7 @@ class Frame(NamedTuple):
             len(tag),
             len(self.data),
             FRAME_VERSION,
-            PAYLOAD_JSON,
+            self.payload_kind,
             len(self.ext),
             0,
             len(meta),
@@ -337,7 +351,7 @@ class Frame(NamedTuple):
             tag_len,
             data_len,
             version,
-            _kind,
+            payload_kind,
             ext_len,
             _zero,
             meta_len,
@@ -370,6 +384,7 @@ class Frame(NamedTuple):
             bool(flags & FLAG_FSYNC),
             raw[-1] == DELETED,
             bool(flags & FLAG_ROUTED),
+            payload_kind,
         )
 
 

@@ -5,15 +5,16 @@
 
 #include <stdint.h>
 
-enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4 };
+/* The bits between are marks that only a scan of write bodies uses (engine/json/records.h). */
+enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4, TP_ROW_BYTES = 128 };
 
 struct tp_row {
-    uint32_t data_off, data_len; /* JSON text without white space outside strings */
+    uint32_t data_off, data_len; /* JSON text without white space outside strings; with TP_ROW_BYTES any bytes */
     uint32_t meta_off, meta_len; /* likewise */
     uint32_t tag_off, tag_len;   /* decoded UTF-8 */
     uint32_t node_off, node_len; /* decoded UTF-8 */
-    uint32_t size;               /* accounted bytes: compact JSON of data + meta */
-    uint32_t flags;              /* TP_ROW_*: which of the optional parts are present */
+    uint32_t size;               /* accounted bytes: compact JSON of data + meta; of bytes their number */
+    uint32_t flags;              /* TP_ROW_*: which of the optional parts are present, and the kind of data */
 };
 
 _Static_assert(sizeof(struct tp_row) == 40, "store/format/rows.py and two C files agree on 40 bytes a row");

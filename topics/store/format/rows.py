@@ -6,11 +6,13 @@ Layout: `rows.h`, 40 bytes a row, the machine's (little-endian) order.
 from __future__ import annotations
 
 import struct
+from array import array
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from topics.store.format._codec import lib
+from topics.store.format._codec import ffi, lib
 
 ROW = struct.Struct("=10I")
 """data_off, data_len, meta_off, meta_len, tag_off, tag_len, node_off, node_len, size, flags."""
@@ -42,21 +44,28 @@ PLACED_DTYPE = np.dtype(
 
 TAG, NODE, META = lib.TP_ROW_TAG, lib.TP_ROW_NODE, lib.TP_ROW_META
 """Flags: which optional parts a row has."""
+BYTES = lib.TP_ROW_BYTES
+"""Flag: `data` is any bytes, and no JSON text."""
 
 ROW_BYTES = ROW.size
+BUFFER_MAX = (1 << 32) - 1
+"""Most bytes of a buffer, to which rows point with 32 bits."""
 _FLAGS_AT = ROW_BYTES - 4
 _MANY = 32
 """Rows from which on columns are faster than rows one by one."""
-_FLAGS_WITHOUT_TAG = bytes(flags for flags in range((TAG | NODE | META) + 1) if not flags & TAG)
+_FLAGS_WITHOUT_TAG = bytes(
+    flags for flags in range((TAG | NODE | META | BYTES) + 1) if not flags & ~(NODE | META | BYTES)
+)
 
 
 class Rows(NamedTuple):
     """`count` records of one request.
 
     buffer: the bytes that the spans refer to; `data` and `meta` are JSON without white space
-        outside strings, `tag` and `node` are decoded UTF-8.
+        outside strings (`data` of a row with the flag BYTES is any bytes), `tag` and `node` are
+        decoded UTF-8.
     spans: `count` packed rows.
-    size: the sum of the rows' accounted sizes (compact JSON of data + meta).
+    size: the sum of the rows' accounted sizes (compact JSON of data + meta; the number of bytes).
     """
 
     buffer: bytes | bytearray | memoryview
@@ -94,6 +103,17 @@ class Framed(NamedTuple):
         return Framed(start, columns.tobytes())
 
 
+def rows_of_bytes(payloads: Sequence[bytes]) -> Rows:
+    """Return rows whose data is these bytes. Raises OverflowError: they have 4 GiB or more."""
+    count = len(payloads)
+    lengths = array("I", map(len, payloads))
+    spans = bytearray(ROW_BYTES * count)
+    size = lib.tp_rows_of_bytes(ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer(spans))
+    if size > BUFFER_MAX:
+        raise OverflowError(f"{size} bytes")
+    return Rows(payloads[0] if count == 1 else b"".join(payloads), bytes(spans), count, size)
+
+
 class RowRecord(NamedTuple):
     """One record copied out of its rows, for tests and slow paths. size: accounted bytes."""
 
@@ -102,11 +122,20 @@ class RowRecord(NamedTuple):
     node: bytes | None = None
     meta: bytes | None = None
     size: int = 0
+    is_bytes: bool = False
+    """Whether `data` is any bytes, and no JSON text."""
 
 
 def any_tagged(spans: bytes | memoryview) -> bool:
     """Return whether any of the packed rows has a tag; reads one byte per row."""
     return bool(bytes(spans[_FLAGS_AT::ROW_BYTES]).strip(_FLAGS_WITHOUT_TAG))
+
+
+def any_bytes(spans: bytes | memoryview) -> bool:
+    """Return whether the data of any of the packed rows is bytes; reads one byte per row."""
+    if len(spans) == ROW_BYTES:
+        return bool(spans[_FLAGS_AT] & BYTES)
+    return not bytes(spans[_FLAGS_AT::ROW_BYTES]).isascii()
 
 
 def tags_in(rows: Rows) -> list[bytes | None] | None:
@@ -141,6 +170,7 @@ def record_at(rows: Rows, index: int) -> RowRecord:
         bytes(buffer[node : node + node_len]) if flags & NODE else None,
         bytes(buffer[meta : meta + meta_len]) if flags & META else None,
         size,
+        bool(flags & BYTES),
     )
 
 
@@ -162,6 +192,7 @@ def pack_rows(records: list[RowRecord]) -> Rows:
             (TAG if record.tag is not None else 0)
             | (NODE if record.node is not None else 0)
             | (META if record.meta is not None else 0)
+            | (BYTES if record.is_bytes else 0)
         )
         spans += ROW.pack(*offsets, size, flags)
         total += size

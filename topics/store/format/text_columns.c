@@ -21,10 +21,9 @@ static inline void copy_text(uint8_t *to, uint64_t room, const uint8_t *from, ui
 void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets, const uint32_t *lengths,
                    const uint64_t *seqs, uint32_t count, struct tp_text_fill *s)
 {
-    static const uint8_t PRESENT[TP_TEXT_COLUMNS] = {FLAG_NODE, FLAG_TAG, 0, FLAG_META};
     const uint8_t *end = (const uint8_t *)bytes + size;
     for (s->examined = 0; s->examined < count; s->examined++) {
-        uint32_t i = s->examined, texts[TP_TEXT_COLUMNS];
+        uint32_t i = s->examined;
         uint64_t at = (uint64_t)offsets[i] - base;
         struct tp_frame f;
         const uint8_t *p = (const uint8_t *)bytes + at;
@@ -34,7 +33,19 @@ void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32
             s->reason = TP_STOP_TORN;
             return;
         }
-        texts[0] = f.node_len, texts[1] = f.tag_len, texts[2] = f.data_len, texts[3] = f.meta_len;
+        int is_bytes = f.payload_kind != PAYLOAD_JSON;
+        const uint8_t *node = p + FRAME_HEADER_BYTES + f.ext_len, *tag = node + f.node_len, *data = tag + f.tag_len;
+        struct { const uint8_t *at; uint32_t len; int present; } texts[TP_TEXT_COLUMNS] = {
+            {node, f.node_len, f.flags & FLAG_NODE},
+            {tag, f.tag_len, f.flags & FLAG_TAG},
+            {data, is_bytes ? 0 : f.data_len, !is_bytes},
+            {data + f.data_len, f.meta_len, f.flags & FLAG_META},
+            {data, is_bytes ? f.data_len : 0, is_bytes},
+        };
+        if (is_bytes && s->columns[2].bytes && !s->columns[4].bytes) {
+            s->reason = TP_STOP_KIND;
+            return;
+        }
         if (s->rows == s->room) {
             s->reason = TP_STOP_ROOM;
             s->full = TP_TEXT_COLUMNS;
@@ -42,23 +53,22 @@ void tp_fill_texts(const char *bytes, uint64_t size, uint64_t base, const uint32
         }
         for (uint32_t k = 0; k < TP_TEXT_COLUMNS; k++) {
             const struct tp_text_column *column = s->columns + k;
-            if (column->bytes && column->room - column->used < texts[k]) {
+            if (column->bytes && column->room - column->used < texts[k].len) {
                 s->reason = TP_STOP_ROOM;
                 s->full = k;
-                s->needed = texts[k];
+                s->needed = texts[k].len;
                 return;
             }
         }
-        const uint8_t *q = p + FRAME_HEADER_BYTES + f.ext_len;
         uint32_t row = s->rows++;
-        for (uint32_t k = 0; k < TP_TEXT_COLUMNS; q += texts[k++]) {
+        for (uint32_t k = 0; k < TP_TEXT_COLUMNS; k++) {
             struct tp_text_column *column = s->columns + k;
             if (!column->bytes) continue;
-            if (!PRESENT[k] || (f.flags & PRESENT[k])) {
-                copy_text((uint8_t *)column->bytes + column->used, column->room - column->used, q, (uint64_t)(end - q),
-                          texts[k]);
-                column->used += texts[k];
-                if (PRESENT[k]) column->valid[row >> 3] |= (uint8_t)(1u << (row & 7));
+            if (texts[k].present) {
+                copy_text((uint8_t *)column->bytes + column->used, column->room - column->used, texts[k].at,
+                          (uint64_t)(end - texts[k].at), texts[k].len);
+                column->used += texts[k].len;
+                column->valid[row >> 3] |= (uint8_t)(1u << (row & 7));
             } else {
                 column->nulls++;
             }

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from topics.common.memory import page_aligned
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import row_pointers, unsound_frame
-from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FRAME_HEADER_BYTES, FRAME_MIN_BYTES
+from topics.store.format.log_format import (
+    BATCH_HEADER_BYTES,
+    FLAG_FSYNC,
+    FRAME_HEADER_BYTES,
+    FRAME_MIN_BYTES,
+    check_batch_bytes,
+)
 from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows
 from topics.store.in_memory.hot_tail import chunk_for
 
@@ -31,9 +37,13 @@ class PrebuiltFrames:
     """
 
     def __init__(self, room: int, extension_bytes: int = 0) -> None:
-        """extension_bytes: room for the first frame's extension if only `extend` provides it."""
+        """extension_bytes: room for the first frame's extension if only `extend` provides it.
+
+        Raises: RequestError, the frames exceed a batch.
+        """
         self._extension_bytes = extension_bytes
         room += extension_bytes
+        check_batch_bytes(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
         self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
         self.used = BATCH_HEADER_BYTES
         self.count = 0

@@ -22,6 +22,7 @@ class ColumnRenderer:
         self._topic_id = topic_id
         self._seqs: list[NDArray[np.uint64]] = []
         self._ts: list[NDArray[np.uint64]] = []
+        self._kinds: list[NDArray[np.uint8]] = []
         self._ends: list[NDArray[np.uint64]] = []
         self._texts: list[memoryview] = []
         self._end = 0
@@ -52,7 +53,7 @@ class ColumnRenderer:
         view = memoryview(data).cast("B")
         count = len(seqs)
         out = np.empty(int(lengths.sum(dtype=np.uint64)), np.uint8)
-        ts, ends = np.empty(count, np.uint64), np.empty(count, np.uint64)
+        ts, ends, kinds = np.empty(count, np.uint64), np.empty(count, np.uint64), np.empty(count, np.uint8)
         written = lib.tp_project_columns(
             ffi.from_buffer("char[]", out),
             ffi.from_buffer(view),
@@ -62,6 +63,7 @@ class ColumnRenderer:
             count,
             self._topic_id,
             ffi.from_buffer("uint64_t[]", ts),
+            ffi.from_buffer("uint8_t[]", kinds),
             ffi.from_buffer("uint64_t[]", ends),
             self._end,
         )
@@ -69,6 +71,7 @@ class ColumnRenderer:
             raise unsound_frame(self._topic_id, int(seqs[-1 - written]))
         self._seqs.append(seqs)
         self._ts.append(ts)
+        self._kinds.append(kinds)
         self._ends.append(ends)
         self._texts.append(out[:written].data)
         self._end += written
@@ -79,11 +82,12 @@ class ColumnRenderer:
         """Return the payloads without gaps between them."""
         return b"".join(self._texts)
 
-    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return seqs, ts (ms), and offsets of shape (count + 1,).
+    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint8]]:
+        """Return seqs, ts (ms), offsets of shape (count + 1,), and kinds (log_format.PAYLOAD_*).
 
         Payload i is records()[offsets[i] : offsets[i + 1]].
         """
         none = [np.empty(0, np.uint64)]
         offsets = np.concatenate([np.zeros(1, np.uint64), *self._ends])
-        return np.concatenate(self._seqs or none), np.concatenate(self._ts or none), offsets
+        kinds = np.concatenate(self._kinds or [np.empty(0, np.uint8)])
+        return np.concatenate(self._seqs or none), np.concatenate(self._ts or none), offsets, kinds

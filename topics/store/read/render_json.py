@@ -1,4 +1,7 @@
-"""Frames to JSON: the records of one answer, one C call per contiguous range of frames."""
+"""Frames to JSON: the records of one answer, one C call per contiguous range of frames.
+
+Data of bytes is `data_base64`; a reader in this process takes it apart from the JSON.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,14 @@ from typing_extensions import Buffer
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import ScanStop, unsound_frame
 
+Payload = tuple[int, bytes]
+"""Data of bytes, and the index of its record among those delivered."""
 LEASE = struct.Struct("=QQI4x")
 """The layout of struct tp_lease: lease id, deadline (ms), deliveries."""
 _FEW_ROWS = 64
 """Number of rows up to which Python's own numbers are summed faster than an array's."""
+_APART_ROOM = 1 << 20
+"""Bytes that the texts of frames usually take beside payloads that are taken apart."""
 _ROW_ROOM, _LEASED_ROW_ROOM = 64, 176
 """Bytes that one row usually takes beside its texts."""
 
@@ -22,12 +29,16 @@ _ROW_ROOM, _LEASED_ROW_ROOM = 64, 176
 class JsonRenderer:
     """The collector of `{"$seq":..,"$ts":..,"$node"?,"$tag"?,"data":..,"meta"?}` joined by ','.
 
+    A record of bytes has `data_base64` instead of `data`.
+
     It collects until a bound is reached.
 
     limit: records.
-    budget: accounted bytes; a record that would exceed it is left out, except the first one.
+    budget: accounted bytes, where base64 counts for its own length; a record that would exceed it
+        is left out, except the first one.
     nodes: a set as in codec.h; records whose node is in it are skipped, and count for neither
         bound.
+    bytes_apart: data of bytes is null in the JSON, and is in `payloads`.
     """
 
     def __init__(
@@ -40,6 +51,7 @@ class JsonRenderer:
         include_tags: bool = False,
         include_meta: bool = True,
         include_data: bool = True,
+        bytes_apart: bool = False,
     ) -> None:
         self._state = ffi.new("struct tp_projection *")
         self._state.topic_id = topic_id
@@ -49,6 +61,8 @@ class JsonRenderer:
         self._state.include_meta = include_meta
         self._state.include_data = include_data
         self._nodes = nodes
+        self._apart = bytes_apart
+        self.payloads: list[Payload] = []
         self._out = bytearray()
 
     @property
@@ -58,7 +72,7 @@ class JsonRenderer:
 
     @property
     def size(self) -> int:
-        """Accounted bytes delivered so far."""
+        """Bytes delivered so far, as the budget counts them."""
         return int(self._state.size)
 
     @property
@@ -90,10 +104,15 @@ class JsonRenderer:
         view = memoryview(data).cast("B")
         row_room = _LEASED_ROW_ROOM if leases else _ROW_ROOM
         done = n = 0
+        spans = ffi.NULL
+        if self._apart:
+            spans = self._state.apart = ffi.new("uint64_t[]", 3 * len(seqs))
         while True:
             if done:
                 offsets, lengths, seqs, leases = offsets[n:], lengths[n:], seqs[n:], leases[n * LEASE.size :]
             frames = sum(lengths.tolist()) if len(lengths) <= _FEW_ROWS else int(lengths.sum())
+            if self._apart:
+                frames = min(frames, _APART_ROOM)  # most of them may be payloads
             room = int(state.written) + frames + row_room * len(seqs) + int(state.needed)
             if len(self._out) < room:
                 self._out.extend(bytes(room - len(self._out)))
@@ -112,6 +131,9 @@ class JsonRenderer:
                 nodes = self._nodes
                 lib.tp_project(out, len(self._out), source, len(view), base, *rows, nodes, len(nodes), state)
             ffi.release(out)
+            for at in range(0, 3 * state.apart_count, 3):
+                index, start, length = spans[at : at + 3]
+                self.payloads.append((index, bytes(view[start : start + length])))
             n = int(state.examined)
             done += n
             if state.reason == ScanStop.TORN:

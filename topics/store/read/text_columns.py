@@ -14,8 +14,8 @@ from topics.store.format.codec import ScanStop, row_pointers
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-TEXTS = ("node", "tag", "data", "meta")
-"""Names of the texts, in their order in a frame."""
+TEXTS = ("node", "tag", "data", "meta", "bytes")
+"""Names of the texts, in their order in a frame; `bytes` is data that is no JSON, else null."""
 _BYTES_MAX = (1 << 31) - 1
 """Most bytes of a column: its ends are signed and have 32 bits."""
 
@@ -82,7 +82,8 @@ class TextColumns:
 
         Its length is lengths[i] bytes.
 
-        Return how many were added: if fewer than all, the next one is not its record's sound frame.
+        Return how many were added: if fewer than all, the next one is not its record's sound frame,
+        or its data is bytes and there is no column for them (`lacks_bytes`).
         """
         view = memoryview(data).cast("B")
         state, count, done = self._state, len(seqs), 0
@@ -96,6 +97,11 @@ class TextColumns:
             if state.reason != ScanStop.ROOM:
                 return done
             self._grow(state.full, state.needed)
+
+    @property
+    def lacks_bytes(self) -> bool:
+        """Whether the last `add` stopped at data of bytes."""
+        return bool(self._state.reason == ScanStop.KIND)
 
     @property
     def rows(self) -> int:

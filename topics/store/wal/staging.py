@@ -10,7 +10,7 @@ from typing_extensions import Buffer
 from topics.common.tuples import make_tuple
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import Pointer
-from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, check_batch_bytes
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
@@ -58,7 +58,7 @@ class Staging:
     ) -> Framed:
         """Frame a request's rows into the filling batch.
 
-        Raises LogReadOnlyError or DiskFullError.
+        Raises LogReadOnlyError or DiskFullError; RequestError, they exceed a batch.
         """
         if self._admission.closed:
             self._admission.check()
@@ -99,6 +99,7 @@ class Staging:
             )
             if written >= 0:
                 break
+            check_batch_bytes(-written)
             batch.grow(-written)
         assert written or not count, "a row points outside its buffer"
         batch.used = at + written
@@ -136,6 +137,7 @@ class Staging:
             )
             if written >= 0:
                 break
+            check_batch_bytes(-written)
             batch.grow(-written)
         assert written, "a row points outside its buffer"
         batch.used = at + written

@@ -1,0 +1,61 @@
+"""Writes that wait until the data directory has the format that their records need.
+
+A record of bytes would be misread by a build that knows only the first format. The first such write
+of a directory therefore raises its format, and is staged once that is durable. Later writes to the
+same topic wait for it, so that they keep their order; all others continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from topics.engine.state.append_request import AppendRequest, Waiting
+from topics.engine.values.ports import FormatPort
+from topics.engine.values.results import AppendResult, Done
+from topics.errors import StorageError
+from topics.store.format.rows import any_bytes
+
+
+class FormatWait:
+    """The writes of one engine that wait for the format; none once `format.is_newest`."""
+
+    def __init__(self, directory_format: FormatPort) -> None:
+        self.format = directory_format
+        self._waiting: dict[str, Waiting] = {}
+        """Waiting writes by topic."""
+
+    def concerns(self, spans: bytes) -> bool:
+        """Return whether a write of these rows may have to wait, before the newest format."""
+        return bool(self._waiting) or any_bytes(spans)
+
+    def hold(
+        self,
+        request: AppendRequest,
+        done: Done[AppendResult],
+        append: Callable[[AppendRequest, Done[AppendResult]], None],
+    ) -> bool:
+        """Let a write wait if it has to, and then `append` it. Return whether it waits.
+
+        If the format cannot be raised, writes of bytes get the error with nothing staged.
+        """
+        rows, waiting = request.rows, self._waiting.get(request.topic)
+        if waiting is None and (request.violation is not None or not any_bytes(rows.spans)):
+            return False
+        if type(rows.buffer) is not bytes:  # it may be used for other bytes from the next pass on
+            request = request._replace(rows=rows._replace(buffer=bytes(rows.buffer)))
+        if waiting is not None:
+            waiting.append((request, done))
+            return True
+        self._waiting[request.topic] = [(request, done)]
+        self.format.when_raised(partial(self._on_raised, request.topic, append))
+        return True
+
+    def _on_raised(
+        self, topic: str, append: Callable[[AppendRequest, Done[AppendResult]], None], error: StorageError | None
+    ) -> None:
+        for request, done in self._waiting.pop(topic):
+            if error is not None and any_bytes(request.rows.spans):
+                done(error)
+            else:
+                append(request, done)
