@@ -554,3 +554,12 @@ def test_of_a_batch_refused_as_a_whole_what_is_fine_is_written_unasked(log: topi
     for future in futures[3:]:
         with pytest.raises(topics.RequestError, match="full"):
             future.result()
+
+
+def test_a_log_that_was_just_made_takes_less_than_1_mib_and_few_descriptors(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with topics.open(tmp_path / "log") as log:
+        log.append("t", [1])
+        files = [path.stat() for path in (tmp_path / "log").rglob("*") if path.is_file()]
+        assert sum(file.st_blocks * 512 for file in files) < 1 << 20
+        assert len(os.listdir("/proc/self/fd")) - before <= 12

@@ -1,8 +1,9 @@
 """The share of a volume that the log may take: small at first, and larger as the log is busier.
 
-The settings are maxima, and a small volume lowers them. A new directory takes a few MiB. Log files
-grow while they are filled before a checkpoint leaves them, and the reserve grows with them, since a
-busy log has more to free on a full disk.
+The settings are maxima, and a small volume lowers them. A new directory takes less than 1 MiB,
+because a process may open many logs of which few are busy. Log files grow while they are filled
+before a checkpoint leaves them, and the reserve grows with them, since a busy log has more to free
+on a full disk.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from topics.config import Config
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
-START_BYTES = 2 << 20
+START_BYTES = 256 << 10
 """Size of a log file, and of the reserve, in a new directory."""
-_GROWTH = 4
+_FILE_MAX_LEAST_BYTES = 2 << 20
+"""Size that log files may grow to on the smallest volume."""
+_GROWTH = 8
 """Factor by which a log file is larger than the filled one before it."""
 _MIB = 1 << 20
 
@@ -39,7 +42,9 @@ class LogSizes:
     def __init__(self, config: Config, volume_bytes: int) -> None:
         self.shards = max(1, config.wal_shards)
         part = 32 * self.shards
-        self.file_max = align_up(_at_most(config.wal_file_bytes, volume_bytes, part, START_BYTES), BLOCK_BYTES)
+        self.file_max = align_up(
+            _at_most(config.wal_file_bytes, volume_bytes, part, _FILE_MAX_LEAST_BYTES), BLOCK_BYTES
+        )
         self.reserve_max = _at_most(config.disk_reserve_bytes, volume_bytes, 64, _MIB)
         self.low_water = _at_most(config.disk_low_water_bytes, volume_bytes, 16, 4 * _MIB)
         self.checkpoint = _at_most(config.checkpoint_wal_bytes, volume_bytes, 16, 4 * _MIB)
