@@ -1,6 +1,6 @@
 """Seeds of one kind, one after another, to the first that fails: what a broken server (mutants.py) is run against.
 
-python -m tests.sim.kinds records|library|queues|forwarding|passing|routers|again [--seeds 400]
+python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|routers|again [--seeds 400]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import count, islice
 
 from tests.contract.routers.test_router_crashes import Overtaken, Story
 from tests.sim.again import run_lives as again
-from tests.sim.whole.run_seed import is_of_library, make_forwarding, make_passing, make_workers, run
+from tests.sim.whole.run_seed import is_of_library, make_forwarding, make_passing, make_reading, make_workers, run
 
 _STEPS = 60
 
@@ -40,6 +40,10 @@ def _passing(seed: int) -> None:
     run(seed, cast=make_passing)
 
 
+def _readers(seed: int) -> None:
+    run(seed, cast=make_reading)
+
+
 def _routers(seed: int) -> None:
     guarantee = ("at_least_once", "exactly_once")[seed % 2]
     kind = (Story, Overtaken)[seed % 4 // 2]
@@ -56,6 +60,7 @@ HUNTS: dict[str, Callable[[int], object]] = {
     "queues": _queues,
     "forwarding": _forwarding,
     "passing": _passing,
+    "readers": _readers,
     "routers": _routers,
     "again": again.run,
 }

@@ -17,9 +17,11 @@ from tests.sim.whole.clients.http_client import Answered
 from tests.sim.whole.clients.operation import Flush, Operation, Write
 from tests.sim.whole.clients.owned import Owner, OwningClient
 from tests.sim.whole.clients.owned_topic import OwnedTopic
+from tests.sim.whole.clients.reader_clients import ReadingCaller
 from tests.sim.whole.clients.state import CONFIG_DEFAULT
 from tests.sim.whole.machine import Actor, Machine
 from topics.embedded.log import Log
+from topics.embedded.log_reader import LogReader
 from topics.embedded.open_logs import open_logs
 from topics.embedded.producer import Producer
 from topics.embedded.records import GapError
@@ -27,6 +29,8 @@ from topics.engine.write.value_rows import NewRecord
 from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.wire.error_answers import status_of
 
+_READING = 0.4
+"""Share of the seeds in which a client uses named readers."""
 _STEPS_MAX = 200_000
 _LOOK_EVERY_STEPS = 8
 _FLUSHES = 0.1
@@ -42,6 +46,7 @@ class Calls:
         self._on_lost = on_lost
         self.waiting: deque[tuple[Asked, Answered]] = deque()
         self.over = False
+        self.readers: dict[str, LogReader] = {}
 
     @property
     def outstanding(self) -> int:
@@ -75,10 +80,39 @@ class Calls:
         log = self._machine.log
         assert log is not None
         try:
+            if "/readers/" in asked[1]:
+                return self._call_reader(log, *asked)
             return _call(log, *asked)
         except TopicsError as error:
             told = as_request_error(error)
             return status_of(told), {"error": {"code": told.code, "message": told.message, "detail": told.detail or {}}}
+
+    def _call_reader(self, log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """By an object of its own for each reader. Its tokens mean nothing: it has one page at a time."""
+        topic, _readers, name, *action = path.strip("/").split("/")[2:]
+        if method == "PUT":
+            log.reader(topic, name, **body).abandon()
+            return 200, {}
+        if method == "GET":
+            (state,) = [each for each in log.readers(topic) if each.name == name]
+            return 200, {"committed": state.committed, "position": state.position}
+        reader = self.readers.get(f"{topic}/{name}")
+        if reader is None:
+            reader = log.reader(topic, name, commit_every=body.get("commit_every", 1))
+            self.readers[f"{topic}/{name}"] = reader
+        if action == ["commit"]:
+            return 200, {"committed": reader.commit(body["seq"])}
+        if action == ["seek"]:
+            return 200, {"committed": reader.seek(body["seq"])}
+        try:
+            records = reader.read(limit=body["limit"])
+        except GapError as error:
+            return 200, {"records": [], "tombstone": error.tombstone._asdict()}
+        rows = [{"$seq": row.seq, "data": row.data} for row in records]
+        answer: dict[str, Any] = {"records": rows, "tombstone": None, "next_from_seq": rows[-1]["$seq"] if rows else 0}
+        if rows and reader.delivery != "at-most-once":
+            answer |= {"token": "page", "deadline": 1 << 62}
+        return 200, answer
 
 
 def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -239,7 +273,9 @@ class Caller(Owner):
 def make_callers(machine: Machine, seed: Seed) -> list[Actor]:
     """The clients of a seed of the library."""
     rng = stream(seed, "callers")
-    return [
+    reading_rng = stream(seed, "reading")
+    reading: list[Actor] = [ReadingCaller(machine, reading_rng)] if reading_rng.random() < _READING else []
+    return reading + [
         Caller(machine, number, stream(seed, f"caller {number}"), topics=rng.choice((1, 2, 4)), depth=1)
         for number in range(rng.choice((1, 2)))
     ]

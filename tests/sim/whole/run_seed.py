@@ -14,6 +14,7 @@ from tests.sim.whole.clients.checkpoints import Checkpoints
 from tests.sim.whole.clients.forwarding_clients import Forwarding
 from tests.sim.whole.clients.owned import Owner
 from tests.sim.whole.clients.passing import Passing
+from tests.sim.whole.clients.reader_clients import Reading
 from tests.sim.whole.clients.shared import Shared
 from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.clients.workers import Workers
@@ -29,6 +30,8 @@ _LIBRARIES = 0.2
 """Share of the seeds in which there is no server: the library, called by the same clients."""
 _WAITING = 0.25
 """Share of the seeds in which somebody waits for the topics of all others."""
+_READING = 0.25
+"""Share of the seeds in which clients use named readers."""
 _ASKING = 0.2
 """Share of the seeds in which somebody asks for checkpoints."""
 _OPERATIONS_MIN = 20
@@ -114,6 +117,9 @@ def make_actors(machine: Machine, seed: Seed) -> list[Actor]:
         client_rng = stream(seed, f"client {number}")
         actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
     actors += [_CLIENTS[kind](machine, stream(seed, kind)) for kind in kinds]
+    reading_rng = stream(seed, "reading")
+    if reading_rng.random() < _READING:
+        actors.append(Reading(machine, reading_rng))
     waiting_rng = stream(seed, "waiting")
     if waiting_rng.random() < _WAITING:
         actors.append(Waiting(machine, waiting_rng, [path.rpartition("/")[2] for a in actors for path in a.paths()]))
@@ -141,6 +147,11 @@ def make_forwarding(machine: Machine, seed: Seed) -> list[Actor]:
     return _make(Forwarding, machine, seed, "forwarding")
 
 
+def make_reading(machine: Machine, seed: Seed) -> list[Actor]:
+    """The clients of named readers, and one with topics of its own beside them."""
+    return _make(Reading, machine, seed, "reading")
+
+
 def make_passing(machine: Machine, seed: Seed) -> list[Actor]:
     """The clients of topics whose records go by themselves, and one with topics of its own beside them."""
     return _make(Passing, machine, seed, "passing")
@@ -151,7 +162,13 @@ def _make(kind: Callable[[Machine, random.Random], Actor], machine: Machine, see
     return [kind(machine, stream(seed, name)), owner]
 
 
-CASTS: tuple[Callable[[Machine, Seed], list[Actor]] | None, ...] = (None, make_workers, make_forwarding, make_passing)
+CASTS: tuple[Callable[[Machine, Seed], list[Actor]] | None, ...] = (
+    None,
+    make_workers,
+    make_forwarding,
+    make_passing,
+    make_reading,
+)
 """By the gene `cast`; 0: the mix."""
 
 

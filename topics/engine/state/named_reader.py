@@ -119,8 +119,14 @@ class NamedReader:
 
     @property
     def done_through(self) -> int:
-        """The position up to which everything is done: below the lowest page that is out."""
+        """The position up to which everything is done: below the lowest page that is out.
+
+        At most once it is the highest that was handed out: what was given back below it, because
+        its commit failed, may come again in this process only.
+        """
         lowest = self.position
+        if self.config.delivery == AT_MOST_ONCE:
+            return lowest
         if self._intervals:
             lowest = min(lowest, self._intervals[0].after)
         for page in self.pages.values():
