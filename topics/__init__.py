@@ -21,6 +21,7 @@ from topics.errors import (
 )
 
 if TYPE_CHECKING:
+    from topics.embedded.directory_calls import fsck
     from topics.embedded.jobs import Job
     from topics.embedded.log import Log, open_log
     from topics.embedded.log_reader import AsyncLogReader, LogReader, ReaderLag
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from topics.embedded.records import GapError, Page, Record
     from topics.engine.read.one_record import Location
     from topics.engine.readers.reader_results import ReaderState
+    from topics.engine.stored_engine import LogStats
     from topics.engine.values.results import TopicHead
     from topics.engine.write.value_rows import NewRecord
+    from topics.store.repair.check_directory import FsckReport
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "CorruptError",
     "DiskFullError",
     "FormatError",
+    "FsckReport",
     "GapError",
     "Job",
     "Location",
@@ -46,6 +50,7 @@ __all__ = [
     "LogFailedError",
     "LogReadOnlyError",
     "LogReader",
+    "LogStats",
     "NewRecord",
     "Page",
     "Pending",
@@ -58,11 +63,15 @@ __all__ = [
     "TopicHead",
     "TopicsError",
     "UsageError",
+    "fsck",
     "open",
 ]
 
 _LAZY = {
     "open": ("topics.embedded.log", "open_log"),
+    "fsck": ("topics.embedded.directory_calls", "fsck"),
+    "FsckReport": ("topics.store.repair.check_directory", "FsckReport"),
+    "LogStats": ("topics.engine.stored_engine", "LogStats"),
     "Log": ("topics.embedded.log", "Log"),
     "LogReader": ("topics.embedded.log_reader", "LogReader"),
     "AsyncLogReader": ("topics.embedded.log_reader", "AsyncLogReader"),

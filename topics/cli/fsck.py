@@ -7,90 +7,32 @@ this package.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from topics.clock import SystemClock
 from topics.config import Config
-from topics.errors import LockedError, StorageError, UsageError
-from topics.loop.choose import open_ring
-from topics.loop.loop import Loop
-from topics.loop.ring import Ring
-from topics.store.disk.data_directory import TakenDirectory, refuse_links, take
-from topics.store.repair.rebuild import Rebuilt, rebuild
-from topics.store.repair.verify_directory import Damage, VerifyReport, verify
+from topics.errors import UsageError
+from topics.store.repair.check_directory import FsckReport, check_directory
+from topics.store.repair.verify_directory import Damage
 
 SOUND, DAMAGED, CANNOT_LOOK = 0, 1, 2
 
-_SIGNS = frozenset(("topics.json", "snapshots", "topics", "packs", "wal"))
-"""Names in a data directory: a directory with none of them is not one."""
 
-
-class Outcome(msgspec.Struct):
-    """The output of `topics fsck --json`: the last check, and the rebuild before it, if any."""
-
-    data_dir: str
-    report: VerifyReport
-    rebuilt: Rebuilt | None = None
-    damage: list[Damage] = []
-    """Findings of the first check, if a rebuild followed it."""
-
-    @property
-    def exit_code(self) -> int:
-        return SOUND if self.report.sound else DAMAGED
-
-
-def check(config: Config, *, mend: bool) -> Outcome:
-    """Check config.data_dir under its lock; with `mend`, rebuild it if damaged, and check again.
-
-    Raises: UsageError if it is no data directory; LockedError while a server uses it; OSError.
-    """
-    refuse_missing(config.data_dir)
-    ring, _ = open_ring(config, shared=False)
-    loop = Loop(ring, SystemClock())
+def check(config: Config, *, mend: bool) -> FsckReport:
+    """Check config.data_dir, see `check_directory`. The errors name the options."""
     try:
-        taken = _take(ring, config)
-        try:
-            first = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
-            if first.sound or not mend:
-                return Outcome(config.data_dir, first)
-            for directory in filter(None, (config.data_dir, config.cold_dir)):
-                refuse_links(directory)
-            result = loop.run_task(rebuild(loop, config.data_dir, config.cold_dir))
-            again = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
-            return Outcome(config.data_dir, again, result, first.findings)
-        finally:
-            taken.release()
-    finally:
-        loop.close()
+        return check_directory(config, mend=mend)
+    except UsageError as error:
+        raise UsageError(f"{error}: name one with --data-dir or TOPICS_DATA_DIR") from None
 
 
-def _take(ring: Ring, config: Config) -> TakenDirectory:
-    try:
-        return take(ring, config)
-    except LockedError as error:
-        raise LockedError(f"{error}, then check again") from error
+def exit_code(outcome: FsckReport) -> int:
+    return SOUND if outcome.sound else DAMAGED
 
 
-def refuse_missing(path: str) -> None:
-    """Raise UsageError unless `path` is a data directory. It is not created.
-
-    Raises: StorageError if it cannot be listed.
-    """
-    try:
-        names = os.listdir(path)
-    except FileNotFoundError:
-        raise UsageError(f"data directory {path} does not exist: name it with --data-dir or TOPICS_DATA_DIR") from None
-    except OSError as error:
-        raise StorageError(f"data directory {path} is not usable: {error.strerror}") from error
-    if not _SIGNS.intersection(names):
-        raise UsageError(f"{path} is not a data directory of topics: name one with --data-dir or TOPICS_DATA_DIR")
-
-
-def lines(outcome: Outcome) -> Iterator[str]:
+def lines(outcome: FsckReport) -> Iterator[str]:
     """Yield the outcome as lines for people."""
     report, names = outcome.report, outcome.report.names
     for finding in outcome.damage:
@@ -112,7 +54,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
     )
 
 
-def verdict(outcome: Outcome) -> str:
+def verdict(outcome: FsckReport) -> str:
     """Return the result and what to do about it, as a clause without a full stop."""
     findings = outcome.report.findings
     if not findings:
@@ -144,7 +86,7 @@ def describe(finding: Damage, names: dict[int, str]) -> str:
     return f"{', '.join(parts)}: {message}"
 
 
-def as_json(outcome: Outcome) -> bytes:
+def as_json(outcome: FsckReport) -> bytes:
     """Return the outcome as a JSON object; offset, topic_id and seq are null if unknown."""
     fields: dict[str, Any] = msgspec.to_builtins(outcome, str_keys=True)
     names = outcome.report.names

@@ -71,7 +71,7 @@ def fsck(
     else:
         for line in command.lines(outcome):
             print(line)
-    raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(command.exit_code(outcome))
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,7 +2,37 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
+from topics.config import Config
+from topics.embedded import arguments
 from topics.engine.values.results import CheckpointResult, FlushResult
+from topics.store.repair.check_directory import FsckReport, check_directory, is_data_directory
+
+
+def fsck(path: str | os.PathLike[str], rebuild: bool = False, *, cold_dir: str = "") -> FsckReport:
+    """Compare every checksum of a data directory that no process has open; see `topics fsck`.
+
+    rebuild: if the directory is damaged, restore what is sound, set damaged files aside, and check
+    again. cold_dir: the directory of older segments, if the log has one.
+    Raises: UsageError, it is no data directory; LockedError, it is open; StorageError.
+    """
+    arguments.flag("rebuild", rebuild)
+    config = Config(data_dir=arguments.path(path))
+    if cold_dir:
+        config = replace(config, cold_dir=arguments.path(cold_dir))
+    return check_directory(config, mend=rebuild)
+
+
+def rebuild_if_damaged(config: Config) -> None:
+    """Rebuild the directory of a log that is about to be opened, unless there is none yet."""
+    try:
+        is_used = is_data_directory(config.data_dir)
+    except FileNotFoundError:
+        return
+    if is_used:
+        check_directory(config, mend=True)
 
 
 def snapshot_of(result: CheckpointResult) -> int:

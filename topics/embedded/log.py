@@ -19,7 +19,7 @@ from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
 from topics.embedded.calls import Start
-from topics.embedded.directory_calls import flushed_of, snapshot_of
+from topics.embedded.directory_calls import flushed_of, rebuild_if_damaged, snapshot_of
 from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
@@ -53,9 +53,10 @@ _RECORD_BYTES = 16 << 20
 """Default of the setting `max_record_bytes` here, where no record has to fit into a request."""
 
 
-def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
+def open_log(path: str | os.PathLike[str], *, rebuild: bool = False, **settings: Any) -> Log:
     """Open the log in directory `path`, creating it if it is missing, and recover its contents.
 
+    rebuild: check the directory first, and restore what is sound if it is damaged, as `fsck` does.
     settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link",
     sync_every_ms=100. No setting is read from the environment, so several logs may be open in one
     process, each with its own settings. A record may have 16 MiB (max_record_bytes), which is the
@@ -72,6 +73,9 @@ def open_log(path: str | os.PathLike[str], **settings: Any) -> Log:
     config = replace(Config(), data_dir=arguments.path(path), **{"max_record_bytes": _RECORD_BYTES, **settings})
     if config.cold_dir:
         config = replace(config, cold_dir=os.path.abspath(config.cold_dir))
+    arguments.flag("rebuild", rebuild)
+    if rebuild:
+        rebuild_if_damaged(config)
     return Log(config)
 
 

@@ -82,6 +82,18 @@ def test_a_record_is_got_by_its_seq_wherever_it_is_stored(tmp_path: Path) -> Non
             assert asyncio.run(log.aio.get("t", 2)) == second
 
 
+def test_records_of_bytes_count_with_their_bytes_and_are_got_as_they_are(log: topics.Log) -> None:
+    log.append("t", [b"\x00\xff" * 50, b"", b"z" * 300])
+    assert [log.page("t", cursor, max_bytes=100).size for cursor in range(3)] == [100, 0, 300]
+    assert data_of(log.read("t", max_bytes=399)) == [b"\x00\xff" * 50, b""]
+    record = log.get("t", 1)
+    assert record is not None
+    assert record.data == b"\x00\xff" * 50
+    place = log.locate("t", 3)
+    assert place is not None
+    assert b"z" * 300 in bytes_at(place)
+
+
 def test_a_seq_that_is_deleted_or_not_written_yet_has_no_record(log: topics.Log) -> None:
     log.append("t", [NewRecord(1, tag="x"), NewRecord(2), NewRecord(3)])
     log.delete("t", match="x")

@@ -1,0 +1,121 @@
+"""The check and the rebuild of a directory, as functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from topics import LockedError, UsageError
+from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
+
+SMALL: dict[str, Any] = {"wal_file_bytes": 1 << 20, "wal_spare_files": 0, "disk_reserve_bytes": 1 << 16}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A directory with a record in a pack."""
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [{"needle": number} for number in range(3)])
+    return tmp_path / "data"
+
+
+def damaged(path: Path) -> Path:
+    """Damage the second record of `path`."""
+    with topics.open(path, **SMALL) as log:
+        place = log.locate("t", 2)
+    assert place is not None
+    with open(place.path, "r+b") as file:
+        file.seek(place.offset + place.length - 3)
+        file.write(b"\xff")
+    return Path(place.path)
+
+
+def test_a_sound_directory_has_no_findings_and_is_left_as_it_is(path: Path) -> None:
+    before = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    for rebuild in (False, True):
+        report = topics.fsck(path, rebuild)
+        assert (report.sound, report.findings, report.rebuilt) == (True, [], None)
+        assert report.report.records == 3
+    assert {each: each.read_bytes() for each in path.rglob("*") if each.is_file()} == before
+
+
+def test_damage_is_reported_by_place_and_a_rebuild_keeps_the_rest(path: Path) -> None:
+    file = damaged(path)
+    report = topics.fsck(str(path))
+    assert not report.sound
+    assert report.findings[0].path.endswith(file.name)
+    assert not topics.fsck(path).sound, "a check changes nothing"
+    report = topics.fsck(path, rebuild=True)
+    assert report.sound
+    assert report.rebuilt is not None
+    assert report.damage[0].path.endswith(file.name)
+    with topics.open(path, **SMALL) as log:
+        assert [record.data["needle"] for record in log.read("t", from_="first")] == [0, 2]
+
+
+def test_open_with_a_rebuild_opens_what_is_sound(path: Path) -> None:
+    damaged(path)
+    with topics.open(path, rebuild=True, **SMALL) as log:
+        assert [record.data["needle"] for record in log.read("t", from_="first")] == [0, 2]
+        log.append("t", ["new"])
+    with topics.open(path, rebuild=True, **SMALL) as log:
+        assert [record.data for record in log.read("t", from_="first")][-1] == "new"
+
+
+def test_a_log_that_would_not_open_is_opened_after_a_rebuild(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "open", **SMALL) as log:
+        log.put_topic("t", durability="fsync")
+        for number in range(3):
+            log.append("t", [number])
+        for each in (tmp_path / "open").rglob("*"):
+            copy = tmp_path / "data" / each.relative_to(tmp_path / "open")
+            if each.is_dir():
+                copy.mkdir(parents=True, exist_ok=True)
+            else:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(each.read_bytes())
+    (file,) = (tmp_path / "data/wal").rglob("wal-*.log")
+    with file.open("r+b") as damage:
+        damage.seek(WAL_FIRST_BATCH_OFFSET + 100)
+        damage.write(b"\xff" * 8)
+    with pytest.raises(topics.CorruptError, match="topics fsck"):
+        topics.open(tmp_path / "data", **SMALL)
+    with topics.open(tmp_path / "data", rebuild=True, **SMALL) as log:
+        log.append("u", [1])
+    assert topics.fsck(tmp_path / "data").sound
+
+
+def test_a_directory_that_is_not_there_is_made_by_an_open_with_a_rebuild(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "new", rebuild=True, **SMALL) as log:
+        log.append("t", [1])
+
+
+def test_what_cannot_be_checked_is_a_sentence(tmp_path: Path, path: Path) -> None:
+    with topics.open(path, **SMALL), pytest.raises(LockedError, match="then check again"):
+        topics.fsck(path)
+    (tmp_path / "other").mkdir()
+    for name, words in (("absent", "does not exist$"), ("other", "is not a data directory of topics$")):
+        with pytest.raises(UsageError, match=words):
+            topics.fsck(tmp_path / name)
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"path": 5}, "path is 5: use the path of a directory"),
+        ({"path": "x", "rebuild": 1}, "rebuild is 1: use True or False"),
+        ({"path": "x", "cold_dir": 5}, "path is 5: use the path of a directory"),
+    ],
+)
+def test_a_wrong_argument_is_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        topics.fsck(**arguments)
+
+
+def test_open_takes_no_other_value_for_rebuild(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="rebuild is 'yes': use True or False"):
+        topics.open(tmp_path, rebuild="yes")
