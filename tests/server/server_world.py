@@ -63,6 +63,7 @@ class FakeLog:
         self.counters = LogCounters()
         self.bound = LogBound(ManualClock(), max_bytes=0, max_wait_ns=0)
         self.queue_depth = 0
+        self.unsynced_bytes = 0
         self.read_only = ""
         self.disk_full = False
 

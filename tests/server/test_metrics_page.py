@@ -45,6 +45,7 @@ FAMILIES = {
     "topics_wal_fsync_latency_us": "histogram",
     "topics_records_appended_total": "counter",
     "topics_bytes_appended_total": "counter",
+    "topics_wal_unsynced_bytes": "gauge",
     "topics_seals_total": "counter",
     "topics_sealed_bytes": "histogram",
     "topics_checksum_failures_total": "counter",

@@ -49,6 +49,8 @@ class LogStats(NamedTuple):
     live_bytes: int
     log_bytes: int
     """Bytes of the log that are not in segments yet."""
+    unsynced_bytes: int
+    """Bytes of the log that are written and not on stable storage."""
     pendings: int
     """Calls without a waiting caller that have no answer yet."""
     append: Distribution
@@ -131,6 +133,7 @@ class StoredEngine:
             live_records=engine.records_live,
             live_bytes=engine.bytes_live,
             log_bytes=self.log.bound.bytes,
+            unsynced_bytes=self.log.unsynced_bytes,
             pendings=pendings,
             append=append.distribution(),
             commit=log.commit.distribution(),

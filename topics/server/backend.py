@@ -45,6 +45,9 @@ class LogNumbers(Protocol):
     def queue_depth(self) -> int: ...
 
     @property
+    def unsynced_bytes(self) -> int: ...
+
+    @property
     def read_only(self) -> str: ...
 
     @property

@@ -301,6 +301,8 @@ def _log_families(now: MetricsValues) -> Iterator[Metric]:
     held, most = (0, 0) if now.backend is None else (now.backend.log.bound.bytes, now.backend.log.bound.max_bytes)
     yield GaugeMetricFamily("topics_wal_held_bytes", "Bytes of the log that no checkpoint covers yet", held)
     yield GaugeMetricFamily("topics_wal_held_max_bytes", "Limit of topics_wal_held_bytes (0: unlimited)", most)
+    unsynced = 0 if now.backend is None else now.backend.log.unsynced_bytes
+    yield GaugeMetricFamily("topics_wal_unsynced_bytes", "Bytes written and not on stable storage", unsynced)
     refused = now.engine.log_refusals
     yield CounterMetricFamily("topics_wal_held_refused_total", "Appends and creations refused at that limit", refused)
     yield GaugeMetricFamily("topics_wal_read_only", "1 once the log refuses writes after a failure", int(now.read_only))

@@ -54,6 +54,15 @@ def test_syncs_seals_and_checkpoints_have_counts_times_and_sizes(tmp_path: Path)
         assert numbers.rotations > 0
 
 
+def test_bytes_that_are_not_synced_are_a_gauge(tmp_path: Path) -> None:
+    with topics.open(tmp_path, sync_every_ms=None, **SMALL) as log:
+        log.append("t", ["x" * 1000])
+        log.append("t", ["x" * 1000])
+        assert log.stats().unsynced_bytes > 1000
+        log.flush()
+        assert log.stats().unsynced_bytes == 0
+
+
 def test_a_refusal_is_counted_by_its_reason(tmp_path: Path) -> None:
     with topics.open(tmp_path, max_log_bytes=1 << 20, checkpoint_wal_bytes=1 << 40, **SMALL) as log:
         with pytest.raises(topics.RequestError):

@@ -291,6 +291,11 @@ class ShardedLog:
         """Bytes staged or in flight, over all shards."""
         return sum(wal.backlog_bytes for wal in self._wals)
 
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of the log that are written and not on stable storage, over all shards."""
+        return sum(wal.unsynced_bytes for wal in self._wals)
+
     def is_backlogged(self) -> bool:
         """Return whether a write should be refused for now; count the refusal."""
         if self.backlog_bytes <= self._config.max_backlog_bytes:
