@@ -132,6 +132,29 @@ def test_segments_alone_bring_back_records_config_head_and_floor_and_no_deleted_
     assert fsck(data).exit_code == 0
 
 
+@pytest.mark.parametrize("alone", ["segments", "log"])
+def test_a_rebuild_keeps_named_readers(tmp_path: Path, alone: str) -> None:
+    """R-READER-4: from segments alone with the position of the time when the last of them was written."""
+    data = tmp_path / "data"
+    with topics.open(data, **SETTINGS) as log:
+        log.put_topic("big", durability="fsync")
+        log.append("big", list(range(50)))
+        with log.reader("big", "billing", holds=True) as reader:
+            reader.read(limit=25)
+        log.append("big", list(range(50)))
+    for snapshot in data.glob("snapshots/*"):
+        snapshot.unlink()
+    if alone == "segments":
+        shutil.rmtree(data / "wal")
+    done = fsck(data, "--rebuild")
+    assert done.exit_code == 0, done.output
+    with topics.open(data, **SETTINGS) as log:
+        (state,) = log.readers("big")
+        assert (state.name, state.config.holds, state.committed) == ("billing", True, 25)
+        with log.reader("big", "billing") as reader:
+            assert reader.read(limit=1)[0].seq == 26
+
+
 def test_a_directory_built_from_its_files_has_other_incarnations_which_stay(data: Path) -> None:
     """R-INC-2: files do not show which seqs were given out."""
     before = incarnations(data)
