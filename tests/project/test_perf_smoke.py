@@ -29,6 +29,7 @@ import pytest
         "idle_streams",
         "room",
         "queues",
+        "named_readers",
         "routers --destinations 3",
         "spikes",
         "spikes --lone --classes disk",
