@@ -1,4 +1,4 @@
-"""What does a named reader cost beside a page of the same records, and beside an append of one?
+"""Named readers beside pages of the same records, and beside appends of one.
 
     python -m perf.named_readers [--rounds 9] [--directory DIR] [--smoke]
 

@@ -134,7 +134,7 @@ def test_segments_alone_bring_back_records_config_head_and_floor_and_no_deleted_
 
 @pytest.mark.parametrize("alone", ["segments", "log"])
 def test_a_rebuild_keeps_named_readers(tmp_path: Path, alone: str) -> None:
-    """R-READER-4: from segments alone with the position of the time when the last of them was written."""
+    """R-READER-4: segments state the position of the time when they were written."""
     data = tmp_path / "data"
     with topics.open(data, **SETTINGS) as log:
         log.put_topic("big", durability="fsync")
