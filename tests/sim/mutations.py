@@ -703,8 +703,8 @@ MUTANTS = (
                 "store/recovery/log_replay.py",
                 "                if known > self.last_batch_no:\n"
                 "                    raise _torn_middle(file, offset, self.last_batch_no + 1, known)\n"
-                "                await",
-                "                await",
+                "                if size:",
+                "                if size:",
             ),
             (
                 "store/recovery/log_replay.py",
