@@ -14,6 +14,7 @@ _RECOVERY = "tests/store/recovery/test_recovery.py"
 _CRASHES = "tests/store/recovery/test_crash_points.py"
 _ECHO = "tests/sim/world/test_echo.py"
 _FILES = "tests/files/test_beside_checkpoints.py"
+_BYTES = "tests/embedded/appends/test_records_of_bytes.py"
 
 
 class Mutant(NamedTuple):
@@ -1143,5 +1144,49 @@ MUTANTS = (
         "reader.found(min(reader.committed, head))",
         "reader.found(reader.committed)",
         "tests/engine/read/test_named_readers.py::test_a_power_cut_leaves_no_position_above_the_head",
+    ),
+    _one(
+        "a kind lost in a copy by position",
+        "store/format/codec.c",
+        "put_frame(q, TYPE_RECORD, kept, f.payload_kind, topic_id,",
+        "put_frame(q, TYPE_RECORD, kept, PAYLOAD_JSON, topic_id,",
+        "forwarding",
+    ),
+    _one(
+        "a kind lost by a router that writes its copies out",
+        "engine/routers/copies.py",
+        "if checked.payload_kind == PAYLOAD_BYTES:",
+        "if False:",
+        "forwarding",
+    ),
+    _one(
+        "a kind lost where the pieces of a part are joined",
+        "store/format/parts.c",
+        "        h->ext_len = (uint16_t)ext_len;\n",
+        "        h->ext_len = (uint16_t)ext_len;\n        h->payload_kind = PAYLOAD_JSON;\n",
+        _BYTES,
+    ),
+    _one(
+        "a kind lost on the way to the dead letters",
+        "engine/queue/dead_letter.py",
+        "is_bytes = job.payload_kind == PAYLOAD_BYTES",
+        "is_bytes = False",
+        _BYTES,
+    ),
+    _one(
+        "a checksum of records that does not cover their kind",
+        "store/format/parts.c",
+        "(FLAG_TAG | FLAG_NODE | FLAG_META | TP_ROW_BYTES)",
+        "(FLAG_TAG | FLAG_NODE | FLAG_META)",
+        _BYTES,
+    ),
+    _one(
+        "a record of bytes staged before the directory is marked",
+        "engine/write/format_wait.py",
+        "        self._waiting[request.topic] = [(request, done)]\n        self.format.when_raised("
+        "partial(self._on_raised, request.topic, append))\n        return True",
+        "        self._waiting[request.topic] = []\n        self.format.when_raised("
+        "partial(self._on_raised, request.topic, append))\n        return False",
+        _BYTES,
     ),
 )

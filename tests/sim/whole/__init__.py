@@ -10,6 +10,7 @@ What a seed chooses
 Clients and what they know
   clients.py                         what all kinds have in common
   owned.py owned_topic.py owned_audit.py state.py operation.py keys.py   topics of one client each, known exactly
+  payloads.py                        which records are bytes, for all of them
   shared.py                          topics of many writers, and followers that wait for them
   workers.py queue_state.py queue_audit.py   queues and those who work on them
   forwarding_clients.py                      routers, in a row, and what is written beside their copies

@@ -17,6 +17,7 @@ from tests.sim.whole.clients.http_client import Answered
 from tests.sim.whole.clients.operation import Flush, Operation, Write
 from tests.sim.whole.clients.owned import Owner, OwningClient
 from tests.sim.whole.clients.owned_topic import OwnedTopic
+from tests.sim.whole.clients.payloads import text_of, value_of
 from tests.sim.whole.clients.reader_clients import ReadingCaller
 from tests.sim.whole.clients.state import CONFIG_DEFAULT
 from tests.sim.whole.machine import Actor, Machine
@@ -108,7 +109,7 @@ class Calls:
             records = reader.read(limit=body["limit"])
         except GapError as error:
             return 200, {"records": [], "tombstone": error.tombstone._asdict()}
-        rows = [{"$seq": row.seq, "data": row.data} for row in records]
+        rows = [{"$seq": row.seq, "data": text_of(row.data)} for row in records]
         answer: dict[str, Any] = {"records": rows, "tombstone": None, "next_from_seq": rows[-1]["$seq"] if rows else 0}
         if rows and reader.delivery != "at-most-once":
             answer |= {"token": "page", "deadline": 1 << 62}
@@ -141,7 +142,14 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
             limit, most = body["limit"], body.get("max_batch_bytes", 0)
             page = log.page(name, body.get("from_seq", 0), limit=limit, max_bytes=most, from_=body.get("from"))
             records = [
-                {"$seq": row.seq, "$ts": row.ts, "data": row.data, "$tag": row.tag, "$node": row.node, "meta": row.meta}
+                {
+                    "$seq": row.seq,
+                    "$ts": row.ts,
+                    "data": text_of(row.data),
+                    "$tag": row.tag,
+                    "$node": row.node,
+                    "meta": row.meta,
+                }
                 for row in page.records
             ]
             tombstone = None if page.tombstone is None else page.tombstone._asdict()
@@ -158,15 +166,16 @@ def _one(log: Log, name: str, seq: int) -> dict[str, Any]:
         row = log.get(name, seq)
     except GapError as error:
         return {"record": None, "tombstone": error.tombstone._asdict(), "located": False}
-    record = None if row is None else [row.seq, row.data, row.tag, row.node, row.meta]
+    record = None if row is None else [row.seq, text_of(row.data), row.tag, row.node, row.meta]
     return {"record": record, "tombstone": None, "located": log.locate(name, seq) is not None}
 
 
 def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    rows, key, meant = body["records"], body.get("idempotency_key"), body.get("incarnation")
+    rows = [row | {"data": value_of(row["data"])} for row in body["records"]]
+    key, meant = body.get("idempotency_key"), body.get("incarnation")
     named = body.get("producer")
     producer = None if named is None else Producer(**named)
-    if all(row.keys() == {"data"} for row in rows):
+    if all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
         texts = [msgspec.json.encode(row["data"]) for row in rows]
         wrote = log.append_many(name, texts, key=key, incarnation=meant, producer=producer)
     else:

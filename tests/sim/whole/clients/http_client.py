@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tests.sim.whole.clients import payloads
 from tests.sim.world.network import Endpoint, SimNetwork
 
 _decode = msgspec.json.decode
@@ -55,7 +56,7 @@ class Wire:
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None, answered: Answered) -> None:
         self._waiting.append(answered)
-        self._unsent += request_bytes(method, path, body)
+        self._unsent += request_bytes(method, path, payloads.written(body))
         self._push()
 
     def reset(self) -> None:
@@ -112,7 +113,7 @@ class Wire:
             status = int(received[9:12])
             text = bytes(received[end + 4 : end + 4 + body_bytes])
             del received[: end + 4 + body_bytes]
-            self._waiting.popleft()(status, _decode(text))
+            self._waiting.popleft()(status, payloads.read(_decode(text)))
             if self.over:
                 return
         if self._endpoint.error or (self._endpoint.end_of_stream and not self._endpoint.incoming):

@@ -289,7 +289,8 @@ class Read(Operation):
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
         state = exists(state, status)
         expect("(head, earliest)", (answer["head_seq"], answer["earliest_seq"]), (state.head, state.earliest))
-        page = state.read(self.cursor, self.limit, self.max_bytes)
+        as_base64 = answer.get("as_base64", False)
+        page = state.read(self.cursor, self.limit, self.max_bytes, as_base64=as_base64)
         expect("tombstone", answer["tombstone"], page.tombstone)
         names = ("$seq", "data", "$tag", "$node", "meta")
         found = [tuple(row.get(name) for name in names) for row in answer["records"]]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.sim.whole.clients.clients import Client, Clients
 from tests.sim.whole.clients.http_client import Wire
+from tests.sim.whole.clients.payloads import stored
 from tests.sim.whole.machine import Audit, Machine
 
 _FOREVER = 1 << 62
@@ -229,7 +230,7 @@ class _Client(Client):
                 # What may have expired since may have left the log, too.
                 oldest_ms = self.machine.ring.clock.now_ms() - topic.lives()[0]
                 if is_same and topic.configs[0]["durability"] == "fsync" and asked_ms > oldest_ms:
-                    self.machine.monitor.acked([f'"{text}"'.encode() for text in texts])
+                    self.machine.monitor.acked([stored(text) for text in texts])
 
         wire.ask("POST", topic.path, {"records": [{"data": text} for text in texts]}, written)
 

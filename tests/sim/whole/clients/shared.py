@@ -13,6 +13,7 @@ from typing import Any
 from tests.sim.whole.clients.clients import Client, Clients
 from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.clients.keys import Key
+from tests.sim.whole.clients.payloads import stored
 from tests.sim.whole.machine import Audit, Machine
 from topics.store.checkpoint import checkpointer
 
@@ -260,7 +261,7 @@ class _Writer(Client):
             if follower.topic is topic and topic.deleting < last and follower.cursor < last:
                 follower.is_due()
         if topic.durability == "fsync" and first > topic.deleting:
-            machine.monitor.acked([f'"{text}"'.encode() for text in texts])
+            machine.monitor.acked([stored(text) for text in texts])
 
     def _check_key(self, topic: Topic, name: str, used: Key, *, deduped: bool) -> None:
         """used: as it was answered now."""

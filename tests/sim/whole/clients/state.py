@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from tests.sim.whole.clients.payloads import payload_of
+
 PRODUCER_EPOCHS = 3
 """`producer_epochs` of every life."""
 CONFIG_DEFAULT = {"cap_records": 0, "cap_bytes": 0, "discard": "old", "durability": "disk"}
@@ -24,6 +26,11 @@ class Record(NamedTuple):
     def size(self) -> int:
         """Accounted bytes: the compact JSON of ASCII strings without escapes."""
         return len(self.data) + 2 + (len(self.meta) + 2 if self.meta is not None else 0)
+
+    def shown_size(self, as_base64: bool) -> int:
+        """The bytes of a budget that it takes."""
+        payload = payload_of(self.data) if as_base64 else None
+        return self.size if payload is None else self.size - len(payload) + (len(payload) + 2) // 3 * 4
 
 
 class Gap(NamedTuple):
@@ -140,8 +147,8 @@ class State:
         live = list(self.records)[-count:] if count else []
         return live[0] - 1 if live else self.head
 
-    def read(self, cursor: int, limit: int, max_bytes: int = 0) -> Page:
-        """R-TOMB-1..6, R-REC-2, R-TRIM-3. max_bytes: 0 for more than there are."""
+    def read(self, cursor: int, limit: int, max_bytes: int = 0, *, as_base64: bool = False) -> Page:
+        """R-TOMB-1..6, R-REC-2, R-TRIM-3, R-BYTES-3. max_bytes: 0 for more than there are."""
         tombstone = None
         if cursor > self.head:
             earliest = self.earliest
@@ -164,7 +171,7 @@ class State:
                 break
         seqs = [seq for seq in self.records if cursor < seq <= stop]
         if max_bytes:
-            sums = accumulate(self.records[seq].size for seq in seqs)
+            sums = accumulate(self.records[seq].shown_size(as_base64) for seq in seqs)
             limit = min(limit, max(1, sum(size <= max_bytes for size in sums)))
         if len(seqs) > limit:
             return Page(tombstone, seqs[:limit], seqs[limit - 1], seqs[limit] - 1)

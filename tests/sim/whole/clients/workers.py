@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.sim.whole.clients.clients import Client, Clients
 from tests.sim.whole.clients.http_client import Wire
+from tests.sim.whole.clients.payloads import stored
 from tests.sim.whole.clients.queue_audit import audit
 from tests.sim.whole.clients.queue_state import Held, Queue
 from tests.sim.whole.machine import Audit, Machine
@@ -118,7 +119,7 @@ class Worker(Client):
                 here = texts - queue.done.keys() - queue.ending
                 queue.there |= here
                 if queue.durability == "fsync" and answer["first_seq"] >= queue.deleting:
-                    self.machine.monitor.acked([f'"{text}"'.encode() for text in here])
+                    self.machine.monitor.acked([stored(text) for text in here])
             elif status in {422, 429, 503}:
                 if status == 422 and others + queue.sent <= queue.cap_records:
                     raise self._wrong(queue, f"refused {count} jobs, with {others + queue.sent - count} others at most")

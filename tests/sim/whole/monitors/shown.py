@@ -5,9 +5,11 @@ R-CHK-1 says when all that was acknowledged is among them.
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 from tests.files.sim_calls import SimCalls
+from tests.sim.whole.clients.payloads import text_of
 from tests.sim.world.sim_disk import SimDisk
 from topics.config import Config
 from topics.files import Loss, open_directory, read_pieces
@@ -18,7 +20,7 @@ class Shown(NamedTuple):
 
     topic_id: int
     rows: dict[int, bytes]
-    """The data (JSON) of the live records in segments and packs, by seq."""
+    """The text (JSON) of the live records in segments and packs, by seq."""
 
 
 def shown(disk: SimDisk, config: Config) -> tuple[int, dict[str, Shown]]:
@@ -28,10 +30,11 @@ def shown(disk: SimDisk, config: Config) -> tuple[int, dict[str, Shown]]:
     for name, topic in directory.topics.items():
         pieces = [piece for piece in topic.sections(1, topic.head) if not isinstance(piece, Loss)]
         rows: dict[int, bytes] = {}
-        for batch in read_pieces(directory.location, pieces, columns=["seq", "data"], calls=directory.calls):
+        columns = ["seq", "data", "bytes"]
+        for batch in read_pieces(directory.location, pieces, columns=columns, calls=directory.calls):
             assert not isinstance(batch, Loss), "nothing moves while it is read"
-            rows.update(
-                zip(batch["seq"].to_pylist(), (text.encode() for text in batch["data"].to_pylist()), strict=True)
-            )
+            for row in batch.to_pylist():
+                data = json.loads(row["data"]) if row["bytes"] is None else row["bytes"]
+                rows[row["seq"]] = json.dumps(text_of(data)).encode()
         topics[name] = Shown(topic.id, rows)
     return directory.snapshot, topics
