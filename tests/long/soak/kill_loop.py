@@ -40,6 +40,8 @@ def choose_settings(rng: random.Random, io: str = "") -> dict[str, Any]:
         "checkpoint_wal_bytes": rng.choice((32 << 10, 256 << 10, 64 << 20)),
         "segment_max_events": rng.choice((5, 100, 10_000)),
         "hot_retain_segments": rng.choice((0, 1, 4)),
+        "segment_codec": rng.choice(("none", "zstd")),
+        "compact_below": rng.choice((0.0, 0.5, 1.0)),
         "segment_max_bytes": rng.choice((16 << 10, 1 << 20)),
         "pack_run_bytes": rng.choice((512, 8 << 10, 64 << 10)),
         "hot_tail_bytes": rng.choice((0, 64 << 10, 64 << 20)),

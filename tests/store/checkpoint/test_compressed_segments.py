@@ -11,9 +11,18 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config, text_of
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.store.disk.whole_files import write_new_file
 from topics.store.format import compressed_segment
-from topics.store.format.compressed_segment import HEADER_BYTES, CompressedHeader, blocks_of, flag_place, image_of
+from topics.store.format.compressed_segment import (
+    HEADER_BYTES,
+    CompressedHeader,
+    blocks_of,
+    flag_offsets,
+    flag_place,
+    image_of,
+)
+from topics.store.format.log_format import SAYS_DELETED
 from topics.store.read.reader import FileRange
 from topics.store.repair.rebuild import rebuild
+from topics.store.repair.salvage import salvaged_image
 from topics.store.repair.verify_directory import VerifyReport, verify
 
 COLD = "cold"
@@ -273,3 +282,29 @@ def test_a_compressed_segment_of_which_little_lives_is_written_anew_and_compress
     world = world.next_life()
     assert set(world.topic(1).rows) == set(range(901, 1002))
     world.check_every_record()
+
+
+def test_a_flipped_bit_anywhere_is_noticed_or_changes_nothing() -> None:
+    world = filled(30, size=100)
+    world.delete(1, [3, 4])
+    world.checkpoint()
+    data = world.ring.file_bytes(FIRST)
+    image, table_at = image_of(data, FIRST), CompressedHeader.unpack(data, FIRST).table_at
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        if HEADER_BYTES <= at < table_at:
+            found = bytearray(image_of(bytes(damaged), FIRST))
+            changed = [place for place, (one, two) in enumerate(zip(image, found, strict=True)) if one != two]
+            assert changed in ([], [place for place in flag_offsets(image) if flag_place(place) == at])
+            assert all(SAYS_DELETED[found[place]] == SAYS_DELETED[image[place]] for place in changed)
+            continue
+        try:
+            if image_of(bytes(damaged), FIRST) == image:
+                continue  # a bit of a block without a meaning
+            assert at < 4, "its magic"
+        except (CorruptError, FormatError):
+            pass
+        kept, intact = salvaged_image(bytes(damaged), FIRST, 1, [])
+        assert not intact
+        assert kept in (image, bytes(len(image))), "the only block is there or not"

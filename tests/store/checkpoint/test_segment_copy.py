@@ -221,3 +221,13 @@ def test_segments_that_are_ready_at_once_are_settled_with_others_in_between() ->
     world.checkpoint()
     assert len(set(told)) == len(told) == 7
     check_after_a_power_cut(world, 28)
+
+
+def test_without_an_age_a_segment_stays_unsealed_until_it_is_full() -> None:
+    world = StoreWorld(config=replace(CONFIG, segment_max_age_ms=0, segment_max_events=1000)).open()
+    world.create(1)
+    for _ in range(3):
+        world.append(1, 20, size=200)
+        world.ring.clock.advance_ns(1_000_000_000)
+        world.checkpoint()
+    assert [segment.sealed for segment in world.store.checkpointer._manifest.segments[1]] == [False]

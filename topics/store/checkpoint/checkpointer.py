@@ -487,7 +487,8 @@ class Checkpointer:
         ids = np.array(sorted(file.file_id for file in left), np.uint32)
         if len(ids):
             await evacuation.copy(self._catalog.topics_in_log(), ids)
-        oldest = self._loop.clock.now_ms() - self._config.segment_max_age_ms
+        age_ms = self._config.segment_max_age_ms
+        oldest = self._loop.clock.now_ms() - age_ms if age_ms else 0
         tails = [segments[-1] for segments in self._manifest.segments.values() if not segments[-1].sealed]
         await evacuation.seal(
             tail

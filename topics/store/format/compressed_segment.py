@@ -109,7 +109,11 @@ class CompressedHeader(NamedTuple):
         if stored != xxhash.xxh3_64_intdigest(bytes(data[: _HEADER.size])):
             text = f"{path}: checksum of the header of the compressed segment is wrong: {REMEDY}"
             raise CorruptError(text, {"path": path, "offset": 0})
-        return cls(*fields)
+        header = cls(*fields)
+        if not header.block_bytes or header.blocks != -(-header.image_bytes // header.block_bytes):
+            text = f"{path}: the header of the compressed segment contradicts itself: {REMEDY}"
+            raise CorruptError(text, {"path": path, "offset": 0})
+        return header
 
 
 class Blocks:
