@@ -18,6 +18,7 @@ from topics.errors import (
     StorageError,
     TopicsError,
     UsageError,
+    WouldBlockError,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ __all__ = [
     "TopicHead",
     "TopicsError",
     "UsageError",
+    "WouldBlockError",
     "fsck",
     "open",
 ]

@@ -291,6 +291,8 @@ class Config:
     """
     max_log_wait_ms: int = 1000
     """Longest delay of a commit because of `max_log_bytes`."""
+    max_pendings: int = 10_000
+    """Appends of the library's `append_nowait` that have no answer yet; 0: no limit."""
     max_unsynced_bytes: int = 0
     """Bytes acknowledged and not synced: a commit that would exceed it is synced; 0: no limit."""
 

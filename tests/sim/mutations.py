@@ -1189,4 +1189,19 @@ MUTANTS = (
         "partial(self._on_raised, request.topic, append))\n        return False",
         _BYTES,
     ),
+    _one(
+        "a refused append that was staged",
+        "embedded/admission.py",
+        "            raise refusal\n        answer",
+        "            self._driver.submit(partial(self.begin, offer), lambda _outcome: None)\n"
+        "            raise refusal\n        answer",
+        "library",
+    ),
+    _one(
+        "an append whose time is over left in the line",
+        "embedded/admission.py",
+        "            self.line.remove(offer)\n",
+        "            self.line.index(offer)\n",
+        "tests/embedded/appends/test_admission.py",
+    ),
 )

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from topics.config import Config
+from topics.embedded import arguments
+from topics.embedded.admission import Admission, Offer
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
@@ -23,6 +25,7 @@ from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.one_record import Location
 from topics.engine.readers.reader_results import ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import AT_LEAST_ONCE
 from topics.engine.stored_engine import LogStats
 from topics.engine.values.predicate import Predicate
@@ -41,6 +44,9 @@ class DrivenLog(Protocol):
     def closed(self) -> bool: ...
 
     @property
+    def admission(self) -> Admission: ...
+
+    @property
     def driver(self) -> Driver: ...
 
     def asking_stats(self) -> Start[LogStats]: ...
@@ -49,7 +55,8 @@ class DrivenLog(Protocol):
 class AsyncLog:
     """The methods of a log as awaitables (`log.aio`).
 
-    A cancelled await does not undo its call: an append may still happen.
+    A cancelled await does not undo its call. An append that the driving thread has not admitted by
+    then leaves nothing; one that it has is written.
     """
 
     def __init__(self, log: DrivenLog, starts: Starts) -> None:
@@ -66,11 +73,12 @@ class AsyncLog:
         create: bool | None = None,
         incarnation: str | None = None,
         producer: Producer | None = None,
+        timeout: float | None = None,
     ) -> AppendResult:
         request = self._starts.request(
             topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
         )
-        return await self._run(self._starts.appending(request))
+        return await self._append(request, timeout)
 
     async def append_many(
         self,
@@ -80,9 +88,19 @@ class AsyncLog:
         key: str | None = None,
         incarnation: str | None = None,
         producer: Producer | None = None,
+        timeout: float | None = None,
     ) -> AppendResult:
         request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
-        return await self._run(self._starts.appending(request))
+        return await self._append(request, timeout)
+
+    async def _append(self, request: AppendRequest, timeout: float | None) -> AppendResult:
+        wait_ms = arguments.optional_milliseconds("timeout", timeout)
+        offer = Offer(request, wait_ms, is_plain=wait_ms is None)
+        try:
+            return await self._run(self._log.admission.offering(offer))
+        except asyncio.CancelledError:
+            offer.cancelled = True
+            raise
 
     async def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None

@@ -34,6 +34,7 @@ _log = logging.getLogger("topics.embedded")
 
 _LOOK_NS = 1_000_000
 """Time for which callers ignore operations in flight, before one of them checks for completions."""
+_SOON_NS = 1_000_000
 _POLL_NS = 2_000_000
 """Interval in which the maintenance thread checks for completions that a caller left in flight."""
 
@@ -42,6 +43,7 @@ class Driver:
     """One loop shared by many threads, one at a time.
 
     exclusive: there is no maintenance thread; the only thread calls `drive_due` between its calls.
+    begin_us: time within which calls of the inbox are begun in a pass; 0: no limit.
 
         state    `_refusal`   `_over`  driver              a new call, and a sleeping caller
         open     None         False    any caller          is begun
@@ -51,8 +53,9 @@ class Driver:
         forked   UsageError   False    none, in the child  gets it: the parent's loop continues
     """
 
-    def __init__(self, loop: Loop, *, exclusive: bool = False) -> None:
+    def __init__(self, loop: Loop, *, exclusive: bool = False, begin_us: int = 0) -> None:
         self._loop = loop
+        self._begin_ns = begin_us * 1000
         self._wheel = threading.Lock()
         self._inbox: deque[PendingCall[Any]] = deque()
         """Calls to be begun by the driving thread."""
@@ -89,7 +92,7 @@ class Driver:
         try:
             if self._take_wheel():
                 try:
-                    self._check()
+                    self.check()
                     self._drive(lambda: call.answered, call)
                 finally:
                     self._give_wheel()
@@ -129,8 +132,24 @@ class Driver:
         """Leave a call to the driving thread, or the maintenance thread; `on_answer` runs there."""
         signals.hold(self._loop.ring.wake)
         try:
-            self._check()
+            self.check()
             self._post_owed(self._owed(start, on_answer))
+        finally:
+            signals.release()
+
+    def submit_soon(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
+        """Submit a call for the next pass, or for one within a millisecond; several share it.
+
+        This thread waits for none, and wakes another one rarely.
+        """
+        signals.hold(self._loop.ring.wake)
+        try:
+            self.check()
+            self._post(self._owed(start, on_answer))
+            if self._wheel.locked():
+                self._loop.ring.wake()
+            else:
+                self.maintenance.gather_within(_SOON_NS)
         finally:
             signals.release()
 
@@ -141,13 +160,13 @@ class Driver:
         """
         signals.hold(self._loop.ring.wake)
         try:
-            self._check()
+            self.check()
             call = self._owed(start, on_answer)
             if not self._take_wheel():
                 self._post_owed(call)
                 return
             try:
-                self._check()
+                self.check()
                 self._drive(_at_once, call)
             finally:
                 self._give_wheel()
@@ -174,7 +193,7 @@ class Driver:
                 and (not loop.operations_in_flight or now_ns - self._drove_ns < _LOOK_NS)
             ):
                 self._release_wheel()
-                self._check()
+                self.check()
                 return None
             try:
                 return do(argument)
@@ -199,7 +218,7 @@ class Driver:
         with self._wheel:
             self._driving = threading.get_ident()
             try:
-                self._check()
+                self.check()
                 self._drive(_at_once)
             finally:
                 self._driving = None
@@ -269,7 +288,8 @@ class Driver:
                 if not call.answered:
                     call.answer(self._refusal())
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise the error of `_refusal`, if there is one."""
         if self._refusal is not None:
             raise self._refusal()
 
@@ -304,7 +324,7 @@ class Driver:
         """Drive for a call. Return False if another thread drives, and `call` may sleep."""
         if self._take_wheel():
             try:
-                self._check()
+                self.check()
                 self._drive(lambda: call.answered)
             finally:
                 self._give_wheel()
@@ -326,7 +346,7 @@ class Driver:
 
     def _post(self, call: PendingCall[Any]) -> None:
         """Put a call into the inbox, which the driver reads. Raises as `call` does."""
-        self._check()
+        self.check()
         self._inbox.append(call)
         if self._refusal is not None:  # refused since the check
             self._refuse(self._inbox)
@@ -361,9 +381,11 @@ class Driver:
         """
         loop = self._loop
         try:
-            if call is not None:
-                if self._inbox:
-                    self._start_inbox()
+            if self._inbox:
+                self._start_inbox()
+            if call is not None and self._inbox:
+                self._inbox.append(call)  # it keeps its place
+            elif call is not None:
                 call.begin()
             if loop.operations_in_flight:
                 loop.run_pass(0)
@@ -380,6 +402,8 @@ class Driver:
             if loop.operations_in_flight:
                 most_ns = 0 if self._submitted != self._answered else _POLL_NS
                 wait_ns = most_ns if wait_ns is None else min(wait_ns, most_ns)
+            if self._inbox:
+                wait_ns = 0
             self._drove_ns = now_ns = loop.clock.monotonic_ns()
             self._due_ns = NEVER if wait_ns is None else now_ns + wait_ns
         except Exception as error:
@@ -390,9 +414,13 @@ class Driver:
             raise
 
     def _start_inbox(self) -> None:
-        inbox = self._inbox
+        """Begin calls of the inbox, for as long as a pass may take; the next pass begins others."""
+        inbox, now_ns = self._inbox, self._loop.clock.monotonic_ns
+        until_ns = now_ns() + self._begin_ns if self._begin_ns else NEVER
         while inbox:
             inbox.popleft().begin()
+            if now_ns() >= until_ns:
+                break
 
     def _take_wheel(self) -> bool:
         if not self._wheel.acquire(blocking=False):

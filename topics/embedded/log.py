@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from topics.clock import Clock, SystemClock
 from topics.config import Config
 from topics.embedded import arguments
+from topics.embedded.admission import Admission, Offer
 from topics.embedded.aio import AsyncLog
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, rebuild_if_damaged, snapshot_of
@@ -51,6 +52,10 @@ from topics.store.disk.data_directory import TakenDirectory, take
 R = TypeVar("R")
 _RECORD_BYTES = 16 << 20
 """Default of the setting `max_record_bytes` here, where no record has to fit into a request."""
+_BEGINS = 10
+"""Share of the time for requests of a pass in which calls of other threads begin: they wait for the
+interpreter meanwhile.
+"""
 
 
 def open_log(path: str | os.PathLike[str], *, rebuild: bool = False, **settings: Any) -> Log:
@@ -145,7 +150,8 @@ class Log:
             self._opened = parts.opened
             self._engine = parts.opened.engine
             self._starts = starts = Starts(self._engine, config, self._loop.clock.monotonic_ns)
-            self._driver = Driver(self._loop, exclusive=ring is not None)
+            self._driver = Driver(self._loop, exclusive=ring is not None, begin_us=config.pass_requests_us // _BEGINS)
+            self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
             self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
         except OSError as error:
             signals.release()
@@ -172,6 +178,7 @@ class Log:
         create: bool | None = None,
         incarnation: str | None = None,
         producer: Producer | None = None,
+        timeout: float | None = None,
     ) -> AppendResult:
         """Append records, all or none. Return their seqs once the topic's durability class is met.
 
@@ -180,12 +187,14 @@ class Log:
         key: idempotency key; a repeated one answers with the seqs of the first write. node: origin
         of records without their own. create False: the topic must exist. incarnation: the topic
         must have this one, see `state`. producer: the part that these records are, which is
-        appended once even if it is sent again much later.
+        appended once even if it is sent again much later. timeout: for so many seconds it waits for
+        room in the log; an append that has found room is waited for.
+        Raises: WouldBlockError if there is no room (by then); nothing of it is there.
         """
         request = self._starts.request(
             topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
         )
-        return self._write(request)
+        return self._write(request, timeout)
 
     def append_many(
         self,
@@ -195,17 +204,44 @@ class Log:
         key: str | None = None,
         incarnation: str | None = None,
         producer: Producer | None = None,
+        timeout: float | None = None,
     ) -> AppendResult:
         """Append ready-made JSON texts, one record each: they are validated, and not encoded."""
         request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
-        return self._write(request)
+        return self._write(request, timeout)
 
-    def _write(self, request: AppendRequest) -> AppendResult:
+    def append_nowait(
+        self,
+        topic: str,
+        records: Values,
+        *,
+        key: str | None = None,
+        node: str | None = None,
+        create: bool | None = None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
+    ) -> Pending[AppendResult]:
+        """Append records, as `append`, without waiting: not for a commit, a file or a thread.
+
+        Raises: WouldBlockError if it would have to wait, by its `reason` for "admission" or
+        "rollover"; nothing of it is there. What the topic refuses, the result raises.
+        """
+        request = self._starts.request(
+            topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
+        )
+        return self._admission.nowait(request)
+
+    def _write(self, request: AppendRequest, timeout: float | None) -> AppendResult:
         """Write in one step if the log has no other work; else as a call on the loop."""
-        result = self._driver.run_exclusively(self._starts.append_lone, request)
-        if result is not None:
-            return result
-        return self._driver.call(self._starts.appending(request))
+        wait_ms = None if timeout is None else arguments.optional_milliseconds("timeout", timeout)
+        admission = self._admission
+        if not admission.line:
+            result = self._driver.run_exclusively(self._starts.append_lone, request)
+            if result is not None:
+                return result
+            if wait_ms is None:
+                return self._driver.call(self._starts.appending(request))
+        return self._driver.call(admission.offering(Offer(request, wait_ms, is_plain=wait_ms is None)))
 
     def append_soon(self, topic: str, value: Any) -> Pending[int]:
         """Append one value, bytes or JSON, with others that follow soon. Do not wait for it.
@@ -565,12 +601,17 @@ class Log:
             # callers that ask for the results get the errors
             with contextlib.suppress(TopicsError):
                 self._gatherer.drain()
-            self._driver.end(self._engine.begin_shutdown)
+                self._admission.drain(self.config.shutdown_grace_ms)
+            self._driver.end(self._begin_end)
             self._run(self._opened.close(), "close")
         except OSError as error:
             raise _storage_error("closing failed, and left out the checkpoint", error) from error
         finally:
             self._give_back()
+
+    def _begin_end(self) -> None:
+        self._admission.end()
+        self._engine.begin_shutdown()
 
     def _give_back(self) -> None:
         open_logs.discard(self)
@@ -601,7 +642,7 @@ class Log:
         # the thread that held the old lock is not in this process
         self._closed, self._ended = True, threading.Event()
         self._ended.set()
-        self._starts.disown()
+        self._admission.disown()
         self._gatherer.disown()
         self._driver.disown()
         self._opened.store.release()
@@ -632,6 +673,10 @@ class Log:
     def aio(self) -> AsyncLog:
         """The log's methods for asyncio: `await log.aio.append(...)`."""
         return AsyncLog(self, self._starts)
+
+    @property
+    def admission(self) -> Admission:
+        return self._admission
 
     @property
     def driver(self) -> Driver:

@@ -91,6 +91,11 @@ class Maintenance:
         self._gathered_ns = due_ns
         self.stir_if_due(due_ns)
 
+    def gather_within(self, ns: int) -> None:
+        """Have this thread drive after so long, unless it will before."""
+        if self._gathered_ns == NEVER:
+            self.gather_until(self._clock.monotonic_ns() + ns)
+
     def join(self) -> None:
         """Wait for the thread, which has no reason to continue."""
         self._stirred.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -70,8 +69,8 @@ class Starts:
         self._now_ns = now_ns
         self.append_times = Histogram()
         """Time of appends from their beginning on the loop to their answer."""
-        self._scanner = WriteScanner(config)
-        self._scanning = threading.RLock()
+        self._scanners: deque[WriteScanner] = deque()
+        """Scanners that are not in use. Any thread takes one, and a signal's handler another."""
         self._dropped: Dropped = deque()
 
     def appending(self, request: AppendRequest) -> Start[AppendResult]:
@@ -99,9 +98,14 @@ class Starts:
         """Return the append of JSON texts, or of records of bytes."""
         if are_json:
             return self.appending(self.request_of_texts(topic, payloads, key=None))
-        if violation := self._scanner.over_limit(len(payloads), None, None):
-            raise violation
-        return self.appending(AppendRequest(topic, rows_from_bytes(payloads, self._scanner)))
+        scanner = self._take_scanner()
+        try:
+            if violation := scanner.over_limit(len(payloads), None, None):
+                raise violation
+            rows = rows_from_bytes(payloads, scanner)
+        finally:
+            self._scanners.append(scanner)
+        return self.appending(AppendRequest(topic, rows))
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
         arguments.text("topic", topic)
@@ -135,11 +139,13 @@ class Starts:
         key_text, identity = self._identity(key, producer)
         node_text = arguments.optional_encoded("node", node)
         values = arguments.values(records)
-        scanner = self._usable_scanner()
-        if violation := scanner.over_limit(len(values), node_text, key_text):
-            raise violation
-        with self._scanning:
+        scanner = self._take_scanner()
+        try:
+            if violation := scanner.over_limit(len(values), node_text, key_text):
+                raise violation
             rows = rows_from(values, scanner)
+        finally:
+            self._scanners.append(scanner)
         return make_tuple(
             AppendRequest, (topic, rows, node_text, identity, create, None, True, None, incarnation, None)
         )
@@ -157,14 +163,15 @@ class Starts:
         arguments.optional_incarnation(incarnation)
         key_text, identity = self._identity(key, producer)
         arguments.texts(texts)
-        scanner = self._usable_scanner()
-        if violation := scanner.over_limit(len(texts), None, key_text):
-            raise violation
+        scanner = self._take_scanner()
         try:
-            with self._scanning:
-                rows = scanner.scan_texts(texts)
+            if violation := scanner.over_limit(len(texts), None, key_text):
+                raise violation
+            rows = scanner.scan_texts(texts)
         except TypeError:
             raise arguments.not_bytes(texts) from None
+        finally:
+            self._scanners.append(scanner)
         return AppendRequest(topic, rows, identity=identity, incarnation=incarnation)
 
     def _identity(self, key: str | None, producer: Producer | None) -> tuple[bytes | None, Identity | None]:
@@ -179,13 +186,12 @@ class Starts:
             raise UsageError("key and producer are given: leave out key, a part is known by its producer")
         return key_text, Key(key_text)
 
-    def _usable_scanner(self) -> WriteScanner:
-        """Return the shared scanner, or a new one while this thread is scanning.
-
-        A signal's handler may have interrupted that scan.
-        """
-        held = self._scanning._is_owned()  # type: ignore[attr-defined]
-        return WriteScanner(self._config) if held else self._scanner
+    def _take_scanner(self) -> WriteScanner:
+        """Return a scanner that nothing else uses, without waiting for one."""
+        try:
+            return self._scanners.pop()
+        except IndexError:
+            return WriteScanner(self._config)
 
     def deleting(self, topic: str, *, before_seq: int | None, match: str | Predicate | None) -> Start[DeleteResult]:
         arguments.text("topic", topic)
@@ -383,10 +389,6 @@ class Starts:
         arguments.text("topic", topic)
         arguments.text("name", name)
         return lambda done: self._engine.readers.delete(topic, name, done)
-
-    def disown(self) -> None:
-        """Replace the lock in a forked child, because another thread may have held it."""
-        self._scanning = threading.RLock()
 
 
 def _anything(_name: str) -> bool:

@@ -78,7 +78,7 @@ from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
 from topics.engine.write.write_columns import GroupRow
-from topics.errors import RequestError, TopicsError
+from topics.errors import RequestError, TopicsError, WouldBlockError
 
 FLUSH_ORDER = 10
 """The engine's place among the hooks at the end of a pass: before the log's, which commits."""
@@ -177,6 +177,32 @@ class Engine:
         Raises: StorageError, the log accepts nothing.
         """
         return self._appender.append_lone(request)
+
+    def refusal(self, name: str, size: int, promised: int) -> WouldBlockError | None:
+        """Return why an append of `size` bytes would not be written at once; None if it would be.
+
+        promised: bytes of appends that come before it. Any thread may ask; only the driving one
+        gets an answer that still holds.
+        """
+        core = self._core
+        topic = core.registry.by_name.get(name)
+        if topic is not None and topic.stage_class == "ephemeral":
+            return None
+        match core.log.blocks(None if topic is None else topic.id, size, promised):
+            case "":
+                return None
+            case "backlog":
+                return refusals.backlogged()
+            case "log":
+                return refusals.log_too_long(core.log.append_retry_ms() or 1000)
+            case "file":
+                return refusals.no_file_ready()
+            case _:
+                return refusals.unsynced_enough()
+
+    def begin_sync(self) -> None:
+        """Begin a sync of what is written and not synced, unless one runs."""
+        self._core.log.begin_sync()
 
     def takes_plain(self, name: str) -> bool:
         """Return whether writes to this topic need only seqs.

@@ -36,6 +36,7 @@ _STEPS_MAX = 200_000
 _LOOK_EVERY_STEPS = 8
 _FLUSHES = 0.1
 """Share of the requests."""
+_HOWS = (None, None, "nowait", "nowait", 0.0, 0.002, 1.0)
 Asked = tuple[str, str, dict[str, Any]]
 
 
@@ -175,11 +176,18 @@ def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, An
     key, meant = body.get("idempotency_key"), body.get("incarnation")
     named = body.get("producer")
     producer = None if named is None else Producer(**named)
-    if all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
+    how = body["how"]
+    options: dict[str, Any] = {"key": key, "incarnation": meant, "producer": producer}
+    if how == "nowait":
+        pending = log.append_nowait(name, [NewRecord(**row) for row in rows], **options)
+        for _ in range(body["passes"]):
+            log.driver.drive_due()
+        wrote = pending.result()
+    elif all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
         texts = [msgspec.json.encode(row["data"]) for row in rows]
-        wrote = log.append_many(name, texts, key=key, incarnation=meant, producer=producer)
+        wrote = log.append_many(name, texts, **options, timeout=how)
     else:
-        wrote = log.append(name, [NewRecord(**row) for row in rows], key=key, incarnation=meant, producer=producer)
+        wrote = log.append(name, [NewRecord(**row) for row in rows], **options, timeout=how)
     return 201 if wrote.created else 200, wrote._asdict()
 
 
@@ -250,6 +258,20 @@ class LibraryMachine(Machine):
         self.counts["logs closed"] += 1
 
 
+class _Called(Write):
+    """how: by `append_nowait`, or by `append` with this timeout. passes: driven before the result is asked for."""
+
+    how: float | str | None = None
+    passes = 0
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} {self.how or ''}"
+
+    def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
+        method, path, body = super().request(path)
+        return method, path, {**(body or {}), "how": self.how, "passes": self.passes}
+
+
 class _CallingClient(OwningClient):
     """The library has no configuration in a write, and flushes."""
 
@@ -262,7 +284,7 @@ class _CallingClient(OwningClient):
 
     def write(self, topic: OwnedTopic) -> Write:
         write = super().write(topic)
-        return Write(
+        called = _Called(
             write.records,
             write.key,
             None,
@@ -271,6 +293,9 @@ class _CallingClient(OwningClient):
             part=write.part,
             durability=self.machine.config.durability,
         )
+        called.how = self.rng.choice(_HOWS)
+        called.passes = self.rng.randrange(4)
+        return called
 
 
 class Caller(Owner):

@@ -305,6 +305,11 @@ def choose_library(rng: random.Random) -> dict[str, Any]:
     settings: dict[str, Any] = {"durability": rng.choice(("disk", "disk", "fsync", "memory"))}
     if rng.random() < 0.3:
         settings["sync_every_ms"] = None
+    if rng.random() < 0.3:
+        settings |= {
+            "max_unsynced_bytes": rng.choice((1, 1000, 3000)),
+            "max_backlog_bytes": rng.choice((4096, 1 << 20)),
+        }
     return settings
 
 

@@ -128,6 +128,28 @@ def log_too_long(retry_after_ms: int) -> WouldBlockError:
     return WouldBlockError("rollover", message, retry_after_ms)
 
 
+def unsynced_enough() -> WouldBlockError:
+    message = (
+        "as many bytes as may be are not synced yet, and a sync runs: try again soon, or raise max_unsynced_bytes "
+        "(TOPICS_MAX_UNSYNCED_BYTES)"
+    )
+    return WouldBlockError("admission", message, 100)
+
+
+def no_file_ready() -> WouldBlockError:
+    message = "the next log file is not ready yet: try again soon, or raise wal_spare_files (TOPICS_WAL_SPARE_FILES)"
+    return WouldBlockError("rollover", message, 100)
+
+
+def too_many_pendings(most: int) -> WouldBlockError:
+    message = f"{most} appends have no answer yet (max_pendings): wait for results, or raise it"
+    return WouldBlockError("admission", message, 100)
+
+
+def appends_before_it() -> WouldBlockError:
+    return WouldBlockError("admission", "appends before this one wait for room: try again soon, or wait longer", 100)
+
+
 def overloaded() -> RequestError:
     message = "deliveries do not keep up with the writes: try again in a second, or send disable_backpressure"
     return RequestError("throttled", message, {"retry_after_ms": 1000})

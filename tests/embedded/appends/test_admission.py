@@ -1,0 +1,278 @@
+"""Admission of appends apart from their durability: `append_nowait`, `append(timeout=)`, cancelled awaits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from tests.embedded.appends.test_flush import sim_log
+from tests.embedded.test_no_maintenance import drive
+
+_BIG = "x" * 30_000
+
+
+def data(log: topics.Log, topic: str = "t") -> list[Any]:
+    return [record.data for record in log.read(topic)]
+
+
+def bounded_log(bound: int) -> topics.Log:
+    """A log with a topic, all of it synced, whose unsynced bytes have a bound."""
+    log, _ring = sim_log(max_unsynced_bytes=bound, sync_every_ms=None)
+    log.append("t", ["first"])
+    return log
+
+
+def stop_syncs(log: topics.Log) -> None:
+    """Begin none from here on, as if the disk took its time for one."""
+    log._opened.log.shards[0]._sync.running = True
+
+
+def let_syncs_go(log: topics.Log) -> None:
+    log._opened.log.shards[0]._sync.running = False
+
+
+def test_an_append_that_does_not_wait_is_written_by_the_next_pass_of_any_thread() -> None:
+    log, ring = sim_log()
+    pending = [log.append_nowait("t", [number, "x"]) for number in range(3)]
+    assert not any(each.done() for each in pending)
+    drive(log, ring, 1)
+    assert [each.result(timeout=0).first_seq for each in pending] == [1, 3, 5]
+    last = log.append_nowait("t", ["last"])
+    assert last.result().last_seq == 7
+    assert data(log) == [0, "x", 1, "x", 2, "x", "last"]
+    log.close()
+
+
+def test_appends_of_one_thread_keep_their_order_whether_they_wait_or_not() -> None:
+    log, _ring = sim_log()
+    log.append("t", [0])
+    for number in range(1, 20, 2):
+        log.append_nowait("t", [number])
+        log.append("t", [number + 1])
+    log.append_nowait("t", [21])
+    log.append("t", [22], timeout=1)
+    assert data(log) == list(range(23))
+    log.close()
+
+
+def test_what_the_topic_refuses_the_result_raises() -> None:
+    log, _ring = sim_log()
+    with pytest.raises(topics.RequestError, match="does not exist"):
+        log.append_nowait("t", [1], create=False).result()
+    with pytest.raises(topics.UsageError, match="records is empty"):
+        log.append_nowait("t", [])
+    log.close()
+
+
+def test_an_append_that_would_wait_for_a_sync_is_refused_and_nothing_of_it_is_there() -> None:
+    log = bounded_log(100_000)
+    stop_syncs(log)
+    for _ in range(3):
+        assert log.append_nowait("t", [_BIG]).result().count == 1
+    with pytest.raises(topics.WouldBlockError, match="as many bytes as may be") as refused:
+        log.append_nowait("t", [_BIG])
+    assert (refused.value.reason, refused.value.code) == ("admission", "throttled")
+    with pytest.raises(topics.WouldBlockError) as late:
+        log.append("t", [_BIG], timeout=0.05)
+    assert late.value.reason == "admission"
+    with pytest.raises(topics.WouldBlockError):
+        log.append_many("t", [b'"%b"' % _BIG.encode()], timeout=0)
+    let_syncs_go(log)
+    log.flush()
+    assert log.append_nowait("t", [1]).result().first_seq == 5
+    assert len(data(log)) == 5
+    log.close()
+
+
+def test_a_refused_append_has_a_sync_begun_so_that_it_can_be_tried_again() -> None:
+    log, ring = sim_log(max_unsynced_bytes=100_000, sync_every_ms=None)
+    log.append("t", ["first"])
+    log.append("t", [_BIG])  # less than half of the bound: no sync begins
+    with pytest.raises(topics.WouldBlockError):
+        log.append_nowait("t", [_BIG] * 3)
+    drive(log, ring, 100)
+    assert log.append_nowait("t", [_BIG] * 3).result().count == 3
+    log.close()
+
+
+def test_an_append_larger_than_the_bound_of_unsynced_bytes_is_admitted_alone() -> None:
+    log = bounded_log(1000)
+    assert log.append_nowait("t", [_BIG]).result().last_seq == 2
+    assert log.append("t", [_BIG], timeout=1).last_seq == 3
+    assert log._opened.log.shards[0].unsynced_bytes <= 1000
+    log.close()
+
+
+def test_an_append_that_waits_for_room_is_written_when_there_is_some() -> None:
+    log = bounded_log(100_000)
+    stop_syncs(log)
+    for _ in range(3):
+        log.append("t", [_BIG])
+    log._loop.call_later(20_000_000, lambda: let_syncs_go(log))
+    assert log.append("t", [_BIG], timeout=10).first_seq == 5
+    assert len(data(log)) == 5
+    log.close()
+
+
+def test_more_appends_without_an_answer_than_may_be_are_refused() -> None:
+    log, _ring = sim_log(max_pendings=3)
+    pending = [log.append_nowait("t", [number]) for number in range(3)]
+    with pytest.raises(topics.WouldBlockError, match="3 appends have no answer yet") as refused:
+        log.append_nowait("t", [3])
+    assert refused.value.reason == "admission"
+    assert [each.result().first_seq for each in pending] == [1, 2, 3]
+    assert log.append_nowait("t", [4]).result().first_seq == 4
+    assert data(log) == [0, 1, 2, 4]
+    log.close()
+
+
+def test_bytes_that_wait_to_be_written_have_a_bound() -> None:
+    log, _ring = sim_log(max_backlog_bytes=70_000)
+    pending = [log.append_nowait("t", [_BIG]) for _ in range(2)]
+    with pytest.raises(topics.WouldBlockError, match="the disk does not keep up"):
+        log.append_nowait("t", [_BIG])
+    assert [each.result().first_seq for each in pending] == [1, 2]
+    log.close()
+
+
+def test_a_log_that_is_as_long_as_it_may_be_refuses_with_rollover() -> None:
+    log, _ring = sim_log(max_log_bytes=100_000, max_log_wait_ms=0, disk_reserve_bytes=0)
+    log.append("t", ["first"])
+    log._opened.store.checkpointer._stopped = True
+    refused: list[topics.WouldBlockError] = []
+    for _ in range(10):
+        try:
+            log.append("t", [_BIG])
+        except topics.WouldBlockError as error:
+            refused.append(error)
+    with pytest.raises(topics.WouldBlockError) as nowait:
+        log.append_nowait("t", [1])
+    with pytest.raises(topics.WouldBlockError) as late:
+        log.append("t", [1], timeout=0.01)
+    assert {error.reason for error in [*refused, nowait.value, late.value]} == {"rollover"}
+    assert len(data(log)) == 11 - len(refused)
+    log._opened.store.checkpointer._stopped = False
+    log.close()
+
+
+def test_an_append_that_would_wait_for_a_log_file_is_refused_with_rollover() -> None:
+    log, _ring = sim_log(disk_reserve_bytes=0)
+    log.append("t", ["first"])
+    (wal,) = log._opened.log.shards
+    log._loop.run_until(lambda: not wal.preallocation.preparing)
+    room = wal.room
+    ready, wal.preallocation.ready = wal.preallocation.ready, type(wal.preallocation.ready)()
+    wal.preallocation.preparing = True
+    with pytest.raises(topics.WouldBlockError, match="the next log file is not ready") as refused:
+        log.append_nowait("t", ["x" * room])
+    assert refused.value.reason == "rollover"
+    wal.preallocation.ready, wal.preallocation.preparing = ready, False
+    assert log.append_nowait("t", ["x" * room]).result().first_seq == 2
+    log.close()
+
+
+def test_a_cancelled_append_leaves_nothing_if_it_was_not_admitted(tmp_path: Path) -> None:
+    async def append(log: topics.Log) -> None:
+        waiting = [asyncio.ensure_future(log.aio.append("t", [number, _BIG], timeout=100)) for number in (2, 3)]
+        while len(log.admission.line) < 2:
+            await asyncio.sleep(0)
+        waiting[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+        let_syncs_go(log)
+        await log.aio.flush()
+        await waiting[1]
+
+    with topics.open(tmp_path, max_unsynced_bytes=100_000, sync_every_ms=None) as log:
+        log.append("t", ["first"])
+        stop_syncs(log)
+        for _ in range(3):
+            log.append("t", [_BIG])
+        asyncio.run(append(log))
+        assert [value for value in data(log) if value != _BIG] == ["first", 3]
+
+
+def test_an_append_that_was_cancelled_before_it_began_leaves_nothing() -> None:
+    async def append(log: topics.Log) -> None:
+        cancelled = asyncio.ensure_future(log.aio.append("t", ["cancelled"]))
+        await asyncio.sleep(0)  # it is in the inbox, which nothing reads
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    log, _ring = sim_log()
+    asyncio.run(append(log))
+    log.append("t", ["written"])
+    assert data(log) == ["written"]
+    log.close()
+
+
+def test_a_close_writes_what_was_admitted(tmp_path: Path) -> None:
+    log = topics.open(tmp_path)
+    pending = [log.append_nowait("t", [number]) for number in range(100)]
+    log.close()
+    assert [each.result(timeout=0).first_seq for each in pending] == list(range(1, 101))
+    with pytest.raises(topics.UsageError, match="closed"):
+        log.append_nowait("t", [1])
+    with topics.open(tmp_path) as again:
+        assert data(again) == list(range(100))
+
+
+def test_threads_that_do_not_wait_lose_nothing_and_pass_no_bound(tmp_path: Path) -> None:
+    written: list[int] = []
+    bound = 64 << 10
+
+    def append(number: int) -> None:
+        for value in range(300):
+            while True:
+                try:
+                    pending = log.append_nowait("t", [[number, value], "x" * 500])
+                except topics.WouldBlockError:
+                    log.append("other", [1])
+                    continue
+                break
+            if value % 50 == 0:
+                written.append(pending.result().count)
+
+    with topics.open(tmp_path, max_unsynced_bytes=bound, max_pendings=50) as log:
+        threads = [threading.Thread(target=append, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        log.flush("t")
+        found = [record for record in data(log) if isinstance(record, list)]
+        assert sorted(found) == [[number, value] for number in range(4) for value in range(300)]
+        assert [value for number, value in found if number == 2] == list(range(300))
+
+
+@pytest.mark.parametrize("timeout", [-1, "1", True, 1e300, float("nan")])
+def test_a_timeout_that_is_none_is_refused(tmp_path: Path, timeout: Any) -> None:
+    with topics.open(tmp_path) as log:
+        with pytest.raises(topics.UsageError, match="timeout is .*: use a number of seconds"):
+            log.append("t", [1], timeout=timeout)
+        with pytest.raises(topics.UsageError, match="timeout is"):
+            asyncio.run(log.aio.append("t", [1], timeout=timeout))
+        assert log.topics() == []
+
+
+def test_a_forked_child_gets_no_pending(tmp_path: Path) -> None:
+    with topics.open(tmp_path) as log:
+        pending = log.append_nowait("t", [1])
+        child = os.fork()
+        if not child:
+            refused = 0
+            for call in (lambda: log.append_nowait("t", [2]), lambda: log.append("t", [2], timeout=1)):
+                try:
+                    call()
+                except topics.UsageError:
+                    refused += 1
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        assert pending.result().first_seq == 1
