@@ -22,11 +22,11 @@ from topics.errors import (
 )
 
 if TYPE_CHECKING:
+    from topics.embedded.appends.pending import Pending
     from topics.embedded.directory_calls import fsck
     from topics.embedded.jobs import Job
     from topics.embedded.log import Log, open_log
     from topics.embedded.log_reader import AsyncLogReader, LogReader, ReaderLag
-    from topics.embedded.pending import Pending
     from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
     from topics.engine.read.one_record import Location
@@ -82,7 +82,7 @@ _LAZY = {
     "Job": ("topics.embedded.jobs", "Job"),
     "GapError": ("topics.embedded.records", "GapError"),
     "Page": ("topics.embedded.records", "Page"),
-    "Pending": ("topics.embedded.pending", "Pending"),
+    "Pending": ("topics.embedded.appends.pending", "Pending"),
     "Producer": ("topics.embedded.producer", "Producer"),
     "Record": ("topics.embedded.records", "Record"),
     "Location": ("topics.engine.read.one_record", "Location"),

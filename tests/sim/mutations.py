@@ -1191,7 +1191,7 @@ MUTANTS = (
     ),
     _one(
         "a refused append that was staged",
-        "embedded/admission.py",
+        "embedded/appends/offers.py",
         "            raise refusal\n        answer",
         "            self._driver.submit(partial(self.begin, offer), lambda _outcome: None)\n"
         "            raise refusal\n        answer",
@@ -1199,7 +1199,7 @@ MUTANTS = (
     ),
     _one(
         "an append whose time is over left in the line",
-        "embedded/admission.py",
+        "embedded/appends/offers.py",
         "            self.line.remove(offer)\n",
         "            self.line.index(offer)\n",
         "tests/embedded/appends/test_admission.py",

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from topics.config import Config
 from topics.embedded import arguments
-from topics.embedded.admission import Admission, Offer
+from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 from topics.clock import Clock, SystemClock
 from topics.config import Config
 from topics.embedded import arguments
-from topics.embedded.admission import Admission, Offer
 from topics.embedded.aio import AsyncLog
+from topics.embedded.appends.offers import Admission, Offer
+from topics.embedded.appends.pending import Pending
+from topics.embedded.appends.soon import Gatherer
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, rebuild_if_damaged, snapshot_of
 from topics.embedded.driver import Driver, called_within
@@ -26,13 +28,11 @@ from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
 from topics.embedded.log_reader import LogReader, opening
 from topics.embedded.open_logs import open_logs
-from topics.embedded.pending import Pending
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.embedded.records import Page, Record
 from topics.embedded.routing import router_config
 from topics.embedded.seen import Seen
-from topics.embedded.soon import Gatherer
 from topics.embedded.starts import From, Starts, Values
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.column_read import ColumnPage

@@ -176,7 +176,7 @@ def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, An
     key, meant = body.get("idempotency_key"), body.get("incarnation")
     named = body.get("producer")
     producer = None if named is None else Producer(**named)
-    how = body["how"]
+    how = body.get("how")
     options: dict[str, Any] = {"key": key, "incarnation": meant, "producer": producer}
     if how == "nowait":
         pending = log.append_nowait(name, [NewRecord(**row) for row in rows], **options)

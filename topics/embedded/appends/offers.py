@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import partial
 
 from topics.config import Config
+from topics.embedded.appends.pending import Answer, Outcome, Pending
 from topics.embedded.calls import Start
 from topics.embedded.driver import Driver
-from topics.embedded.pending import Answer, Outcome, Pending
 from topics.engine.engine import Engine
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest

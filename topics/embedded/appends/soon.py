@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from topics.clock import Clock
 from topics.embedded import arguments
+from topics.embedded.appends.pending import Answer, Outcome, Pending
 from topics.embedded.interrupts import signals
-from topics.embedded.pending import Answer, Outcome, Pending
 from topics.engine.values.results import AppendResult
 from topics.engine.write.value_rows import encoded
 from topics.errors import RequestError, TopicsError
