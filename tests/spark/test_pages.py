@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from topics.spark.errors import BytesRowError
 from topics.spark.reading.diff_page import PageLoss
 from topics.spark.reading.fast_pages import decode_page as fast
 from topics.spark.reading.pages import decode_page, decoder
@@ -60,3 +61,10 @@ def test_what_is_no_page_is_an_error_and_nothing_else(broken: bytes) -> None:
 
 def test_msgspec_is_used_where_it_is() -> None:
     assert decoder() is fast
+
+
+def test_a_record_of_bytes_fails_the_read_with_its_seq_and_the_remedy() -> None:
+    page = body((RECORDS[0], '{"$seq":7,"$ts":9,"data_base64":"/w=="}'))
+    for decode in (fast, decode_page):
+        with pytest.raises(BytesRowError, match=r"^record 7 is bytes, .* topics\.files, with the column bytes"):
+            decode(page)

@@ -5,6 +5,7 @@
     │   └── OptionError    an option is unknown, malformed or contradicts another one
     ├── DataLossError      records inside the range were lost, and `onDataLoss` is `fail`
     ├── RowError           a row given to the sink cannot become a record
+    ├── BytesRowError      a record of bytes, which no column of a read can hold
     └── ServerError        the server refused a request, or gave no answer
 
 Spark keeps the text of an exception and drops its class. So each message is one sentence that
@@ -41,6 +42,16 @@ class DataLossError(TopicsError):
 
 class RowError(TopicsError):
     """A row given to the sink cannot become a record."""
+
+
+class BytesRowError(TopicsError):
+    """A record is bytes, and the column `data` is JSON."""
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(
+            f"record {seq} is bytes, which the column data cannot hold: read such a topic by topics.files, with the "
+            "column bytes, or by the library"
+        )
 
 
 class ServerError(TopicsError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss
+from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss, refuse_bytes
 
 
 class _Record(msgspec.Struct):
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
-    data: msgspec.Raw
+    data: msgspec.Raw = msgspec.Raw(b"")
     tag: str | None = msgspec.field(name="$tag", default=None)
     node: str | None = msgspec.field(name="$node", default=None)
     meta: msgspec.Raw = msgspec.Raw(b"")
@@ -33,7 +33,10 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 def decode_page(body: bytes) -> DiffPage:
-    """Return the page as columns. Raises: ValueError if the body is no answer to a diff."""
+    """Return the page as columns.
+
+    Raises: ValueError if the body is no answer to a diff; BytesRowError.
+    """
     answer = _decode(body)
     records = answer.records
     columns = Columns(
@@ -44,6 +47,7 @@ def decode_page(body: bytes) -> DiffPage:
         [bytes(record.data) for record in records],
         [bytes(record.meta) for record in records],
     )
+    refuse_bytes(columns)
     gap = answer.tombstone
     return DiffPage(
         columns,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss
+from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss, refuse_bytes
 
 _BLANKS = " \t\n\r"
 
@@ -26,7 +26,7 @@ def decoder() -> Callable[[bytes], DiffPage]:
 def decode_page(body: bytes) -> DiffPage:
     """Decode a page with the standard library, which is several times slower than msgspec.
 
-    Raises: ValueError if the body is no answer to a diff.
+    Raises: ValueError if the body is no answer to a diff; BytesRowError.
     """
     try:
         return _page(body)
@@ -45,6 +45,7 @@ def _page(body: bytes) -> DiffPage:
         assert start < end
         for at in _elements(text, start):
             _add(columns, text, at)
+    refuse_bytes(columns)
     tombstone = rest["tombstone"]
     lost = None if tombstone is None else PageLoss(tombstone["gap_from"], tombstone["gap_to"], tombstone["reason"])
     return DiffPage(columns, rest["next_from_seq"], rest["head_seq"], lost)
