@@ -28,6 +28,8 @@ from topics.store.format.segment_format import (
     SegmentFooter,
     SegmentHeader,
     SnapshotFile,
+    edition_of,
+    file_number,
     index_path,
     numbered,
     segment_path,
@@ -180,3 +182,9 @@ def test_an_index_made_of_many_pieces_of_one_table_looks_at_each_tag_once_and_ha
     expected = [None if number % 10 == 0 else b"t%d" % number for number in range(60)]
     assert found == expected + [None if number % 10 == 0 else b"t%d" % (number + 1) for number in range(60)]
     assert set(columns.tag_table) == {tag for tag in found if tag is not None}
+
+
+@pytest.mark.parametrize("edition", [0, 1, 12])
+def test_the_name_of_a_segment_has_its_first_seq_and_its_edition(edition: int) -> None:
+    path = segment_path(7, 345, edition)
+    assert (file_number(path), edition_of(path.rpartition("/")[2])) == (345, edition)

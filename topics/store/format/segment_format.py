@@ -109,7 +109,7 @@ def pack_path(number: int) -> str:
 def file_number(path: str) -> int:
     """Return the number in the name of a data file: a segment's first seq, or a pack's number."""
     name = path.rpartition("/")[2].removesuffix(".data")
-    return int(name[5:], 16) if name.startswith("pack-") else int(name.removeprefix("seg-"))
+    return int(name[5:], 16) if name.startswith("pack-") else int(name[4:].partition("-")[0])
 
 
 def snapshot_path(number: int) -> str:
