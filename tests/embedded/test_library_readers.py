@@ -193,6 +193,27 @@ def test_a_reader_of_a_closed_log_is_refused(tmp_path: Path) -> None:
         reader.read()
 
 
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+def test_a_wait_that_was_cancelled_takes_no_record_that_comes_later(log: topics.Log, delivery: str) -> None:
+    """R-READER-7: only a page that was handed out is lost with its caller."""
+
+    async def work() -> list[topics.Record]:
+        reader = await log.aio.reader("orders", "billing", delivery=delivery, from_seq=10)
+        waiting = asyncio.create_task(reader.read(wait_ms=20_000))
+        while not log._engine._core.registry.visible("orders").waiters:  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        log.append("orders", ["x"])
+        records = await reader.read()
+        await reader.close()
+        return records
+
+    assert seqs(asyncio.run(work())) == [11]
+    assert log.stats().pendings == 0
+
+
 def test_the_asyncio_twin_reads_commits_and_gives_back_what_a_cancelled_await_got(log: topics.Log) -> None:
     async def work() -> None:
         async with await log.aio.reader("orders", "billing") as reader:

@@ -107,23 +107,26 @@ def opened(calls: ReaderCalls, asked: Opening) -> Start[ReaderPut]:
 class _Handed:
     """The answer of one read, which a caller takes or leaves."""
 
-    __slots__ = ("_left", "_lock", "page")
+    __slots__ = ("_lock", "give_up", "left", "page")
 
     def __init__(self) -> None:
         self.page: ReaderPage | None = None
-        self._left = False
+        self.left = False
+        """Whether no caller waits for the answer."""
+        self.give_up: Callable[[], None] | None = None
+        """End the read, on the loop; None while it has not begun, and once it is answered."""
         self._lock = threading.Lock()
 
     def arrive(self, page: ReaderPage) -> bool:
         """Take the engine's answer. False: no caller waits for it."""
         with self._lock:
             self.page = page
-            return not self._left
+            return not self.left
 
     def leave(self) -> ReaderPage | None:
         """Note that no caller waits; return the page that has arrived already."""
         with self._lock:
-            self._left = True
+            self.left = True
             return self.page
 
 
@@ -163,10 +166,12 @@ class ReaderObject:
                 limit = self._most
 
         def start(done: Done[ReaderPage]) -> None:
+            if handed.left:  # A call that its caller left may begin late.
+                done(_left_by_caller())
+                return
             token = 0
             if not peek:
-                # Taken here, because a call that its caller left may begin late. Whatever the
-                # answer is, this page is done, or late.
+                # Whatever the answer is, this page is done, or late.
                 token, self._token = self._token, 0
             query = make_tuple(
                 ReaderQuery, (limit, max_bytes, wait_ms, peek, token, self._commit_every, None, False, True)
@@ -175,25 +180,44 @@ class ReaderObject:
                 topic, name, number, incarnation = self._dropped.popleft()
                 self._readers.give_back(topic, name, number, incarnation=incarnation)
 
+            answered = False
+
             def on_page(page: ReaderPage | TopicsError) -> None:
+                nonlocal answered
+                answered, handed.give_up = True, None
                 if isinstance(page, ReaderPage) and not handed.arrive(page):
                     self._give_back(page.token)
                 done(page)
 
-            self._readers.read(self.topic, self.name, query, on_page, incarnation=self._incarnation)
+            cancel = self._readers.read(self.topic, self.name, query, on_page, incarnation=self._incarnation)
+
+            def give_up() -> None:
+                handed.give_up = None
+                cancel()
+                done(_left_by_caller())
+
+            if not answered:
+                handed.give_up = give_up
 
         return start
 
     def _left(self, handed: _Handed) -> None:
-        """Give back the page of a call that its caller has left."""
+        """Give back the page of a call that its caller has left, or end its wait for one."""
         page = handed.leave()
-        if page is not None and page.token:
+        if page is None:
+            self._submit(lambda: handed.give_up() if handed.give_up is not None else None)
+        elif page.token:
             self._token = 0
             self._release(page.token)
 
     def _release(self, token: int) -> None:
+        self._submit(lambda: self._give_back(token))
+
+    def _submit(self, do: Callable[[], None]) -> None:
+        """Run `do` on the loop, after the calls that were made before."""
+
         def start(done: Done[None]) -> None:
-            self._give_back(token)
+            do()
             done(None)
 
         with contextlib.suppress(TopicsError):  # A closed log has no pages any more.
@@ -415,6 +439,11 @@ class AsyncLogReader(ReaderObject):
             await self.close()
         else:
             self.abandon()
+
+
+def _left_by_caller() -> UsageError:
+    """Return the answer of a read whose caller has left."""
+    return UsageError("the caller left this read before it was answered")
 
 
 def _ignore(_outcome: object) -> None:
