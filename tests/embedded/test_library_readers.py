@@ -113,6 +113,15 @@ def test_max_bytes_bounds_a_page_and_commit_takes_a_part_of_it(log: topics.Log) 
         assert reader.commit() == 3
 
 
+def test_a_commit_of_the_last_record_of_a_page_is_one_of_the_page(log: topics.Log) -> None:
+    """R-READER-3: the next read has no page that is done with it."""
+    with log.reader("orders", "billing") as reader:
+        assert seqs(reader.read(limit=3)) == [1, 2, 3]
+        assert reader.commit(2) == 2
+        assert reader.commit(3) == 3
+        assert seqs(reader.read(limit=3)) == [4, 5, 6]
+
+
 def test_a_read_waits_for_a_record_of_another_thread(log: topics.Log) -> None:
     with log.reader("orders", "billing", from_seq=10) as reader:
         writer = threading.Timer(0.05, lambda: log.append("orders", ["late"]))
@@ -146,6 +155,8 @@ def test_a_topic_that_was_deleted_and_created_again_is_told_as_recreated(log: to
         (lambda log: log.reader("absent", "r"), "topic 'absent' does not exist"),
         (lambda log: log.reader("orders", "r").read(limit=-1), "limit is -1"),
         (lambda log: log.reader("orders", "r").read(limit=1 << 64), "limit is 1844"),
+        (lambda log: log.reader("orders", "r").read(limit=0.0), "limit is 0.0"),
+        (lambda log: log.reader("orders", "r").read(max_bytes=None), "max_bytes is None"),
         (lambda log: log.reader("orders", "r").read(max_bytes="x"), "max_bytes is 'x'"),
         (lambda log: log.reader("orders", "r").read(wait_ms=-5), "wait_ms is -5"),
         (lambda log: log.reader("orders", "r").commit(-1), "seq is -1"),

@@ -142,6 +142,8 @@ class ReaderObject:
         self._readers, self._driver, self._dropped, self._most = home
         self._token = 0
         """The page that the caller has; 0: none, or one that needs no commit."""
+        self._upto = 0
+        """The page is done with a commit up to here."""
         self._closed = False
         self._using = threading.Lock()
 
@@ -158,12 +160,11 @@ class ReaderObject:
             raise UsageError(f"reader {self.name} is in use by another call: open one for each thread")
 
     def _reading(self, handed: _Handed, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> Start[ReaderPage]:
-        if limit or max_bytes or wait_ms:
-            arguments.count("limit", limit)
-            arguments.count("max_bytes", max_bytes)
-            arguments.count("wait_ms", wait_ms)
-            if max_bytes and not limit:
-                limit = self._most
+        arguments.count("limit", limit)
+        arguments.count("max_bytes", max_bytes)
+        arguments.count("wait_ms", wait_ms)
+        if max_bytes and not limit:
+            limit = self._most
 
         def start(done: Done[ReaderPage]) -> None:
             if handed.left:  # A call that its caller left may begin late.
@@ -229,7 +230,7 @@ class ReaderObject:
     def _took(self, page: ReaderPage, *, peek: bool) -> list[Record]:
         """Return the records of a page. Raises: GapError."""
         if not peek:
-            self._token = page.token
+            self._token, self._upto = page.token, page.upto
         if page.result.tombstone is not None:
             raise GapError(self.topic, page.result.tombstone)
         parsed = parse_page(self.topic, page.result)
@@ -245,7 +246,8 @@ class ReaderObject:
 
             def on_commit(committed: int | TopicsError) -> None:
                 is_late = isinstance(committed, RequestError) and committed.code == "reader_fenced"
-                if is_late or (seq is None and not isinstance(committed, TopicsError)):
+                is_done = not isinstance(committed, TopicsError) and (seq is None or seq >= self._upto)
+                if is_late or is_done:
                     self._token = 0
                 done(committed)
 

@@ -186,7 +186,7 @@ class PageRead(LinedUp):
     def _on_page(self, result: DiffResult, interval: Interval | None) -> None:
         """Hand out what was read, and commit it first where a page is delivered at most once."""
         core, query, reader = self._core, self._query, self._reader
-        token = until_ms = 0
+        token = until_ms = upto = 0
         if not query.peek and (result.tombstone is None or query.passes_gaps):
             after = reader.position if interval is None else interval.after
             upto = result.next_from_seq if interval is None else min(result.next_from_seq, interval.upto)
@@ -209,7 +209,7 @@ class PageRead(LinedUp):
                     until_ms = core.clock.now_ms() + query.lease_ms
                 reader.hand_out(token, HandedPage(after, upto, result.count, until_ms), interval)
         self._end_turn()
-        self._answer(ReaderPage(result, token, until_ms))
+        self._answer(ReaderPage(result, token, until_ms, upto))
 
     # --- commits -----------------------------------------------------------------------------------------------------
     def _commit(self) -> None:

@@ -36,6 +36,8 @@ class ReaderPage(NamedTuple):
     """The token with which the page is committed; 0: it needs none."""
     until_ms: int
     """The end of its lease; 0: it has none."""
+    upto: int = 0
+    """The page is done with a commit up to here."""
 
 
 class ReaderState(NamedTuple):
