@@ -1134,15 +1134,15 @@ MUTANTS = (
     _one(
         "a reader holds only what it has not handed out",
         "engine/state/named_reader.py",
-        "min((reader.held for reader",
-        "min((reader.position for reader",
+        "holding = reader.held if",
+        "holding = reader.position if",
         "readers",
     ),
     _one(
         "a position above the head after a power cut",
         "engine/state/named_reader.py",
-        "reader.found(min(reader.committed, head))",
-        "reader.found(reader.committed)",
+        "self.found(reader, min(reader.committed, head))",
+        "self.found(reader, reader.committed)",
         "tests/engine/read/test_named_readers.py::test_a_power_cut_leaves_no_position_above_the_head",
     ),
     _one(

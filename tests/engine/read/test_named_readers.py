@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.engine.harness import Harness
 from tests.engine.read.reader_calls_of import Readers, seqs_of
-from topics.engine.state.named_reader import AT_MOST_ONCE, Interval, NamedReader, ReaderConfig
+from topics.engine.state.named_reader import AT_MOST_ONCE, NO_HOLD, Interval, NamedReader, ReaderConfig, TopicReaders
 from topics.errors import RequestError, StorageError
 
 
@@ -350,6 +352,43 @@ def test_nothing_expires_that_a_holding_reader_has_not_committed() -> None:
     assert harness.state().earliest_seq == 3
     readers.delete()
     assert harness.state().earliest_seq == 4
+
+
+def test_positions_that_overlap_let_go_what_is_committed() -> None:
+    """R-READER-8: commits without a pause hold no more than one by one."""
+    reader = NamedReader("r", ReaderConfig(holds=True), 0)
+    reader.stage(1)
+    for position in range(2, 6):
+        reader.stage(position)
+        reader.settle(position - 1)
+        assert reader.held == position - 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_held_is_the_least_of_all_readers_that_hold(seed: int) -> None:
+    """R-READER-8: however readers come, change, move and go."""
+    rng = random.Random(seed)
+    readers = TopicReaders()
+    staged: list[tuple[NamedReader, int]] = []
+    for _ in range(300):
+        name = rng.choice("abcde")
+        reader = readers.by_name.get(name)
+        action = rng.randrange(4)
+        if action == 0 or reader is None:
+            readers.put(name, ReaderConfig(holds=rng.random() < 0.7), rng.randrange(100))
+        elif action == 1 and rng.random() < 0.3:
+            readers.remove(name)
+        elif action == 2:
+            staged.append((reader, rng.randrange(100)))
+            reader.stage(staged[-1][1])
+        elif staged:
+            moved, position = staged.pop(0)
+            moved.settle(position)
+            readers.hold(moved)
+            flying = [seq for other, seq in staged if other is moved]
+            assert moved.held <= min([moved.committed, *flying])
+        held = [reader.holding for reader in readers.by_name.values() if reader.config.holds]
+        assert readers.held == min(held, default=NO_HOLD)
 
 
 def test_a_deletion_that_a_client_asks_for_is_not_held() -> None:

@@ -71,7 +71,7 @@ def release(core: PositionCore, topic: Topic, reader: NamedReader) -> None:
     readers = topic.readers
     if reader.config.holds and readers is not None:
         before = topic.floors.lost
-        readers.hold()
+        readers.hold(reader)
         core.quiet_until_ms = 0
         topic.retain_caps()
         if topic.floors.lost != before:

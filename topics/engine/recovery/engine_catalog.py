@@ -712,8 +712,7 @@ def _apply_to_reader(topic: Topic, kind: int, position: int, stated: ReaderPaylo
     else:
         reader = readers.by_name.get(stated.reader)
         if reader is not None:
-            reader.found(position)
-            readers.hold()
+            readers.found(reader, position)
 
 
 def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:

@@ -7,7 +7,7 @@ the lowest page that is still out. Source: R-READER.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -73,14 +73,17 @@ class NamedReader:
     """One named reader. `TopicReaders` makes it and removes it."""
 
     __slots__ = (
-        "_in_flight",
+        "_back",
         "_intervals",
         "_lowest",
+        "_settled",
+        "_staged",
         "busy",
         "committed",
         "config",
         "done_records",
         "gone",
+        "holding",
         "line",
         "moves",
         "name",
@@ -105,9 +108,14 @@ class NamedReader:
         self.moves = 0
         """The number of seeks: a read that began before one begins again."""
         self.gone = False
-        self._in_flight = 0
-        self._lowest = position
-        """The lowest position in flight, or `committed`."""
+        self.holding: int | None = None
+        """Seq above which records are noted as held by this reader (`TopicReaders.hold`)."""
+        self._staged = self._settled = self._back = 0
+        """Numbers of positions: that were staged, that have ended, and of the last that was staged
+        below another one.
+        """
+        self._lowest = NO_HOLD
+        """At most the lowest of those below another one, while they are in flight."""
         # --- reads, one at a time (readers/page_read.py)
         self.busy = False
         self.line: list[LinedUp] = []
@@ -199,9 +207,11 @@ class NamedReader:
     # --- positions in the log ----------------------------------------------------------------------------------------
     def stage(self, position: int) -> None:
         """Note that a position is in the log, and not committed yet."""
+        self._staged += 1
+        if position < max(self.committed, self.staged):
+            self._lowest = min(self._lowest, position)
+            self._back = self._staged
         self.staged = position
-        self._lowest = min(self.held, position)
-        self._in_flight += 1
         self.done_records = 0
 
     def settle(self, position: int | None) -> None:
@@ -210,19 +220,19 @@ class NamedReader:
             self.staged = _UNKNOWN
         else:
             self.committed = position
-        self._in_flight -= 1
-        if not self._in_flight:
-            self._lowest = self.committed
+        self._settled += 1
+        if self._settled >= self._back:
+            self._lowest = NO_HOLD
 
     @property
     def is_settled(self) -> bool:
         """Whether no position is in flight."""
-        return not self._in_flight
+        return self._settled == self._staged
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def found(self, position: int) -> None:
         """Continue from this position."""
-        self.committed = self.staged = self.position = self._lowest = position
+        self.committed = self.staged = self.position = position
 
 
 class LinedUp:
@@ -238,7 +248,7 @@ class LinedUp:
 class TopicReaders:
     """The named readers of one topic."""
 
-    __slots__ = ("by_name", "changing", "held")
+    __slots__ = ("_holding", "by_name", "changing", "held")
 
     def __init__(self) -> None:
         self.by_name: dict[str, NamedReader] = {}
@@ -246,34 +256,52 @@ class TopicReaders:
         """Whether a creation, a change of settings or a deletion is staged: others wait for it."""
         self.held = NO_HOLD
         """Caps and expiry take no record above this seq."""
+        self._holding: list[int] = []
+        """Seq above which each reader that holds does so, ascending."""
 
     def put(self, name: str, config: ReaderConfig, position: int) -> bool:
         """Make a reader, or change the settings of one; return whether it is new."""
         reader = self.by_name.get(name)
         is_new = reader is None
         if reader is None:
-            self.by_name[name] = NamedReader(name, config, position)
+            reader = self.by_name[name] = NamedReader(name, config, position)
         else:
             reader.config = config
-        self.hold()
+        self.hold(reader)
         return is_new
 
     def remove(self, name: str) -> NamedReader | None:
         reader = self.by_name.pop(name, None)
         if reader is not None:
             reader.gone = True
-            self.hold()
+            self.hold(reader)
         return reader
 
     def restore(self, row: ReaderRow) -> None:
         """Make a reader as a snapshot or a segment states it."""
         self.put(row.name, row.config, row.position)
-        self.by_name[row.name].found(row.position)
-        self.hold()
+        self.found(self.by_name[row.name], row.position)
 
-    def hold(self) -> None:
-        """Find what is held, after a change of a reader that holds."""
-        self.held = min((reader.held for reader in self.by_name.values() if reader.config.holds), default=NO_HOLD)
+    def found(self, reader: NamedReader, position: int) -> None:
+        """Continue a reader from this position, in recovery."""
+        reader.found(position)
+        self.hold(reader)
+
+    def hold(self, reader: NamedReader) -> None:
+        """Find what is held, after a change of a reader. The cost does not grow with the others."""
+        holding = reader.held if reader.config.holds and not reader.gone else None
+        if holding == reader.holding:
+            return
+        if reader.holding is not None:
+            del self._holding[bisect_left(self._holding, reader.holding)]
+        if holding is not None:
+            insort(self._holding, holding)
+        reader.holding = holding
+        self.held = self._holding[0] if self._holding else NO_HOLD
+
+    def is_trimming(self, name: str) -> bool:
+        reader = self.by_name.get(name)
+        return reader is not None and reader.config.trims
 
     def trimmed(self) -> int:
         """Return the seq up to which every trimming reader has committed, or has that staged."""
@@ -282,8 +310,7 @@ class TopicReaders:
     def limit(self, head: int) -> None:
         """End recovery: no position is above the head."""
         for reader in self.by_name.values():
-            reader.found(min(reader.committed, head))
-        self.hold()
+            self.found(reader, min(reader.committed, head))
 
     def described(self) -> list[ReaderRow]:
         """Return rows for headers and footers of segments: the first so many readers."""
