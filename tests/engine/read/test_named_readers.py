@@ -185,9 +185,34 @@ def test_a_commit_that_failed_is_made_again() -> None:
     with pytest.raises(StorageError):
         failing.get()
     assert readers.state().committed == 0
-    assert readers.commit() == 2
+    assert readers.commit(page.token) == 2
     harness.restart()
     assert readers.state().committed == 2
+
+
+def test_a_commit_that_a_full_disk_refused_leaves_the_page_out() -> None:
+    """R-READER-5: a page that is neither committed nor late is its caller's."""
+    harness, readers = make()
+    readers.put()
+    page = readers.page(limit=2)
+    harness.store.log.disk_full = True
+    with pytest.raises(StorageError):
+        readers.commit(page.token)
+    harness.store.log.disk_full = False
+    assert readers.commit(page.token) == 2
+
+
+def test_a_seek_that_a_full_disk_refused_moves_nothing() -> None:
+    """R-READER-6: pages that are out stay so."""
+    harness, readers = make()
+    readers.put()
+    page = readers.page(limit=2)
+    harness.store.log.disk_full = True
+    with pytest.raises(StorageError):
+        readers.seek(5)
+    harness.store.log.disk_full = False
+    assert readers.seqs(limit=1) == [3]
+    assert readers.commit(page.token) == 2
 
 
 def test_a_part_of_a_page_is_committed_and_the_rest_stays_out() -> None:

@@ -10,7 +10,7 @@ from topics.engine.readers.reader_positions import Then, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReaderPayload, encode
-from topics.engine.state.named_reader import NamedReader, ReaderConfig, TopicReaders
+from topics.engine.state.named_reader import HandedPage, NamedReader, ReaderConfig, TopicReaders
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
@@ -275,6 +275,7 @@ class ReaderCalls:
             if upto is not None and upto > limit:
                 raise refusals.above_position(upto, limit, reader)
             if page is not None:
+                done = _reopening(reader, token, page, done)
                 reader.finish(token, upto)
             stage_position(self._core, topic, reader, _committed(reader, done))
         except TopicsError as error:
@@ -296,9 +297,9 @@ class ReaderCalls:
             if seq > topic.head:
                 raise refusals.above_head("seq", seq, topic)
             self._core.log.check_writable()
+            stage_position(self._core, topic, reader, _committed(reader, done), seq)
             reader.seek(seq)
             wake(self._core, topic)
-            stage_position(self._core, topic, reader, _committed(reader, done))
         except TopicsError as error:
             done(error)
 
@@ -349,6 +350,22 @@ def _committed(reader: NamedReader, done: Done[int]) -> Then:
         done(error if error is not None else reader.committed)
 
     return then
+
+
+def _reopening(reader: NamedReader, token: int, page: HandedPage, done: Done[int]) -> Done[int]:
+    """Return a callback that lets a page be out again if its commit failed, and answers.
+
+    Its caller may commit it again, and it is handed out again if that does not happen.
+    """
+    after, moves = page.after, reader.moves
+
+    def on_commit(committed: int | TopicsError) -> None:
+        if isinstance(committed, TopicsError) and reader.moves == moves and reader.committed < page.upto:
+            page.after = after
+            reader.pages[token] = page
+        done(committed)
+
+    return on_commit
 
 
 def _nothing() -> None:

@@ -78,18 +78,23 @@ def release(core: PositionCore, topic: Topic, reader: NamedReader) -> None:
             wake(core, topic)
 
 
-def stage_position(core: PositionCore, topic: Topic, reader: NamedReader, then: Then) -> None:
-    """Commit what is done; call `then` at the class of the topic. A reader that trims deletes it.
+def stage_position(
+    core: PositionCore, topic: Topic, reader: NamedReader, then: Then, position: int | None = None
+) -> None:
+    """Commit a position; call `then` at the class of the topic. A reader that trims deletes it.
+
+    position: None for what is done.
 
     Raises: StorageError, the log accepts nothing; RequestError, the reader is gone. Nothing is
     staged then.
     """
     if topic.life is Life.DELETING:
-        topic.parked.append(lambda: _stage_parked(core, topic, reader, then))
+        topic.parked.append(lambda: _stage_parked(core, topic, reader, then, position))
         return
     if reader.gone or topic.life is Life.GONE:
         raise refusals.reader_not_found(topic.name, reader.name)
-    position = reader.done_through
+    if position is None:
+        position = reader.done_through
     if position == reader.staged:
         reader.done_records = 0
         if reader.is_settled:
@@ -107,13 +112,13 @@ def stage_position(core: PositionCore, topic: Topic, reader: NamedReader, then: 
         reader.stage(position)
         change.stage(synced=topic.stage_class == "fsync")
     if reader.config.trims:
-        _trim(core, topic)
+        trim(core, topic)
 
 
-def _stage_parked(core: PositionCore, topic: Topic, reader: NamedReader, then: Then) -> None:
+def _stage_parked(core: PositionCore, topic: Topic, reader: NamedReader, then: Then, position: int | None) -> None:
     """Commit after a deletion that failed, or report it."""
     try:
-        stage_position(core, topic, reader, then)
+        stage_position(core, topic, reader, then, position)
     except TopicsError as error:
         then(error)
 
@@ -124,7 +129,7 @@ def _reserve(core: PositionCore, reader: NamedReader) -> AbstractContextManager[
     return core.log.use_reserve() if frees else nullcontext()
 
 
-def _trim(core: PositionCore, topic: Topic) -> None:
+def trim(core: PositionCore, topic: Topic) -> None:
     """Delete what every trimming reader has committed, as by `before_seq` (R-READER-9).
 
     The frame comes after those of the positions. If the log refuses it, the next position asks
