@@ -142,6 +142,17 @@ def test_a_look_moves_nothing() -> None:
     assert readers.seqs(limit=2) == [1, 2]
 
 
+def test_a_look_passes_over_a_page_that_came_back_and_was_deleted() -> None:
+    """7.14: it shows what a read would hand out."""
+    harness, readers = make()
+    readers.put()
+    readers.calls.give_back("t", "r", readers.page(limit=2).token)
+    harness.delete(before_seq=3)
+    assert readers.seqs(peek=True, limit=2) == [3, 4]
+    assert readers.state()[2:4] == (2, 0)
+    assert readers.seqs(limit=2) == [3, 4]
+
+
 def test_at_most_once_the_position_is_committed_before_the_page_is_there(durability: str) -> None:
     """R-READER-7: the commit comes first."""
     _, readers = make(durability)

@@ -50,6 +50,7 @@ class PageRead(LinedUp):
         "_interval",
         "_moves",
         "_page",
+        "_passed",
         "_query",
         "_read_query",
         "_reader",
@@ -90,6 +91,8 @@ class PageRead(LinedUp):
         self._taken: Interval | None = None
         """Records that are delivered at most once, until their position is committed."""
         self._moves = 0
+        self._passed = 0
+        """The look at the next page found nothing up to here, and moves nothing."""
         self._commits = 0
         """Positions in flight that the answer waits for."""
         self._page: ReaderPage | None = None
@@ -155,9 +158,9 @@ class PageRead(LinedUp):
             self._fail(refusals.reader_not_found(topic.name, reader.name))
             return
         reader.expire(self._core.clock.now_ms())
-        interval = self._interval = reader.next_interval()
+        interval = self._interval = reader.next_interval(self._passed)
         self._moves = reader.moves
-        after, upto = (reader.position, 0) if interval is None else interval
+        after, upto = (max(reader.position, self._passed), 0) if interval is None else interval
         ReadPass(self._core, topic, self._read_query._replace(from_seq=after), self._on_read).upto(upto).begin()
 
     def _on_read(self, result: DiffResult | TopicsError) -> None:
@@ -168,15 +171,18 @@ class PageRead(LinedUp):
                 self._fail(result)
             return
         if reader.moves != self._moves:
+            self._passed = 0
             self.take_turn()
         elif result.count or result.tombstone is not None:
             self._on_page(result, interval)
         else:
-            if not self._query.peek:
+            if self._query.peek:
+                self._passed = result.next_from_seq if interval is None else interval.upto
+            else:
                 reader.pass_over(interval, result.next_from_seq)
-                if interval is not None or not result.caught_up:
-                    self.take_turn()
-                    return
+            if interval is not None or not result.caught_up:
+                self.take_turn()
+                return
             self._end_turn()
             if self._final or self._core.closing:
                 self._answer(ReaderPage(result, 0, 0))
@@ -241,7 +247,8 @@ class PageRead(LinedUp):
     def _fail(self, error: TopicsError) -> None:
         done = self._done
         if self._taken is not None:  # No caller gets it.
-            self._reader.give_back_interval(self._taken)
+            if self._reader.moves == self._moves:
+                self._reader.give_back_interval(self._taken)
             self._taken = None
         self.cancel()
         if done is not None:
@@ -260,6 +267,7 @@ class PageRead(LinedUp):
         if is_new or (reader.next_interval() is not None and not self._query.peek):
             self._line_up()
             return
+        self._passed = 0
         topic.waiters[self] = None
         due_ms = reader.next_deadline()
         if due_ms:

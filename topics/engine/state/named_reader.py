@@ -147,9 +147,12 @@ class NamedReader:
         return min(self.committed, self._lowest)
 
     # --- pages -------------------------------------------------------------------------------------------------------
-    def next_interval(self) -> Interval | None:
-        """Return what is to be handed out again next; None: everything above `position`."""
-        return self._intervals[0] if self._intervals else None
+    def next_interval(self, above: int = 0) -> Interval | None:
+        """Return what is to be handed out again next; None: everything above `position`.
+
+        above: intervals up to this seq are passed over.
+        """
+        return next((interval for interval in self._intervals if interval.upto > above), None)
 
     def pass_over(self, interval: Interval | None, upto: int) -> None:
         """Note that the records up to `upto` are handed out, or that there are none."""
