@@ -452,6 +452,19 @@ def test_what_all_trimming_readers_have_committed_is_deleted_silently(durability
         assert harness.seqs() == [4, 5, 6]
 
 
+def test_records_are_trimmed_when_the_slowest_reader_ends_or_stops_to_trim(durability: str) -> None:
+    """R-READER-9: what all readers with this setting have committed."""
+    harness, readers = make(durability)
+    for name in "abc":
+        readers.put(name, trims=True)
+    readers.commit(readers.page("a", limit=4).token, name="a")
+    readers.commit(readers.page("b", limit=2).token, name="b")
+    readers.delete("c")
+    assert harness.state().earliest_seq == 3
+    readers.put("b", trims=False)
+    assert harness.state().earliest_seq == 5
+
+
 # --- restarts --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_restart_finds_readers_with_the_position_that_was_committed(checkpoint: bool) -> None:

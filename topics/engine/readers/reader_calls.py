@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from topics.engine.readers.page_read import PageCore, PageRead
-from topics.engine.readers.reader_positions import Then, stage_position
+from topics.engine.readers.reader_positions import Then, stage_position, trim
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReaderPayload, encode
@@ -55,9 +55,10 @@ class ReaderChange(Operation[ReadersCore]):
         topic = self.topic
         assert topic.readers is not None, "made when the change was staged"
         topic.readers.changing = False
+        trimmed = topic.readers.is_trimming(self.name)
         created = topic.readers.put(self.name, self.config, self.position)
         self.core.registry.with_readers[topic] = None
-        _hold_again(self.core, topic)
+        _on_change(self.core, topic, trims_less=trimmed and not self.config.trims)
         state = state_of(topic, topic.readers.by_name[self.name], self.core.clock.now_ms())
         self.done(ReaderPut(created, state, topic.incarnation))
 
@@ -81,10 +82,12 @@ class ReaderEnd(Operation[ReadersCore]):
         topic = self.topic
         assert topic.readers is not None, "it has this reader"
         topic.readers.changing = False
+        trimmed = topic.readers.is_trimming(self.name)
         topic.readers.remove(self.name)
         if not topic.readers.by_name:
             self.core.registry.with_readers.pop(topic, None)
-        _hold_again(self.core, topic)  # It wakes reads that wait, and they find the reader gone.
+        # It wakes reads that wait, and they find the reader gone.
+        _on_change(self.core, topic, trims_less=trimmed)
         self.done(True)
 
     def fail(self, error: TopicsError) -> None:
@@ -93,11 +96,16 @@ class ReaderEnd(Operation[ReadersCore]):
         self.done(error)
 
 
-def _hold_again(core: ReadersCore, topic: Topic) -> None:
-    """Find the topic's short ways again, and let caps take what no reader holds any more."""
+def _on_change(core: ReadersCore, topic: Topic, *, trims_less: bool) -> None:
+    """Find the topic's short ways again, and let caps take what no reader holds any more.
+
+    trims_less: a reader trims no more, so what the others have committed is deleted now.
+    """
     topic.set_config(topic.config, topic.next_config)
     core.quiet_until_ms = 0
     topic.retain_caps()
+    if trims_less and topic.life is Life.LIVE:
+        trim(core, topic)
     wake(core, topic)
 
 
