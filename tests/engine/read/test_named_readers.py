@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.engine.harness import Harness
+from tests.engine.harness import Answer, Harness
 from tests.engine.read.reader_calls_of import Readers, seqs_of
 from topics.engine.state.named_reader import AT_MOST_ONCE, NO_HOLD, Interval, NamedReader, ReaderConfig, TopicReaders
 from topics.errors import RequestError, StorageError
@@ -329,6 +329,19 @@ def test_a_topic_made_again_has_no_readers_and_its_incarnation_tells_that() -> N
     (error,) = answers
     assert isinstance(error, RequestError)
     assert error.detail == {"topic": "t", "reader": "r", "reason": "recreated"}
+
+
+def test_the_states_of_many_readers_take_several_passes() -> None:
+    """7.12: each counts live records, which takes time."""
+    harness, readers = make()
+    for number in range(300):
+        readers.put(f"r{number:03}")
+    answer = Answer()
+    readers.calls.of_topic("t", answer)
+    assert not answer.given
+    harness.engine.flush()
+    harness.engine.flush()
+    assert [state.name for state in answer.get()] == [f"r{number:03}" for number in range(300)]
 
 
 def test_changes_of_a_reader_at_the_same_time_come_one_after_the_other() -> None:

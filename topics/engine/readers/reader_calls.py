@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from topics.engine.readers.page_read import PageCore, PageRead
@@ -23,6 +24,8 @@ from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
 _READERS_A_STEP = 100
+_BYTES_A_STATE = 4096
+"""Share of a pass's budget for reads that the state of a reader costs: it counts live records."""
 
 
 class ReadersCore(PageCore, Protocol):
@@ -208,14 +211,28 @@ class ReaderCalls:
         done(state_of(topic, reader, self._core.clock.now_ms()))
 
     def of_topic(self, topic_name: str, done: Done[list[ReaderState]]) -> None:
-        """Return the states of all readers of a topic, by name."""
+        """Return the states of all readers of a topic, by name; many take several passes."""
         topic = self._core.registry.visible(topic_name)
         if topic is None:
             done(refusals.topic_not_found(topic_name))
             return
-        now_ms = self._core.clock.now_ms()
-        readers = topic.readers.by_name.values() if topic.readers is not None else ()
-        done(states_of(topic, list(readers), now_ms))
+        turns = self._core.turns
+        rest = iter(list(topic.readers.by_name.values()) if topic.readers is not None else ())
+        states: list[ReaderState] = []
+
+        def take_some() -> None:
+            some = list(islice(rest, _READERS_A_STEP))
+            turns.spend(len(some) * _BYTES_A_STATE)
+            if topic.life is Life.GONE:
+                done(refusals.topic_not_found(topic_name))
+                return
+            states.extend(states_of(topic, [reader for reader in some if not reader.gone], self._core.clock.now_ms()))
+            if some:
+                turns.take(take_some)
+            else:
+                done(sorted(states))
+
+        turns.take(take_some)
 
     def delete(self, topic_name: str, name: str, done: Done[bool]) -> None:
         """Delete a reader, durably; an absent one is no error."""
