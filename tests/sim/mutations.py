@@ -392,7 +392,7 @@ MUTANTS = (
     ),
     _one(
         "a copy in the cold directory not synced", "store/checkpoint/tiering.py", "await files.fsync(write_fd)", "pass"
-    ),
+    )._replace(places=2),
     _one(
         "the last $ts forgotten by recovery",
         "engine/state/topic_numbers.py",
@@ -596,8 +596,8 @@ MUTANTS = (
     _one(
         "frames in segments not flagged",
         "store/checkpoint/delete_flags.py",
-        "                await self._flag_frames(path, offsets, lengths)\n                if segment",
-        "                if segment",
+        "                await self._flag_frames(path, offsets, lengths, compressed=segment.codec != CODEC_PLAIN)\n",
+        "",
         f"{_DELETES}::test_flags_that_found_no_descriptor_are_set_by_the_next_checkpoint",
     ),
     _one(
