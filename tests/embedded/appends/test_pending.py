@@ -52,6 +52,13 @@ def test_callbacks_are_called_once_and_their_exceptions_end_nothing(caplog: pyte
     log.close()
 
 
+def test_a_callback_that_is_none_is_refused_at_once() -> None:
+    log, pending = slow_pending()
+    with pytest.raises(topics.UsageError, match="fn is None: use a function"):
+        pending.add_done_callback(None)  # type: ignore[arg-type]
+    log.close()
+
+
 def test_a_callback_that_would_wait_for_the_log_is_refused() -> None:
     log, pending = slow_pending()
     errors: list[Exception] = []

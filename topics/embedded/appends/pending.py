@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topics.embedded import arguments
 from topics.engine.values.results import AppendResult
+from topics.errors import UsageError
 
 if TYPE_CHECKING:
     from topics.embedded.driver import Driver
@@ -96,6 +97,8 @@ class Pending(Generic[R_co]):
         It runs on the thread that drives the log then, where no call of the log may wait. An
         exception that it raises is logged.
         """
+        if not callable(fn):
+            raise UsageError(f"fn is {arguments.shown(fn)}: use a function that takes the Pending")
         self._answer.when_answered(partial(self._call, fn))
 
     def __await__(self) -> Generator[Any, None, R_co]:
