@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import threading
@@ -27,6 +28,8 @@ class Record:
     tag: str | None = None
     node: str | None = None
     meta: str | None = None
+    base64: str | None = None
+    """The data of a record of bytes, whose `data` is null."""
 
 
 @dataclass
@@ -80,7 +83,12 @@ class FakeServer:
         topic = self.topics.get(name) or self.make(name)
         for value in data:
             topic.head += 1
-            topic.records.append(Record(topic.head, self.clock_ms, json.dumps(value), **fields))
+            record = Record(topic.head, self.clock_ms, "null", **fields)
+            if isinstance(value, bytes):
+                record.base64 = base64.b64encode(value).decode()
+            else:
+                record.data = json.dumps(value)
+            topic.records.append(record)
 
     def lose(self, name: str, to_seq: int, reason: str = "cap") -> None:
         topic = self.topics[name]
@@ -93,7 +101,10 @@ class FakeServer:
         topic.records = [record for record in topic.records if record.seq not in gone]
 
     def values(self, name: str) -> list[Any]:
-        return [json.loads(record.data) for record in self.topics[name].records]
+        return [
+            json.loads(record.data) if record.base64 is None else base64.b64decode(record.base64)
+            for record in self.topics[name].records
+        ]
 
     # -- requests -----------------------------------------------------------------------------------------
 
@@ -216,7 +227,10 @@ class FakeServer:
             shown["$node"] = record.node
         if record.tag is not None and body.get("include_tags"):
             shown["$tag"] = record.tag
-        shown["data"] = json.loads(record.data)
+        if record.base64 is None:
+            shown["data"] = json.loads(record.data)
+        else:
+            shown["data_base64"] = record.base64
         if record.meta is not None and body.get("include_meta", True):
             shown["meta"] = json.loads(record.meta)
         return shown
@@ -251,9 +265,17 @@ class FakeServer:
         for record in records:
             topic.head += 1
             meta = None if record.get("meta") is None else json.dumps(record["meta"])
+            if ("data" in record) == ("data_base64" in record):
+                raise Refused(400, "invalid_request", said="exactly one of data and data_base64")
             topic.records.append(
                 Record(
-                    topic.head, self.clock_ms, json.dumps(record["data"]), record.get("tag"), record.get("node"), meta
+                    topic.head,
+                    self.clock_ms,
+                    json.dumps(record.get("data")),
+                    record.get("tag"),
+                    record.get("node"),
+                    meta,
+                    record.get("data_base64"),
                 )
             )
         topic.parts[key] = (first, topic.head, sums)

@@ -156,6 +156,12 @@ def test_columns_follow_meta_and_loss() -> None:
     assert parse_columns({**URL, "columns": "seq, meta"}) == ("seq", "meta")
 
 
+def test_the_column_bytes_is_there_only_if_it_is_named() -> None:
+    assert "bytes" not in parse_columns({**URL, "includeMeta": "true", "onDataLoss": "rows"})
+    columns = parse_columns({**URL, "columns": "bytes,data"})
+    check_given([("bytes", "binary"), ("data", "string")], columns)
+
+
 def test_a_schema_that_is_given_has_the_columns_and_types_of_the_read() -> None:
     columns = parse_columns({**URL, "columns": "seq,data,loss", "onDataLoss": "rows"})
     loss = ("loss", "struct<from_seq:bigint,to_seq:bigint,reason:string>")

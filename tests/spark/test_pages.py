@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from topics.spark.errors import BytesRowError
 from topics.spark.reading.diff_page import PageLoss
 from topics.spark.reading.fast_pages import decode_page as fast
 from topics.spark.reading.pages import decode_page, decoder
@@ -17,6 +16,8 @@ RECORDS = (
     '{ "$seq" : 2 , "$ts" : 6 , "$node":"n\\u00e9","$tag":"\\"x\\\\", "data" : "é\\n" ,"meta":{"k":[]} }',
     '{"$seq":9007199254740993,"$ts":7,"data":null,"meta":null}',
     '{"$seq":4,"$ts":8,"data":[{"data":1,"records":[{}]}],"later":{"field":true}}',
+    '{"$seq":5,"$ts":8,"$tag":"x","data_base64":"/+8="}',
+    '{"$seq":6,"$ts":8,"data_base64":""}',
 )
 
 
@@ -52,7 +53,9 @@ def test_random_pages_decode_alike() -> None:
         assert json.loads(decode_page(page).columns.data[0]) == value
 
 
-@pytest.mark.parametrize("broken", [b"{}", b"[1]", b'{"records":[{]}', b'{"records":[{}]', b"\xff"])
+@pytest.mark.parametrize(
+    "broken", [b"{}", b"[1]", b'{"records":[{]}', b'{"records":[{}]', body(('{"$seq":1,"$ts":2}',)), b"\xff"]
+)
 def test_what_is_no_page_is_an_error_and_nothing_else(broken: bytes) -> None:
     for decode in (fast, decode_page):
         with pytest.raises(ValueError):  # noqa: PT011 - msgspec's own words
@@ -63,8 +66,7 @@ def test_msgspec_is_used_where_it_is() -> None:
     assert decoder() is fast
 
 
-def test_a_record_of_bytes_fails_the_read_with_its_seq_and_the_remedy() -> None:
-    page = body((RECORDS[0], '{"$seq":7,"$ts":9,"data_base64":"/w=="}'))
-    for decode in (fast, decode_page):
-        with pytest.raises(BytesRowError, match=r"^record 7 is bytes, .* topics\.files, with the column bytes"):
-            decode(page)
+def test_data_of_a_record_of_bytes_is_its_base64() -> None:
+    columns = decode_page(body(RECORDS)).columns
+    assert columns.data[4:] == [b"", b""]
+    assert columns.base64 == [None, None, None, None, "/+8=", ""]

@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow")
 
 from tests.spark.fake_server import FakeServer  # noqa: E402
 from topics.spark.client import Client  # noqa: E402
-from topics.spark.errors import DataLossError, OptionError, ServerError  # noqa: E402
+from topics.spark.errors import BytesRowError, DataLossError, OptionError, ServerError  # noqa: E402
 from topics.spark.options import BATCH, SourceOptions, parse_source  # noqa: E402
 from topics.spark.reading import partition_reading  # noqa: E402
 from topics.spark.reading.batch import Bounds, plan_batch  # noqa: E402
@@ -78,6 +78,32 @@ def test_columns_are_those_asked_for_in_their_order() -> None:
     assert list(rows(fake, columns="data,seq")[0]) == ["data", "seq"]
     asked = [body for _, path, body in fake.requests if path.endswith("/diff")][-1]
     assert (asked["include_tags"], asked["include_meta"]) == (False, False)
+
+
+def test_records_of_bytes_are_in_a_column_that_is_asked_for() -> None:
+    fake = FakeServer()
+    fake.put("a", 1, b"\x00\xff", b"", None)
+    assert rows(fake, columns="seq,bytes,data") == [
+        {"seq": 1, "bytes": None, "data": "1"},
+        {"seq": 2, "bytes": b"\x00\xff", "data": None},
+        {"seq": 3, "bytes": b"", "data": None},
+        {"seq": 4, "bytes": None, "data": "null"},
+    ]
+    assert rows(fake, columns="bytes")[1:3] == [{"bytes": b"\x00\xff"}, {"bytes": b""}]
+    assert seqs(fake, columns="seq,tag") == [1, 2, 3, 4], "what does not read data does not fail"
+
+
+def test_a_record_of_bytes_fails_a_read_of_data_with_the_remedy_unless_it_is_not_of_the_read() -> None:
+    fake = FakeServer()
+    fake.put("a", 1)
+    fake.put("a", b"x", tag="raw")
+    fake.put("a", 3, tag="json")
+    words = "^record 2 of topic a is bytes, which .* cannot hold: name the column bytes in the option columns, too"
+    for given in ({}, {"columns": "data"}, {"tagIn": "raw"}, {"startingOffsets": '{"a": 2}'}):
+        with pytest.raises(BytesRowError, match=words):
+            rows(fake, **given)
+    assert seqs(fake, tagIn="json") == [3]
+    assert seqs(fake, endingOffsets='{"a": 2}') == [1]
 
 
 def test_pages_are_gathered_into_one_batch_and_every_seq_comes_once() -> None:

@@ -5,7 +5,7 @@
     │   └── OptionError    an option is unknown, malformed or contradicts another one
     ├── DataLossError      records inside the range were lost, and `onDataLoss` is `fail`
     ├── RowError           a row given to the sink cannot become a record
-    ├── BytesRowError      a record of bytes, which no column of a read can hold
+    ├── BytesRowError      a record of bytes, and the option `columns` lacks their column
     └── ServerError        the server refused a request, or gave no answer
 
 Spark keeps the text of an exception and drops its class. So each message is one sentence that
@@ -45,12 +45,12 @@ class RowError(TopicsError):
 
 
 class BytesRowError(TopicsError):
-    """A record is bytes, and the column `data` is JSON."""
+    """A record is bytes, which the column `data` cannot hold, and `bytes` was not asked for."""
 
-    def __init__(self, seq: int) -> None:
+    def __init__(self, topic: str, seq: int) -> None:
         super().__init__(
-            f"record {seq} is bytes, which the column data cannot hold: read such a topic by topics.files, with the "
-            "column bytes, or by the library"
+            f"record {seq} of topic {topic} is bytes, which the column data cannot hold: name the column bytes in the "
+            "option columns, too, like columns=seq,data,bytes (it is null for JSON, as data is for bytes)"
         )
 
 

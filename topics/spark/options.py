@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from topics.spark.errors import OptionError
-from topics.spark.schema import COLUMNS, LOSS, META
+from topics.spark.schema import BYTES, COLUMNS, LOSS, META
 
 BATCH, STREAM, SINK = "batch reads", "streams", "the sink"
 SOURCE: Final = frozenset((BATCH, STREAM))
@@ -499,8 +499,8 @@ def _chosen_columns(given: Mapping[str, Any], on_loss: str) -> tuple[str, ...]:
     columns: tuple[str, ...] | None = given.get("columns")
     with_meta: bool | None = given.get("includeMeta")
     if columns is None:
-        left_out = {META} if not with_meta else set()
-        return tuple(name for name in COLUMNS if name not in left_out | ({LOSS} if on_loss != ROWS else set()))
+        left_out = {BYTES} | (set() if with_meta else {META}) | ({LOSS} if on_loss != ROWS else set())
+        return tuple(name for name in COLUMNS if name not in left_out)
     if with_meta is not None and with_meta != (META in columns):
         raise OptionError(
             f"includeMeta={str(with_meta).lower()} contradicts columns={','.join(columns)}: leave includeMeta out"

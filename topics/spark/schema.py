@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TOPIC, SEQ, TS, TAG, NODE, DATA, META, LOSS = "topic", "seq", "ts", "tag", "node", "data", "meta", "loss"
-COLUMNS = (TOPIC, SEQ, TS, TAG, NODE, DATA, META, LOSS)
+BYTES = "bytes"
+"""Data of records of bytes; null for JSON, as `data` is for bytes."""
+COLUMNS = (TOPIC, SEQ, TS, TAG, NODE, DATA, META, LOSS, BYTES)
 SINK_COLUMNS = (DATA, TAG, NODE, META, TOPIC)
 SOURCE_ONLY = (SEQ, TS, LOSS)
 """Columns of a read that a write ignores, because the server fills them."""
@@ -27,6 +29,7 @@ _DDL = {
     NODE: "string",
     DATA: "string",
     META: "string",
+    BYTES: "binary",
     LOSS: "struct<from_seq: bigint, to_seq: bigint, reason: string>",
 }
 
@@ -58,7 +61,7 @@ def arrow_schema(columns: Iterable[str]) -> pa.Schema:
     import pyarrow as pa  # noqa: PLC0415 - the driver's options need no pyarrow
 
     loss = pa.struct([("from_seq", pa.int64()), ("to_seq", pa.int64()), ("reason", pa.string())])
-    types: dict[str, Any] = {SEQ: pa.int64(), TS: pa.timestamp("us", tz="UTC"), LOSS: loss}
+    types: dict[str, Any] = {SEQ: pa.int64(), TS: pa.timestamp("us", tz="UTC"), LOSS: loss, BYTES: pa.binary()}
     return pa.schema([(name, types.get(name, pa.string())) for name in columns])
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from topics.spark.errors import BytesRowError
-
 
 @dataclass(slots=True)
 class Columns:
     """Records as columns, ascending by seq.
 
     data, meta: JSON texts in UTF-8; meta is b"" for a record without it, and data for one of bytes.
+    base64: data of a record of bytes; None for one of JSON.
     """
 
     seqs: list[int]
@@ -21,12 +20,18 @@ class Columns:
     nodes: list[str | None]
     data: list[bytes]
     meta: list[bytes]
+    base64: list[str | None]
 
+    def refuse_incomplete(self) -> None:
+        """Raise ValueError unless each record has data."""
+        if b"" in self.data:
+            for seq, data, base64 in zip(self.seqs, self.data, self.base64, strict=True):
+                if not data and base64 is None:
+                    raise ValueError(f"the server's answer to a diff lacks the data of record {seq}")
 
-def refuse_bytes(columns: Columns) -> None:
-    """Check that each record has JSON. Raises: BytesRowError for the first that is bytes."""
-    if b"" in columns.data:
-        raise BytesRowError(columns.seqs[columns.data.index(b"")])
+    def bytes(self) -> int:
+        """Return the size of all data, where base64 counts for its own length."""
+        return sum(map(len, self.data)) + sum(len(text) for text in self.base64 if text is not None)
 
 
 class PageLoss(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss, refuse_bytes
+from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss
 
 
 class _Record(msgspec.Struct):
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
     data: msgspec.Raw = msgspec.Raw(b"")
+    data_base64: str | None = None
     tag: str | None = msgspec.field(name="$tag", default=None)
     node: str | None = msgspec.field(name="$node", default=None)
     meta: msgspec.Raw = msgspec.Raw(b"")
@@ -33,10 +34,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 def decode_page(body: bytes) -> DiffPage:
-    """Return the page as columns.
-
-    Raises: ValueError if the body is no answer to a diff; BytesRowError.
-    """
+    """Return the page as columns. Raises: ValueError if the body is no answer to a diff."""
     answer = _decode(body)
     records = answer.records
     columns = Columns(
@@ -46,8 +44,9 @@ def decode_page(body: bytes) -> DiffPage:
         [record.node for record in records],
         [bytes(record.data) for record in records],
         [bytes(record.meta) for record in records],
+        [record.data_base64 for record in records],
     )
-    refuse_bytes(columns)
+    columns.refuse_incomplete()
     gap = answer.tombstone
     return DiffPage(
         columns,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss, refuse_bytes
+from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss
 
 _BLANKS = " \t\n\r"
 
@@ -26,7 +26,7 @@ def decoder() -> Callable[[bytes], DiffPage]:
 def decode_page(body: bytes) -> DiffPage:
     """Decode a page with the standard library, which is several times slower than msgspec.
 
-    Raises: ValueError if the body is no answer to a diff; BytesRowError.
+    Raises: ValueError if the body is no answer to a diff.
     """
     try:
         return _page(body)
@@ -36,7 +36,7 @@ def decode_page(body: bytes) -> DiffPage:
 
 def _page(body: bytes) -> DiffPage:
     text = body.decode()
-    columns = Columns([], [], [], [], [], [])
+    columns = Columns([], [], [], [], [], [], [])
     rest: dict[str, Any] = {"tombstone": None}
     for key, value, start, end in _members(text, 0):
         if key != "records":
@@ -45,14 +45,14 @@ def _page(body: bytes) -> DiffPage:
         assert start < end
         for at in _elements(text, start):
             _add(columns, text, at)
-    refuse_bytes(columns)
+    columns.refuse_incomplete()
     tombstone = rest["tombstone"]
     lost = None if tombstone is None else PageLoss(tombstone["gap_from"], tombstone["gap_to"], tombstone["reason"])
     return DiffPage(columns, rest["next_from_seq"], rest["head_seq"], lost)
 
 
 def _add(columns: Columns, text: str, at: int) -> None:
-    row: dict[str, Any] = {"$tag": None, "$node": None}
+    row: dict[str, Any] = {"$tag": None, "$node": None, "data_base64": None}
     data = meta = b""
     for key, value, start, end in _members(text, at):
         if key == "data":
@@ -67,6 +67,7 @@ def _add(columns: Columns, text: str, at: int) -> None:
     columns.nodes.append(row["$node"])
     columns.data.append(data)
     columns.meta.append(meta)
+    columns.base64.append(row["data_base64"])
 
 
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from topics.errors import CorruptError, StorageError
 from topics.spark import schema
 from topics.spark.client import Client
-from topics.spark.errors import DataLossError, ServerError
+from topics.spark.errors import BytesRowError, DataLossError, ServerError
 from topics.spark.options import FAIL, ROWS, SEQ_MAX, SourceOptions
 from topics.spark.reading.diff_page import Columns, DiffPage
 from topics.spark.reading.offsets import DELETED, RECREATED
@@ -43,7 +44,7 @@ class WorkReader:
     def read(self, work: Work) -> Iterator[pa.RecordBatch]:
         """Yield batches with the columns of the options.
 
-        Raises: DataLossError, ServerError, StorageError.
+        Raises: DataLossError, BytesRowError, ServerError, StorageError.
         """
         yield from self._reported(work.losses)
         if work.pieces:
@@ -93,21 +94,23 @@ class WorkReader:
             yield from self._from_pieces_of_one(list(of_topic))
 
     def _from_pieces_of_one(self, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
-        from topics.files import Loss, TopicGoneError, read_pieces  # noqa: PLC0415 - reads by url need no files
+        from topics.files import BytesRecordError, Loss, TopicGoneError, read_pieces  # noqa: PLC0415 - reads by url need no files
 
         options = self._options
         wanted = [name for name in options.columns if name != schema.LOSS] or [schema.SEQ]
         goal = schema.arrow_schema(options.columns)
         items = read_pieces(self._location(), pieces, columns=wanted, verify=options.verify, tags=options.tags)
-        try:
-            with _host_named():
+        with _host_named():
+            try:
                 for item in items:
                     if isinstance(item, Loss):
                         yield from self._reported([TopicLoss(*item)])
                     else:
                         yield _in_schema(item, goal)
-        except TopicGoneError:
-            yield from self._reported([TopicLoss(pieces[0].topic, pieces[0].from_seq, pieces[-1].to_seq, DELETED)])
+            except BytesRecordError as error:
+                raise BytesRowError(error.topic, error.seq) from None
+            except TopicGoneError:
+                yield from self._reported([TopicLoss(pieces[0].topic, pieces[0].from_seq, pieces[-1].to_seq, DELETED)])
 
     def _location(self) -> Location:
         from topics.files import Location  # noqa: PLC0415
@@ -147,7 +150,7 @@ class WorkReader:
                     break
                 pages.append(page)
                 rows += len(page.columns.seqs)
-                size += sum(map(len, page.columns.data))
+                size += page.columns.bytes()
                 if page.next_from_seq <= cursor:
                     break
                 cursor = page.next_from_seq
@@ -188,7 +191,8 @@ class WorkReader:
             schema.TS: lambda: _times([ms for page in pages for ms in page.times_ms]),
             schema.TAG: lambda: pa.array(tags, pa.string()),
             schema.NODE: lambda: pa.array([node for page in pages for node in page.nodes], pa.string()),
-            schema.DATA: lambda: pa.array([data for page in pages for data in page.data], pa.string()),
+            schema.DATA: lambda: pa.array([data or None for page in pages for data in page.data], pa.string()),
+            schema.BYTES: lambda: pa.array([_decoded(text) for page in pages for text in page.base64], pa.binary()),
             schema.META: lambda: pa.array([meta or None for page in pages for meta in page.meta], pa.string()),
         }
         goal = schema.arrow_schema(self._options.columns)
@@ -203,7 +207,12 @@ class WorkReader:
         if self._options.tags is not None:
             tagged = pc.is_in(pa.array(tags, pa.string()), value_set=pa.array(self._options.tags, pa.string()))
             keep = tagged if keep is None else pc.and_(keep, tagged)
-        return batch if keep is None else batch.filter(keep)
+        if keep is not None:
+            batch = batch.filter(keep)
+        if schema.DATA in goal.names and schema.BYTES not in goal.names and batch.column(schema.DATA).null_count:
+            kept = pa.array(seqs, pa.int64()) if keep is None else pa.array(seqs, pa.int64()).filter(keep)
+            raise BytesRowError(part.topic, kept[pc.index(pc.is_null(batch.column(schema.DATA)), True).as_py()].as_py())
+        return batch
 
 
 def _whole(part: Range, reason: str) -> TopicLoss:
@@ -219,6 +228,10 @@ def _host_named() -> Iterator[None]:
         raise CorruptError(f"on {socket.gethostname()}: {error}", error.detail) from None
     except StorageError as error:
         raise type(error)(f"on {socket.gethostname()}: {error}") from None
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
 
 
 def _times(times_ms: list[int]) -> pa.Array:
