@@ -361,7 +361,7 @@ class Starts:
                     after = None
                     done(page)
                     return
-                found.extend(page.rows)
+                found.extend(map(self._engine.with_synced_seq, page.rows))
                 after = page.next_after
                 if after is None:
                     done(found)

@@ -72,7 +72,7 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
 from topics.engine.write.delete import delete_records
-from topics.engine.write.flush import state_of, sync_records
+from topics.engine.write.flush import sync_records, with_synced_seq
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
@@ -141,7 +141,7 @@ class Engine:
         def on_retained(error: TopicsError | None) -> None:
             if error is None and topic.life is Life.GONE:
                 error = refusals.topic_not_found(name)
-            done(error if error is not None else state_of(core, topic, now_ms))
+            done(error if error is not None else with_synced_seq(core, topic, topic.state(now_ms)))
 
         self._forwarding.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
 
@@ -426,6 +426,10 @@ class Engine:
             self._verifier.check_pass()
 
     # --- files -------------------------------------------------------------------------------------------------------
+    def with_synced_seq(self, state: TopicState) -> TopicState:
+        """Return a state of a list with its `synced_seq`, which lists leave out."""
+        return with_synced_seq(self._core, self._core.registry.listed(state.name), state)
+
     def sync_records(self, name: str | None, seq: int | None, wait_ms: int | None, done: Done[FlushResult]) -> None:
         """Return once records are on stable storage, or after `wait_ms`; the sync continues.
 

@@ -11,12 +11,11 @@ from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import Done, TopicPage
-from topics.engine.write.flush import SyncedCore, state_of
 from topics.engine.write.retention import ExpiryCore, expire
 from topics.errors import TopicsError
 
 
-class ListingCore(ExpiryCore, SyncedCore, Protocol):
+class ListingCore(ExpiryCore, Protocol):
     """The part of the core that a list needs."""
 
     clock: Clock
@@ -32,7 +31,7 @@ def list_topics(  # noqa: PLR0917 - as in Engine
     within: Prefixes,
     done: Done[TopicPage],
 ) -> None:
-    """Answer a page of topics once the expired records of all of them are durably lost.
+    """Answer a page of topics, without `synced_seq`, once what has expired of them is durably lost.
 
     It answers at once if there are none.
     """
@@ -52,7 +51,7 @@ def list_topics(  # noqa: PLR0917 - as in Engine
             waiting -= 1
             if waiting == 0:
                 now_there = (registry.listed(topic.name) for topic in found)
-                done(TopicPage([state_of(core, topic, now_ms) for topic in now_there if topic is not None], next_after))
+                done(TopicPage([topic.state(now_ms) for topic in now_there if topic is not None], next_after))
 
     for topic in found:
         if touch:

@@ -34,12 +34,12 @@ def synced_seq(core: SyncedCore, topic: Topic) -> int:
     return topic.head if first is None else first - 1
 
 
-def state_of(core: SyncedCore, topic: Topic | DormantTopic, now_ms: int) -> TopicState:
+def with_synced_seq(core: SyncedCore, topic: Topic | DormantTopic | None, state: TopicState) -> TopicState:
     """Return the state of a topic with its `synced_seq`. All of a dormant one is synced."""
-    state = topic.state(now_ms)
     if isinstance(topic, Topic):
         return state._replace(synced_seq=synced_seq(core, topic))
-    return state._replace(synced_seq=0 if state.config.durability == "ephemeral" else state.head_seq)
+    in_memory = topic is None or state.config.durability == "ephemeral"
+    return state._replace(synced_seq=0 if in_memory else state.head_seq)
 
 
 class Flush:
