@@ -23,6 +23,7 @@ import pytest
         "json_scan",
         "writes --only lone",
         "peers --only reads",
+        "embedded_wal --only bytes,flush,nowait,beside",
         "peers --only sustained",
         "before_after . --only reads",
         "deliver",

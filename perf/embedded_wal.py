@@ -1,0 +1,495 @@
+"""Measure what an embedded write-ahead log is used for, beside walrus and the bare disk.
+
+    python -m perf.embedded_wal [--rounds 5] [--seconds 2] [--only PARTS] [--smoke]
+
+PARTS, by commas: bytes, readers, flush, nowait, beside, bound, archive, sizes. Rounds alternate between the sides, each
+on a fresh directory; shown are medians, the range in brackets, and the ratio of ours to the peer's, round by round.
+walrus is left out with a sentence where cargo is not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import topics
+from perf.compare.walrus import SETTINGS, walrus_program, walrus_rate
+from perf.peers import Table, machine
+from perf.writes import commit_id
+
+BATCH = 1000
+PAYLOAD = bytes(range(156, 256))
+"""100 bytes that are no text."""
+BATCH_OF_BYTES = [PAYLOAD] * BATCH
+BATCH_OF_TEXTS = [msgspec.json.encode("x" * (len(PAYLOAD) - 2))] * BATCH
+HOT_TOPIC = "t"
+
+
+@contextmanager
+def fresh_log(scratch: Path, durability: str = "disk", **settings: Any) -> Iterator[topics.Log]:
+    """A log of a fresh directory, which makes no checkpoint by size while it is measured."""
+    with tempfile.TemporaryDirectory(dir=scratch) as path:
+        settings = {"checkpoint_wal_bytes": 1 << 40, "max_log_bytes": 0, **settings}
+        with topics.open(path, **settings) as log:
+            log.put_topic(HOT_TOPIC, durability=durability)
+            yield log
+
+
+def rate(step: Callable[[], int], seconds: float) -> float:
+    """Records a second of steps that return how many each has done."""
+    step()
+    done, begun = 0, time.perf_counter()
+    while (lasted := time.perf_counter() - begun) < seconds:
+        done += step()
+    return done / lasted
+
+
+def quantiles_us(calls: list[float]) -> tuple[float, float]:
+    """The p50 and p99 of durations in seconds, as microseconds."""
+    cuts = statistics.quantiles(calls, n=100)
+    return cuts[49] * 1e6, cuts[98] * 1e6
+
+
+def timed(call: Callable[[], object], seconds: float) -> list[float]:
+    """Durations of one call after another, in seconds; 100 at least."""
+    durations: list[float] = []
+    until = time.perf_counter() + seconds
+    while len(durations) < 100 or time.perf_counter() < until:
+        begun = time.perf_counter()
+        call()
+        durations.append(time.perf_counter() - begun)
+    return durations
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+def append_bytes(seconds: float, scratch: Path) -> float:
+    with fresh_log(scratch) as log:
+        return rate(lambda: len(BATCH_OF_BYTES) * bool(log.append(HOT_TOPIC, BATCH_OF_BYTES)), seconds)
+
+
+def append_texts(seconds: float, scratch: Path) -> float:
+    with fresh_log(scratch) as log:
+        return rate(lambda: len(BATCH_OF_TEXTS) * bool(log.append_many(HOT_TOPIC, BATCH_OF_TEXTS)), seconds)
+
+
+def append_large(count: int, size: int, scratch: Path) -> float:
+    """Milliseconds of an append of one large record, the median."""
+    payload = os.urandom(size)
+    with fresh_log(scratch, max_record_bytes=2 * size) as log:
+        log.append(HOT_TOPIC, [payload])
+        calls = []
+        for _ in range(count):
+            begun = time.perf_counter()
+            log.append(HOT_TOPIC, [payload])
+            calls.append(time.perf_counter() - begun)
+        return statistics.median(calls) * 1e3
+
+
+def write_large(count: int, size: int, scratch: Path) -> float:
+    """Milliseconds of a plain write of as much at the end of a file, the median."""
+    payload = os.urandom(size)
+    with tempfile.NamedTemporaryFile(dir=scratch) as file:
+        calls = []
+        for at in range(count + 1):
+            begun = time.perf_counter()
+            os.pwrite(file.fileno(), payload, at * size)
+            calls.append(time.perf_counter() - begun)
+        return statistics.median(calls[1:]) * 1e3
+
+
+def read_columns(seconds: float, scratch: Path) -> float:
+    with fresh_log(scratch) as log:
+        for _ in range(400):
+            log.append(HOT_TOPIC, BATCH_OF_BYTES)
+        return rate(lambda: len(log.columns(HOT_TOPIC, 0, limit=50_000).seq), seconds)
+
+
+def append_one(durability: str, seconds: float, scratch: Path) -> float:
+    with fresh_log(scratch, durability) as log:
+        one = [PAYLOAD]
+        return rate(lambda: bool(log.append(HOT_TOPIC, one)), seconds)
+
+
+def payload_rows(table: Table, seconds: float) -> None:
+    table.row(
+        "append of 1000 x 100 B bytes, disk, records/s",
+        partial(append_bytes, seconds),
+        "append_many of JSON of the same size",
+        partial(append_texts, seconds),
+        ">= 1.5",
+    )
+    large = (8, 10_000_000) if seconds >= 1 else (1, 100_000)
+    table.row(
+        "one record of 10 MB, disk, ms",
+        partial(append_large, *large),
+        "a plain write of 10 MB",
+        partial(write_large, *large),
+        "<= 2",
+        less=True,
+    )
+    walrus = walrus_program()
+    if walrus is None:
+        print("walrus is left out: cargo is not here, or the crate walrus-rust does not build")
+    rows: tuple[tuple[str, Callable[[Path], float], str, Callable[[Path], float], str], ...] = (
+        (
+            "append of 1000 x 100 B bytes, disk, records/s",
+            partial(append_bytes, seconds),
+            "walrus, batches of 1000",
+            partial(walrus_rate, "batch", 100, BATCH, seconds),
+            ">= 6",
+        ),
+        (
+            "columns of bytes, 100 B, from memory, records/s",
+            partial(read_columns, seconds),
+            "walrus, batch read",
+            partial(walrus_rate, "read", 100, BATCH, seconds),
+            ">= 3",
+        ),
+        (
+            "append of one, fsync, calls/s",
+            partial(append_one, "fsync", seconds),
+            "walrus, a sync each",
+            partial(walrus_rate, "one", 100, 1, seconds),
+            ">= 1",
+        ),
+    )
+    for question, ours, peer, theirs, goal in rows:
+        table.row(question, ours, peer, theirs if walrus else None, goal)
+
+
+# --- named readers ---------------------------------------------------------------------------------------------------
+def read_named(delivery: str, limit: int, durability: str, seconds: float, scratch: Path) -> float:
+    """Microseconds of `reader.read(limit=)`, the median, with the settings of one delivery."""
+    with fresh_log(scratch, durability) as log:
+        _fill(log, limit, seconds)
+        with log.reader(HOT_TOPIC, "bench", delivery=delivery, commit_every=100) as reader:
+            return quantiles_us(_timed_pages(lambda: reader.read(limit=limit), seconds))[0]
+
+
+def read_pages(limit: int, durability: str, seconds: float, scratch: Path) -> float:
+    with fresh_log(scratch, durability) as log:
+        _fill(log, limit, seconds)
+        at = 0
+
+        def page() -> Any:
+            nonlocal at
+            page = log.page(HOT_TOPIC, at, limit=limit)
+            at = page.next_from_seq
+            return page.records
+
+        return quantiles_us(_timed_pages(page, seconds))[0]
+
+
+def page_and_append(limit: int, durability: str, seconds: float, scratch: Path) -> float:
+    """Microseconds of a page and 1.2 times an append of one in the class: what at-most-once may take."""
+    page = read_pages(limit, durability, seconds, scratch)
+    with fresh_log(scratch, durability) as log:
+        one = [PAYLOAD]
+        append = quantiles_us(timed(lambda: log.append(HOT_TOPIC, one), seconds))[0]
+    return 1.2 * page + 1.2 * append
+
+
+def _fill(log: topics.Log, limit: int, seconds: float) -> None:
+    for _ in range(400 if limit > 1 else int(100 * max(seconds, 0.1))):
+        log.append(HOT_TOPIC, BATCH_OF_BYTES)
+
+
+def _timed_pages(read: Callable[[], Any], seconds: float) -> list[float]:
+    """Durations of reads until the topic has been read, or for so long."""
+    durations: list[float] = []
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        begun = time.perf_counter()
+        if not read():
+            break
+        durations.append(time.perf_counter() - begun)
+    return durations
+
+
+def reader_rows(table: Table, seconds: float) -> None:
+    table.row(
+        "reader.read(limit=1), at-least-once by 100, us",
+        partial(read_named, "at-least-once", 1, "disk", seconds),
+        "page(limit=1)",
+        partial(read_pages, 1, "disk", seconds),
+        "<= 1.2",
+        less=True,
+    )
+    for durability in ("disk", "fsync"):
+        table.row(
+            f"reader.read(limit=1), at-most-once, {durability}, us",
+            partial(read_named, "at-most-once", 1, durability, seconds),
+            "1.2 x page(limit=1) + 1.2 x append of one",
+            partial(page_and_append, 1, durability, seconds),
+            "<= 1",
+            less=True,
+        )
+    for delivery in ("at-least-once", "at-most-once"):
+        table.row(
+            f"reader.read(limit=1000), {delivery}, us",
+            partial(read_named, delivery, 1000, "disk", seconds),
+            "page(limit=1000)",
+            partial(read_pages, 1000, "disk", seconds),
+            "<= 1.11",
+            less=True,
+        )
+
+
+# --- flush -----------------------------------------------------------------------------------------------------------
+def lone_flush(seconds: float, scratch: Path) -> float:
+    """Microseconds of a flush after one append, the median."""
+    with fresh_log(scratch, sync_every_ms=None) as log:
+        one, calls = [PAYLOAD], []
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            log.append(HOT_TOPIC, one)
+            begun = time.perf_counter()
+            log.flush(HOT_TOPIC)
+            calls.append(time.perf_counter() - begun)
+        return quantiles_us(calls)[0]
+
+
+def bare_sync(seconds: float, scratch: Path) -> float:
+    """Microseconds of fdatasync after a write of one block of a file that has its blocks, the median."""
+    with tempfile.NamedTemporaryFile(dir=scratch) as file:
+        fd, calls = file.fileno(), []
+        os.pwrite(fd, bytes(32 << 20), 0)
+        os.fsync(fd)
+        until, at = time.perf_counter() + seconds, 0
+        while time.perf_counter() < until:
+            os.pwrite(fd, bytes(4096), at % (32 << 20))
+            at += 4096
+            begun = time.perf_counter()
+            os.fdatasync(fd)
+            calls.append(time.perf_counter() - begun)
+        return quantiles_us(calls)[0]
+
+
+def flushes_a_sync(threads: int, seconds: float, scratch: Path) -> float:
+    with fresh_log(scratch, sync_every_ms=None) as log:
+        counts = [0] * threads
+        until = time.perf_counter() + seconds
+        syncs = log.stats().syncs
+
+        def flush(thread: int) -> None:
+            while time.perf_counter() < until:
+                log.append(HOT_TOPIC, [PAYLOAD])
+                log.flush(HOT_TOPIC)
+                counts[thread] += 1
+
+        workers = [threading.Thread(target=flush, args=(n,)) for n in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return sum(counts) / max(1, log.stats().syncs - syncs)
+
+
+def flush_rows(table: Table, seconds: float) -> None:
+    table.row(
+        "lone flush after one append, us",
+        partial(lone_flush, seconds),
+        "a bare fdatasync",
+        partial(bare_sync, seconds),
+        "<= 1.3",
+        less=True,
+    )
+    table.row("flushes a sync, 64 threads", partial(flushes_a_sync, 64, seconds), "-", None, ">= 20")
+
+
+# --- append_nowait ---------------------------------------------------------------------------------------------------
+def worst_of(call: str, count: int, scratch: Path) -> float:
+    """The longest of `count` calls in ms, beside syncs, rotations and checkpoints; a refused one counts, too."""
+    busy = {"sync_every_ms": 50, "wal_file_bytes": 8 << 20, "checkpoint_wal_bytes": 32 << 20, "max_log_bytes": 1 << 30}
+    with fresh_log(scratch, **busy) as log:
+        one, worst = [PAYLOAD], 0.0
+        append = getattr(log, call)
+        for _ in range(count):
+            begun = time.perf_counter()
+            try:
+                append(HOT_TOPIC, one)
+            except topics.WouldBlockError:
+                worst = max(worst, time.perf_counter() - begun)
+                time.sleep(0.001)
+                continue
+            worst = max(worst, time.perf_counter() - begun)
+        return worst * 1e3
+
+
+def nowait_rows(table: Table, seconds: float) -> None:
+    count = 1_000_000 if seconds >= 1 else 1000
+    table.row(
+        f"append_nowait, the worst of {count:,}, ms",
+        partial(worst_of, "append_nowait", count),
+        "append, beside the same",
+        partial(worst_of, "append", count // 10),
+        "<= 5; <= 0.1",
+        less=True,
+    )
+
+
+# --- readers beside the writer ---------------------------------------------------------------------------------------
+def append_beside(reading: str, seconds: float, scratch: Path) -> list[float]:
+    """Return p50 and p99 (us) of an append beside a thread that reads in a loop, and both in relation to without."""
+    with fresh_log(scratch) as log:
+        for _ in range(400):
+            log.append(HOT_TOPIC, BATCH_OF_BYTES)
+        one = [PAYLOAD]
+        alone = quantiles_us(timed(lambda: log.append(HOT_TOPIC, one), seconds))
+        ended = threading.Event()
+
+        def read() -> None:
+            at = 0
+            while not ended.is_set():
+                page: Any = (
+                    log.page(HOT_TOPIC, at, limit=1000)
+                    if reading == "page"
+                    else log.columns(HOT_TOPIC, at, limit=50_000)
+                )
+                at = page.next_from_seq if page.next_from_seq < 350_000 else 0
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        beside = quantiles_us(timed(lambda: log.append(HOT_TOPIC, one), seconds))
+        ended.set()
+        reader.join()
+        return [*beside, beside[0] / alone[0], beside[1] / alone[1]]
+
+
+def beside_rows(table: Table, seconds: float) -> None:
+    for reading in ("page", "columns"):
+        what = f"append of one, disk, beside a reader in a loop by {reading}"
+        table.own_rows(
+            partial(append_beside, reading, seconds),
+            (f"{what}, p50 us", "-", True),
+            (f"{what}, p99 us", "-", True),
+            (f"{what}: p50, times alone", "<= 2", True),
+            (f"{what}: p99, times alone", "<= 4", True),
+        )
+
+
+# --- the bound of the log --------------------------------------------------------------------------------------------
+WRITER = """
+import sys, time, topics
+log = topics.open(sys.argv[1], max_log_bytes=int(sys.argv[2]), checkpoint_wal_bytes=int(sys.argv[2]) // 4)
+batch = [bytes(100)] * 1000
+print("ready", flush=True)
+while True:
+    try:
+        log.append("t", batch, timeout=10)
+    except topics.WouldBlockError:
+        time.sleep(0.001)
+"""
+"""A writer at full speed, until it is killed; arguments: directory, max_log_bytes."""
+
+
+def log_bytes(path: Path) -> int:
+    """Bytes on the disk of the log's files."""
+    return sum(file.stat().st_blocks * 512 for file in path.glob("wal/*/wal-*.log") if file.exists())
+
+
+def bounded_log(seconds: float, bound: int, scratch: Path) -> list[float]:
+    """The log at its largest, as a share of bound and a file, and the time of the open after kill -9, in seconds."""
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        path = Path(name)
+        command = [sys.executable, "-c", WRITER, name, str(bound)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            largest, until = 0, time.perf_counter() + seconds
+            while time.perf_counter() < until:
+                largest = max(largest, log_bytes(path))
+                time.sleep(0.01)
+            writer.kill()
+        begun = time.perf_counter()
+        topics.open(name).close()
+        return [largest / (bound + (64 << 20)), time.perf_counter() - begun]
+
+
+def bound_rows(table: Table, seconds: float) -> None:
+    lasts, bound = (30 * seconds, 256 << 20) if seconds >= 1 else (1.0, 8 << 20)
+    table.own_rows(
+        partial(bounded_log, lasts, bound),
+        (
+            f"log at its largest, a writer at full speed for {lasts:.0f} s, as a share of max_log_bytes and a file",
+            "<= 1",
+            True,
+        ),
+        ("open after kill -9, s", "-", True),
+    )
+
+
+# --- sizes and cadences ----------------------------------------------------------------------------------------------
+SIZES = (64 << 10, 1 << 20, 16 << 20, 64 << 20, 1 << 30)
+CADENCES = (0, 1, 10, 100, 1000, None)
+
+
+def size_rows(table: Table, seconds: float) -> None:
+    """Append of one record by segment size and cadence of syncs: p50 and p99 in us, records/s of batches."""
+    for size, cadence in product(SIZES, CADENCES):
+        table.own_rows(
+            partial(_of_size, size, cadence, seconds),
+            (f"segments of {size >> 10:,} KiB, sync every {cadence} ms: append p50, us", "-", True),
+            (f"segments of {size >> 10:,} KiB, sync every {cadence} ms: append p99, us", "-", True),
+            (f"segments of {size >> 10:,} KiB, sync every {cadence} ms: batches, records/s", "-", False),
+        )
+
+
+def _of_size(size: int, cadence: int | None, seconds: float, scratch: Path) -> list[float]:
+    settings = {
+        "segment_max_bytes": size,
+        "segment_max_events": 1_000_000,
+        "wal_file_bytes": min(max(size, 1 << 20), 64 << 20),
+        "checkpoint_wal_bytes": 32 << 20,
+        "max_log_bytes": 1 << 30,
+        "sync_every_ms": cadence,
+    }
+    with fresh_log(scratch, **settings) as log:
+        one = [PAYLOAD]
+        p50, p99 = quantiles_us(timed(lambda: log.append(HOT_TOPIC, one), seconds))
+        return [p50, p99, rate(lambda: BATCH * bool(log.append(HOT_TOPIC, BATCH_OF_BYTES)), seconds)]
+
+
+PARTS: dict[str, Callable[[Table, float], None]] = {
+    "bytes": payload_rows,
+    "readers": reader_rows,
+    "flush": flush_rows,
+    "nowait": nowait_rows,
+    "beside": beside_rows,
+    "bound": bound_rows,
+    "sizes": size_rows,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--directory", type=Path, default=None, help="on the disk to measure; default: the current one")
+    parser.add_argument("--smoke", action="store_true", help="one short round of everything")
+    options = parser.parse_args()
+    rounds, seconds = (1, 0.1) if options.smoke else (options.rounds, options.seconds)
+    print(f"{machine()}, commit {commit_id()}; {rounds} rounds, median and range. walrus: {SETTINGS}")
+    print("\n| workload | topics | peer | peer's | ratio | goal | cores of our client |\n|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(dir=options.directory or Path.cwd()) as name:
+        for part in options.only.split(","):
+            PARTS[part](Table(rounds, Path(name)), seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""The tables of docs/from-other-logs.md, and the tests of their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+Test = TypeVar("Test", bound=Callable[..., None])
+PAGE = Path(__file__).parents[3] / "docs" / "from-other-logs.md"
+
+
+def lines_of(section: str) -> list[str]:
+    """Return the first cells of the table in a section of the page."""
+    text = PAGE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")]
+    return rows[1:]
+
+
+class Lines:
+    """The lines of one table that tests claim."""
+
+    def __init__(self, section: str) -> None:
+        self.section = section
+        self.claimed: dict[str, Any] = {}
+
+    def __call__(self, *cells: str) -> Callable[[Test], Test]:
+        """Let a test claim lines by their first cells."""
+
+        def claim(test: Test) -> Test:
+            for cell in cells:
+                assert cell not in self.claimed, f"two tests claim {cell}"
+                self.claimed[cell] = test
+            return test
+
+        return claim
+
+    def check(self) -> None:
+        """Compare the claimed lines with the table's."""
+        assert sorted(self.claimed) == sorted(lines_of(self.section))

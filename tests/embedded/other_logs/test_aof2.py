@@ -1,0 +1,277 @@
+"""Each line of the table "AOF2" in docs/from-other-logs.md."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import topics
+from examples.aof2 import trades
+from tests.embedded.other_logs.lines import Lines
+
+line = Lines("AOF2")
+SMALL = {"wal_file_bytes": 1 << 20, "disk_reserve_bytes": 1 << 16}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[topics.Log]:
+    with topics.open(tmp_path / "data", **SMALL) as opened:
+        yield opened
+
+
+def test_every_line_of_the_table_has_a_test() -> None:
+    line.check()
+
+
+def test_the_program_that_was_rewritten_takes_both_trades(tmp_path: Path) -> None:
+    with trades.open_log(str(tmp_path / "data")) as log:
+        offered = trades.offer(log, b"buy")
+        assert offered is not None
+        settled = trades.settle(log, b"sell")
+        assert offered.result().first_seq + 1 == settled
+        assert log.state("trades").synced_seq >= settled
+        assert [record.data for record in log.read("trades")] == [b"buy", b"sell"]
+
+
+@line("`AofManager`")
+def test_several_logs_are_open_at_a_time(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        assert one.append("t", [b"one"]).first_seq == other.append("t", [b"one"]).first_seq == 1
+
+
+@line("`Aof`")
+def test_several_streams_are_topics_of_one_log(log: topics.Log) -> None:
+    log.append("a", [b"one"])
+    log.append("b", [b"two"])
+    assert [state.name for state in log.topics()] == ["a", "b"]
+
+
+@line("`append_record(payload)`", "`WouldBlock(Admission)`")
+def test_an_append_that_does_not_wait_is_refused_or_gets_a_seq(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", max_unsynced_bytes=1 << 16, sync_every_ms=None, **SMALL) as log:
+        log.append("t", [b"made"])
+        assert log.append_nowait("t", [b"one"]).result().first_seq == 2
+        assert _reasons(log) == {"admission"}
+
+
+def _reasons(log: topics.Log) -> set[str]:
+    """Append without waiting until appends were refused for a while; return the reasons."""
+    reasons = set()
+    for _ in range(2000):
+        try:
+            log.append_nowait("t", [bytes(10_000)])
+        except topics.WouldBlockError as error:
+            reasons.add(error.reason)
+    return reasons
+
+
+@line("`append_record_with_timeout(payload, timeout)`", "`wait_for_writable_segment(timeout)`")
+def test_an_append_waits_for_admission_as_long_as_it_may(log: topics.Log) -> None:
+    assert log.append("t", [b"one"], timeout=1.5).first_seq == 1
+
+
+@line("`append_record_async(payload)`")
+def test_an_append_may_be_awaited(log: topics.Log) -> None:
+    result = asyncio.run(_append(log))
+    assert result.first_seq == 1
+
+
+async def _append(log: topics.Log) -> topics.AppendResult:
+    return await log.aio.append("t", [b"one"])
+
+
+@line("`flush(record_id)`", "durable once `flush` returns")
+def test_a_flush_returns_up_to_which_seq_all_is_on_stable_storage(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", sync_every_ms=None, **SMALL) as log:
+        seq = log.append("t", [b"one"]).first_seq
+        assert log.flush("t", seq) >= seq
+        assert log.state("t").synced_seq >= seq
+
+
+@line("`seal_current_segment()`")
+def test_a_checkpoint_seals_what_is_there(log: topics.Log) -> None:
+    log.append("t", [bytes(200_000)])
+    before = log.locate("t", 1)
+    log.checkpoint()
+    after = log.locate("t", 1)
+    assert before is not None
+    assert after is not None
+    assert before.path != after.path
+
+
+@line("`RecordId`", "a read by id", "`id_strategy`")
+def test_a_seq_names_the_same_record_before_and_after_it_moved(log: topics.Log) -> None:
+    seq = log.append("t", [b"one"]).first_seq
+    before = log.get("t", seq)
+    log.checkpoint()
+    assert log.get("t", seq) == before
+    assert log.get("t", seq + 1) is None
+
+
+@line("`RecordId::from_parts(segment, offset)`, `segment_index()`, `segment_offset()`")
+def test_a_sealed_record_has_a_place_that_fits_64_bits(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", segment_max_events=1, **SMALL) as log:
+        log.append("t", [bytes(200_000), b"two"])
+        log.checkpoint()
+        place = log.locate("t", 1)
+        assert place is not None
+        assert place.sealed
+        assert 0 < place.packed < 1 << 64
+        assert place.packed & 0xFFFFFFFF == place.offset
+
+
+@line("a scan of a segment")
+def test_records_are_read_page_by_page_or_as_columns(log: topics.Log) -> None:
+    log.append("t", [b"one", b"two"])
+    assert [record.data for record in log.page("t").records] == [b"one", b"two"]
+    assert len(log.columns("t").seq) == 2
+
+
+@line("tail followers")
+def test_a_tail_gives_records_as_they_come(log: topics.Log) -> None:
+    log.append("t", [b"one"])
+    tail = log.tail("t", 0)
+    assert next(tail).data == b"one"
+    log.append("t", [b"two"])
+    assert next(tail).data == b"two"
+
+
+@line(
+    "`root_dir`",
+    "its directory for archived segments",
+    "`segment_min_bytes`, `segment_max_bytes`, `segment_target_bytes`",
+    "`preallocate_segments`",
+    "`FlushConfig`: interval",
+    "`FlushConfig::max_unflushed_bytes`",
+    "`compaction`",
+    "at most two segments are not finished",
+    "`retention`",
+)
+def test_the_settings_of_a_log_are_there(tmp_path: Path) -> None:
+    settings = {
+        "cold_dir": str(tmp_path / "cold"),
+        "wal_file_bytes": 1 << 20,
+        "segment_max_bytes": 1 << 20,
+        "wal_spare_files": 1,
+        "sync_every_ms": 50,
+        "max_unsynced_bytes": 1 << 20,
+        "compact_below": 0.5,
+        "max_log_bytes": 64 << 20,
+        "hot_retain_segments": 1,
+        "hot_retain_bytes": 1 << 20,
+        "hot_retain_ms": 1000,
+    }
+    with topics.open(tmp_path / "data", **settings) as log:
+        log.put_topic("t", ttl_ms=60_000, cap_records=10, cap_bytes=1 << 20)
+        log.append("t", [b"one"])
+        assert log.state("t").config.cap_records == 10
+
+
+@line("`compression`")
+def test_cold_segments_may_be_compressed(tmp_path: Path) -> None:
+    pytest.importorskip("zstandard", reason="zstandard is missing: pip install 'topics[zstd]'")
+    settings = {"cold_dir": str(tmp_path / "cold"), "segment_codec": "zstd", "hot_retain_segments": 0}
+    with topics.open(tmp_path / "data", segment_max_events=100, **settings, **SMALL) as log:
+        log.append("t", [b"one and the same payload " * 40] * 400)
+        log.checkpoint()
+        log.checkpoint()
+        cold = sum(path.stat().st_size for path in (tmp_path / "cold").rglob("seg-*"))
+        assert 0 < cold < 200_000
+        assert len(list(log.read("t"))) == 400
+
+
+@line("`enable_sparse_index`")
+def test_a_read_by_seq_needs_no_switch(log: topics.Log) -> None:
+    log.append("t", [b"%d" % n for n in range(1000)])
+    record = log.get("t", 500)
+    assert record is not None
+    assert record.data == b"499"
+
+
+@line("`WouldBlock(Rollover)`", "`RolloverFailed`")
+def test_the_reasons_of_a_refusal_are_two(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", max_log_bytes=4 << 20, checkpoint_wal_bytes=1 << 40, **SMALL) as log:
+        log.append("t", [b"made"])
+        reasons = _reasons(log)
+        assert "rollover" in reasons
+        assert reasons <= {"admission", "rollover"}
+
+
+@line("errors of recovery", "segments describe themselves; no manifest")
+def test_fsck_judges_a_directory_and_rebuilds_it(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [b"one"])
+    topics.fsck(tmp_path / "data")
+    topics.fsck(tmp_path / "data", rebuild=True)
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        assert [record.data for record in log.read("t")] == [b"one"]
+
+
+@line("an acknowledged record that is not durable is bounded in bytes")
+def test_unsynced_bytes_stay_below_their_bound(tmp_path: Path) -> None:
+    bound = 1 << 20
+    with topics.open(tmp_path / "data", max_unsynced_bytes=bound, sync_every_ms=None, **SMALL) as log:
+        for _ in range(100):
+            log.append("t", [bytes(50_000)])
+            assert log.stats().unsynced_bytes <= bound
+
+
+@line("torn and truncated ends are cut off at the start")
+def test_a_torn_end_is_cut_off_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "data"
+    with topics.open(path, **SMALL) as log:
+        log.append("t", [b"one"])
+        log.append("t", [b"two, torn"])
+        place = log.locate("t", 2)
+        assert place is not None
+        image = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    for file in path.rglob("*"):
+        if file.is_file():
+            file.unlink()
+    for file, content in image.items():
+        file.write_bytes(content)
+    with open(place.path, "r+b") as file:
+        file.seek(place.offset + place.length - 12)
+        file.write(b"torn")
+    with topics.open(path, **SMALL) as log:
+        assert [record.data for record in log.read("t")] == [b"one"]
+    assert place.path in caplog.text
+
+
+@line("readers run beside the one writer", "one writer")
+def test_threads_read_and_write_at_the_same_time(log: topics.Log) -> None:
+    log.append("t", [b"first"])
+    seen = []
+
+    def read() -> None:
+        at = 0
+        while at < 100:
+            page = log.page("t", at, wait_ms=1000)
+            seen.extend(record.seq for record in page.records)
+            at = page.next_from_seq
+
+    readers = [threading.Thread(target=read)]
+    writers = [threading.Thread(target=lambda: [log.append("t", [b"x"]) for _ in range(33)]) for _ in range(3)]
+    for thread in readers + writers:
+        thread.start()
+    for thread in readers + writers:
+        thread.join()
+    assert seen == list(range(1, 101))
+
+
+@line("a checksum of each record")
+def test_scrubbing_reads_every_checksum(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [b"one"])
+    assert topics.fsck(tmp_path / "data").sound
+
+
+@line("counters, histograms, events")
+def test_the_numbers_of_a_log_are_counters_gauges_and_histograms(log: topics.Log) -> None:
+    log.append("t", [b"one"])
+    stats = log.stats()
+    assert (stats.records, stats.commits > 0, stats.append.count) == (1, True, 1)

@@ -1,0 +1,324 @@
+"""Each line of the table "Walrus 0.2" in docs/from-other-logs.md."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import topics
+from examples.walrus import meters
+from tests.embedded.other_logs.lines import Lines
+from tests.sim import SimRing
+from topics.config import tiny_config
+from topics.store.format.log_format import FRAME_MIN_BYTES
+from topics.uring.probe import RingSupport
+
+line = Lines("Walrus 0.2")
+SMALL = {"wal_file_bytes": 1 << 20, "disk_reserve_bytes": 1 << 16}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[topics.Log]:
+    with topics.open(tmp_path / "data", **SMALL) as opened:
+        yield opened
+
+
+def data_of(records: list[topics.Record]) -> list[bytes]:
+    return [record.data for record in records]
+
+
+def test_every_line_of_the_table_has_a_test() -> None:
+    line.check()
+
+
+def test_the_program_that_was_rewritten_sums_up_each_reading_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        with meters.open_log(str(tmp_path / "data")) as log:
+            meters.collect(log, [(1, 40), (2, 60), (1, 2)])
+            assert meters.sum_up(log) == {1: 42, 2: 60}
+
+
+@line("`Walrus::new()`")
+def test_a_log_is_opened_by_its_path(tmp_path: Path) -> None:
+    topics.open(tmp_path / "data", **SMALL).close()
+    assert (tmp_path / "data" / "topics.json").exists()
+    with pytest.raises(TypeError):
+        topics.open()  # type: ignore[call-arg]
+
+
+@line("`Walrus::with_consistency(mode)`")
+def test_each_reader_chooses_its_delivery(log: topics.Log) -> None:
+    log.append("t", [b"one"])
+    with (
+        log.reader("t", "first", delivery="at-least-once") as first,
+        log.reader("t", "second", delivery="at-most-once") as second,
+    ):
+        assert data_of(first.read()) == data_of(second.read()) == [b"one"]
+
+
+@line("`with_consistency_and_schedule(mode, schedule)`")
+def test_class_and_schedule_of_syncs_are_settings_of_a_log(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", durability="fsync", sync_every_ms=500, **SMALL) as log:
+        log.append("t", [b"one"])
+        assert log.state("t").config.durability == "fsync"
+
+
+@line("`new_for_key(key)`, `with_consistency_for_key(...)`, `with_consistency_and_schedule_for_key(...)`")
+def test_logs_of_two_directories_have_nothing_in_common(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        one.append("t", [b"one"])
+        assert other.topics() == []
+
+
+@line("`append_for_topic(topic, bytes)`")
+def test_an_append_returns_the_seq_of_its_record(log: topics.Log) -> None:
+    assert log.append("t", [b"\x00\xff"]).first_seq == 1
+    assert [record.data for record in log.read("t")] == [b"\x00\xff"]
+
+
+@line("`batch_append_for_topic(topic, batch)`", "a batch is whole or absent")
+def test_a_batch_with_one_refused_record_is_absent_as_a_whole(log: topics.Log) -> None:
+    log.append("t", [b"one", bytearray(b"two"), memoryview(b"three")])
+    with pytest.raises(topics.RequestError):
+        log.append("t", [b"four", bytes(64 << 20)])
+    assert [record.data for record in log.read("t")] == [b"one", b"two", b"three"]
+
+
+@line("`read_next(topic, true)`", "`read_next(topic, false)`")
+def test_a_read_of_one_moves_on_and_a_peek_does_not(log: topics.Log) -> None:
+    log.append("t", [b"one", b"two"])
+    with log.reader("t", "main") as reader:
+        assert data_of(reader.peek(limit=1)) == [b"one"]
+        assert data_of(reader.read(limit=1)) == [b"one"]
+        assert data_of(reader.read(limit=1)) == [b"two"]
+        assert data_of(reader.read(limit=1)) == []
+
+
+@line("`batch_read_for_topic(topic, max_bytes, true)`", "`batch_read_for_topic(topic, max_bytes, false)`")
+def test_a_read_by_bytes_gives_what_fits_and_one_record_at_least(log: topics.Log) -> None:
+    log.append("t", [bytes(1000)] * 10)
+    with log.reader("t", "main") as reader:
+        assert len(reader.peek(max_bytes=10)) == 1
+        assert 1 < len(reader.read(max_bytes=5000)) < 10
+        assert len(reader.read(max_bytes=10)) == 1
+
+
+@line("`Entry { data }`")
+def test_a_record_has_its_data_and_where_it_comes_from(log: topics.Log) -> None:
+    log.append("t", [topics.NewRecord(b"one", tag="a", node="n", meta={"k": "v"})])
+    record = log.get("t", 1)
+    assert record is not None
+    assert (record.data, record.seq, record.tag, record.node, record.meta) == (b"one", 1, "a", "n", {"k": "v"})
+    assert record.ts > 0
+
+
+@line("`enable_fd_backend()`, `disable_fd_backend()`")
+def test_the_ring_is_a_setting_of_a_log(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", io="portable", **SMALL) as portable, topics.open(tmp_path / "b", **SMALL) as other:
+        assert portable.append("t", [b"one"]).first_seq == other.append("t", [b"one"]).first_seq == 1
+
+
+@line("`ReadConsistency::StrictlyAtOnce`", "a strict reader never sees an entry again")
+def test_an_at_most_once_reader_has_committed_what_it_returns(log: topics.Log) -> None:
+    log.append("t", [b"one", b"two"])
+    with log.reader("t", "main", delivery="at-most-once") as reader:
+        assert data_of(reader.read(limit=1)) == [b"one"]
+        assert reader.committed == 1
+
+
+@line("`ReadConsistency::AtLeastOnce { persist_every: n }`", "a lazy reader sees at most `persist_every` entries again")
+def test_a_reader_left_by_an_exception_repeats_only_what_it_had_not_committed(log: topics.Log) -> None:
+    log.append("t", [b"%d" % n for n in range(10)])
+    with pytest.raises(ZeroDivisionError):
+        _read_and_fail(log, reads=7)
+    with log.reader("t", "main") as reader:
+        first = reader.read(limit=1)[0].seq
+        assert 7 - 4 <= first <= 7
+
+
+def _read_and_fail(log: topics.Log, *, reads: int) -> None:
+    with log.reader("t", "main", delivery="at-least-once", commit_every=4) as reader:
+        for _ in range(reads):
+            reader.read(limit=1)
+        raise ZeroDivisionError
+
+
+@line("`FsyncSchedule::Milliseconds(n)`", "`FsyncSchedule::NoFsync`")
+def test_the_time_between_syncs_is_a_setting_and_may_be_none(tmp_path: Path) -> None:
+    for number, every in enumerate((1, 500, None)):
+        with topics.open(tmp_path / str(number), sync_every_ms=every, **SMALL) as log:
+            log.append("t", [b"one"])
+            assert log.flush("t", 1) >= 1
+
+
+@line("`FsyncSchedule::SyncEach`")
+def test_an_append_of_class_fsync_is_synced_when_it_returns(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", durability="fsync", sync_every_ms=None, **SMALL) as log:
+        seq = log.append("t", [b"one"]).first_seq
+        assert log.state("t").synced_seq == seq
+
+
+@line("`WalIndex`, `<topic>_index.db`")
+def test_a_reader_makes_no_file_and_is_there_after_a_restart(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [b"one", b"two"])
+        before = {path.name for path in (tmp_path / "data").iterdir()}
+        with log.reader("t", "main") as reader:
+            reader.read(limit=1)
+        assert {path.name for path in (tmp_path / "data").iterdir()} == before
+    with topics.open(tmp_path / "data", **SMALL) as log, log.reader("t", "main") as reader:
+        assert data_of(reader.read()) == [b"two"]
+
+
+@line("`WALRUS_DATA_DIR`, `WALRUS_INSTANCE_KEY`, `WALRUS_QUIET`")
+def test_the_environment_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICS_DATA_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("TOPICS_MAX_RECORD_BYTES", "1")
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [b"more than one byte"])
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@line("`DEFAULT_BLOCK_SIZE`, `BLOCKS_PER_FILE`, `MAX_FILE_SIZE`")
+def test_the_size_of_files_is_a_setting(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", wal_file_bytes=1 << 20, segment_max_bytes=1 << 20, disk_reserve_bytes=0) as log:
+        log.append("t", [b"one"])
+        assert all(path.stat().st_size <= 1 << 20 for path in (tmp_path / "data").glob("wal/*/*.log"))
+
+
+@line("`MAX_ALLOC`")
+def test_the_size_of_a_record_is_a_setting(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", max_record_bytes=20 << 20, disk_reserve_bytes=0) as log:
+        log.append("t", [bytes(17 << 20)])
+        record = log.get("t", 1)
+        assert record is not None
+        assert len(record.data) == 17 << 20
+
+
+@line("`MAX_BATCH_ENTRIES` 2,000", "`InvalidInput`")
+def test_more_records_than_an_append_may_have_are_refused(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", max_batch_records=10, **SMALL) as log:
+        with pytest.raises(topics.RequestError) as refused:
+            log.append("t", [b""] * 11)
+        assert refused.value.code == "batch_too_large"
+        with pytest.raises(topics.UsageError):
+            log.append("t", b"no list")
+
+
+@line("`MAX_BATCH_BYTES` 10 GiB")
+def test_more_bytes_than_a_batch_can_state_are_refused(tmp_path: Path) -> None:
+    part = memoryview(bytes(1 << 20))
+    with topics.open(tmp_path / "data", max_batch_records=0, max_body_bytes=0, disk_reserve_bytes=0) as log:
+        with pytest.raises(topics.TopicsError, match="4 GiB|4294967295|4,294,967,295"):
+            log.append("t", [part] * 4097)
+        assert log.topics() == []
+
+
+@line("`PREFIX_META_SIZE` 64")
+def test_a_record_takes_61_bytes_beside_its_data() -> None:
+    assert FRAME_MIN_BYTES == 61
+
+
+@line("`WouldBlock`, a batch is being written", "readers see all of a batch, or nothing")
+def test_batches_of_several_threads_are_all_taken_and_seen_whole(log: topics.Log) -> None:
+    log.put_topic("t")
+    batches = 20
+
+    def write() -> None:
+        for _ in range(batches):
+            log.append("t", [b"x"] * 10)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        assert log.state("t").head_seq % 10 == 0
+    for writer in writers:
+        writer.join()
+    assert log.state("t").head_seq == 4 * batches * 10
+
+
+@line("`UnexpectedEof`, `InvalidData`", "a checksum with each read")
+def test_a_flipped_byte_is_an_error_that_names_the_record(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", hot_tail_bytes=0, **SMALL) as log:
+        log.append("t", [b"a payload to be found"])
+        log.checkpoint()
+        place = log.locate("t", 1)
+        assert place is not None
+        with open(place.path, "r+b") as file:
+            file.seek(place.offset + place.length - 20)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 1]))
+        with pytest.raises(topics.TopicsError, match="record 1 .* does not match its checksum"):
+            log.get("t", 1)
+
+
+@line("`Unsupported`")
+def test_a_ring_that_the_kernel_refuses_is_replaced_only_if_none_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topics.loop.choose.probe", _refused)
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        assert "no io_uring here" in log.engine_reason
+    with pytest.raises(topics.TopicsError, match="no io_uring here"):
+        topics.open(tmp_path / "data", io="uring", **SMALL)
+
+
+def _refused() -> RingSupport:
+    return RingSupport(False, "no io_uring here", "Take another kernel", (), (), "unlimited")
+
+
+@line("`Other`, a lock is poisoned")
+def test_an_exception_that_nothing_expected_ends_the_log(log: topics.Log) -> None:
+    class Thrown(BaseException):
+        pass
+
+    def throw(_: object) -> None:
+        raise Thrown
+
+    with pytest.raises(Thrown):
+        log.driver.call(throw)
+    with pytest.raises(topics.LogFailedError, match="Thrown"):
+        log.append("t", [b"one"])
+    with pytest.raises(topics.LogFailedError):
+        log.close()
+
+
+@line("a write fails: headers are zeroed, the offset is set back")
+@pytest.mark.parametrize(
+    ("error", "raised"), [(errno.EIO, topics.LogReadOnlyError), (errno.ENOSPC, topics.DiskFullError)]
+)
+def test_a_write_that_fails_is_refused_and_what_was_acknowledged_is_still_read(
+    error: int, raised: type[topics.TopicsError]
+) -> None:
+    ring = SimRing(1)
+    ring.disk.make_directory("/srv")
+    log = topics.Log(tiny_config("/srv/topics"), ring, ring.clock)
+    log.append("t", [b"one"])
+    ring.faults.fail("write", error, times=100, path_part="wal")
+    with pytest.raises(raised):
+        log.append("t", [b"two"])
+    assert [record.data for record in log.read("t")] == [b"one"]
+    with contextlib.suppress(topics.StorageError):
+        log.close()
+
+
+@line("a file is removed once all its entries were read")
+def test_what_all_trimming_readers_have_committed_is_deleted(log: topics.Log) -> None:
+    log.append("t", [b"one", b"two"])
+    with log.reader("t", "main", trims=True) as reader:
+        reader.read(limit=1)
+    assert [record.data for record in log.read("t")] == [b"two"]
+
+
+@line("two processes may open one directory")
+def test_a_directory_is_open_once_at_a_time(log: topics.Log) -> None:
+    with pytest.raises(topics.LockedError):
+        topics.open(log.config.data_dir, **SMALL)
