@@ -1,38 +1,111 @@
-"""Directories of released formats open for ever, and hold what they held."""
+"""Directories of every format open for ever, and hold what they held."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
+import msgspec
 
 from tests.sim import SimRing
-from tests.store.golden.make import CONFIG, expected
+from tests.store.golden import make, make_second
 from tests.store.store_world import DIRECTORY, StoreWorld
 from topics.loop import Loop
+from topics.store.disk.directory_format import Marker
+from topics.store.format.compressed_segment import is_compressed
 from topics.store.repair.verify_directory import verify
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+TOPIC = "topics/0000000000000001"
 
 
-def lay_down(version: str) -> SimRing:
-    ring = SimRing(9)
-    for path in sorted((GOLDEN / version).rglob("*")):
+def lay_down(ring: SimRing, golden: Path, to: str) -> None:
+    for path in sorted(golden.rglob("*")):
         if path.is_file():
-            ring.put_file(f"{DIRECTORY}/{path.relative_to(GOLDEN / version)}", path.read_bytes())
+            ring.put_file(f"{to}/{path.relative_to(golden)}", path.read_bytes())
+
+
+def first() -> SimRing:
+    ring = SimRing(9)
+    lay_down(ring, GOLDEN / "v1", DIRECTORY)
     return ring
 
 
-@pytest.mark.parametrize("version", ["v1"])
-def test_a_directory_of_an_earlier_release_opens_and_goes_on(version: str) -> None:
-    ring = lay_down(version)
+def wanted(version: str) -> dict[str, dict[str, list[object]]]:
+    found: dict[str, dict[str, list[object]]] = json.loads((GOLDEN / f"{version}-expected.json").read_text())
+    return found
+
+
+def format_in(data: bytes) -> int:
+    return msgspec.json.decode(data, type=Marker).format
+
+
+def refused_by_a_build_of_the_first_format(marker: Marker, path: str, *, cores: int = 1) -> str:
+    """`refused_marker` of the last build that had no second format, with its constant in it."""
+    if marker.format != 1:
+        return f"{path}: format {marker.format}; this build knows {1}"
+    if marker.cores != cores:
+        return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
+    return ""
+
+
+def test_a_directory_of_the_first_format_opens_and_goes_on() -> None:
+    ring = first()
     loop = Loop(ring, ring.clock)
     assert loop.run_task(verify(loop, DIRECTORY)).findings == []
-    world = StoreWorld(ring, config=CONFIG).open()
-    wanted = json.loads((GOLDEN / f"{version}-expected.json").read_text())
-    assert json.loads(json.dumps(expected(world))) == wanted
+    world = StoreWorld(ring, config=make.CONFIG).open()
+    assert json.loads(json.dumps(make.expected(world))) == wanted("v1")
     assert world.catalog.keys == {(1, b"a key"): (46, 3)}
     world.append(1, 5)
     world.checkpoint()
-    assert len(world.next_life(power_cut=True).topic(1).rows) == len(wanted["orders"]["records"]) + 5
+    assert len(world.next_life(power_cut=True).topic(1).rows) == len(wanted("v1")["orders"]["records"]) + 5
+
+
+def test_it_keeps_the_first_format_until_it_is_to_hold_what_needs_the_second() -> None:
+    world = StoreWorld(first(), config=make.CONFIG).open()
+    world.append(1, 5)
+    world.checkpoint()
+    world = world.next_life()
+    assert format_in(world.ring.file_bytes(f"{DIRECTORY}/topics.json")) == 1
+    compressed = replace(make.CONFIG, cold_dir="cold", hot_retain_segments=0, segment_codec="zstd")
+    world = world.next_life(config=compressed)
+    records = make.expected(world)
+    world.append(2, 1)
+    world.checkpoint()
+    world = world.next_life(power_cut=True)
+    assert format_in(world.ring.file_bytes(f"{DIRECTORY}/topics.json")) == 2
+    assert is_compressed(world.ring.file_bytes(f"cold/{TOPIC}/seg-{1:020d}.data"))
+    assert make.expected(world)["orders"] == records["orders"]
+
+
+def test_a_directory_of_the_second_format_opens_and_goes_on() -> None:
+    """R-BYTES-2, R-READER-3, R-DUR-8."""
+    world = make_second.world()
+    for part, path in make_second.PLACES.items():
+        lay_down(world.ring, GOLDEN / "v2" / part, path)
+    hot, cold = make_second.PLACES.values()
+    assert is_compressed(world.ring.file_bytes(f"{cold}/{TOPIC}/seg-{1:020d}.data"))
+    loop = Loop(world.ring, world.ring.clock)
+    assert loop.run_task(verify(loop, hot, cold)).findings == []
+    world.crash()
+    world.start()
+    assert f"seg-{21:020d}-1.data" in world.ring.disk.list_directory(f"{hot}/{TOPIC}")
+    found = make_second.expected(world)
+    assert found == wanted("v2")
+    make_second.write(world, "orders", range(44, 60))
+    make_second.commit(world, 3)
+    world.advance_ms(3000)
+    world.power_cut()
+    world.start()
+    assert len(world.diff("orders")["records"]) == len(wanted("v2")["orders"]) + 16
+    assert world.request("GET", make_second.READER).json["committed"] == 12
+    assert format_in(world.ring.file_bytes(f"{hot}/topics.json")) == 2
+    world.close()
+
+
+def test_a_build_of_the_first_format_refuses_the_second_with_a_sentence() -> None:
+    paths = {1: GOLDEN / "v1" / "topics.json", 2: GOLDEN / "v2" / "data" / "topics.json"}
+    markers = {number: msgspec.json.decode(path.read_bytes(), type=Marker) for number, path in paths.items()}
+    assert refused_by_a_build_of_the_first_format(markers[1], "data") == ""
+    assert refused_by_a_build_of_the_first_format(markers[2], "data") == "data: format 2; this build knows 1"

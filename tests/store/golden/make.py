@@ -1,4 +1,4 @@
-"""Writes the golden directory of the current format: python -m tests.store.golden.make DIRECTORY
+"""Writes the golden directory of format 1: python -m tests.store.golden.make DIRECTORY
 
 A killed server's directory: sealed and unsealed segments with deleted records, a pack, a snapshot, and a log after it
 with records of two classes, a key, tags, nodes left out, and every control the store knows about.
