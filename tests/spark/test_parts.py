@@ -22,6 +22,7 @@ from topics.spark.writing.bodies import records_of  # noqa: E402
 from topics.spark.writing.parts import PartName, PartWriter, SentTotals  # noqa: E402
 
 Rows = list[dict[str, Any]]
+STRING, TYPES = pa.string(), {"bytes": pa.binary()}
 
 
 def write(
@@ -34,7 +35,7 @@ def write(
     writer = PartWriter(client, options, PartName("q", epoch, 3, attempt), is_stream=stream)
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["data"]
     for at in range(0, len(rows), 4):
-        arrays = [pa.array([row.get(name) for row in rows[at : at + 4]], pa.string()) for name in names]
+        arrays = [pa.array([row.get(name) for row in rows[at : at + 4]], TYPES.get(name, STRING)) for name in names]
         writer.add(names, pa.RecordBatch.from_arrays(arrays, names=names))
     return writer.finish()
 
@@ -154,6 +155,23 @@ def test_tag_node_and_meta_arrive_as_they_were() -> None:
     write(fake, rows)
     got = [(record.data, record.tag, record.node, record.meta) for record in fake.topics["out"].records]
     assert got == [(row["data"], row["tag"], row["node"], row["meta"]) for row in rows]
+
+
+def test_a_row_of_bytes_arrives_as_bytes() -> None:
+    fake = FakeServer()
+    rows: Rows = [{"data": "null", "bytes": None, "tag": "a"}, {"bytes": b"\x00\xff", "tag": "b"}, {"bytes": b""}]
+    write(fake, [*rows, *data(1, 2)])
+    assert fake.values("out") == [None, b"\x00\xff", b"", 1, 2]
+    assert [record.tag for record in fake.topics["out"].records] == ["a", "b", None, None, None]
+    write(fake, [{"bytes": b"x"}, {"bytes": b"\n"}], epoch=1)
+    assert fake.values("out")[5:] == [b"x", b"\n"], "the column data may be left out"
+
+
+def test_a_row_with_none_or_both_of_data_and_bytes_is_named() -> None:
+    with pytest.raises(RowError, match=r"row 1 of partition 3 .*: data and bytes are both null; give it exactly one"):
+        write(FakeServer(), [{"bytes": b"x"}, {"data": None}])
+    with pytest.raises(RowError, match=r"row 2 of partition 3 .*: data and bytes are both given; give it exactly one"):
+        write(FakeServer(), [{"bytes": b"x"}, {"data": "1"}, {"data": "1", "bytes": b""}])
 
 
 def test_data_is_sent_as_it_is_spelled() -> None:
@@ -282,26 +300,27 @@ def test_a_part_number_beyond_the_servers_is_refused() -> None:
         PartWriter(client, options, PartName("q", 0, 65_536, ""), is_stream=False)
 
 
-STRING = "string"
+TEXT = "string"
 
 
 @pytest.mark.parametrize(
     ("fields", "topic", "words"),
     [
-        ([("tag", STRING)], "a", "column data is missing (there are tag)"),
-        ([("data", STRING)], None, "there is neither an option nor a column topic"),
+        ([("tag", TEXT)], "a", "column data is missing (there are tag)"),
+        ([("data", TEXT)], None, "there is neither an option nor a column topic"),
         (
             [("data", "struct<a:int>")],
             "a",
             "column data is struct<a:int>, and the sink takes a string: use to_json",
         ),
-        ([("data", STRING), ("tag", "int")], "a", "column tag is int, and the sink takes a string: use cast"),
+        ([("data", TEXT), ("tag", "int")], "a", "column tag is int, and the sink takes a string: use cast"),
         (
-            [("data", STRING), ("tags", STRING)],
+            [("data", TEXT), ("tags", TEXT)],
             "a",
-            "column tags is not one of the sink's (data, tag, node, meta, topic)",
+            "column tags is not one of the sink's (data, bytes, tag, node, meta, topic)",
         ),
-        ([("data", STRING), ("data", STRING)], "a", "column data appears twice"),
+        ([("bytes", TEXT)], "a", "column bytes is string, and the sink takes binary: use cast(... as binary)"),
+        ([("data", TEXT), ("data", TEXT)], "a", "column data appears twice"),
     ],
 )
 def test_columns_are_checked_before_a_job_starts(fields: list[tuple[str, str]], topic: str | None, words: str) -> None:
@@ -310,4 +329,6 @@ def test_columns_are_checked_before_a_job_starts(fields: list[tuple[str, str]], 
 
 
 def test_the_columns_of_a_read_can_be_written_back() -> None:
-    check_sink_columns([("topic", STRING), ("seq", "bigint"), ("ts", "timestamp"), ("data", STRING)], None)
+    check_sink_columns(
+        [("topic", TEXT), ("seq", "bigint"), ("ts", "timestamp"), ("data", TEXT), ("bytes", "binary")], None
+    )

@@ -17,7 +17,7 @@ TOPIC, SEQ, TS, TAG, NODE, DATA, META, LOSS = "topic", "seq", "ts", "tag", "node
 BYTES = "bytes"
 """Data of records of bytes; null for JSON, as `data` is for bytes."""
 COLUMNS = (TOPIC, SEQ, TS, TAG, NODE, DATA, META, LOSS, BYTES)
-SINK_COLUMNS = (DATA, TAG, NODE, META, TOPIC)
+SINK_COLUMNS = (DATA, BYTES, TAG, NODE, META, TOPIC)
 SOURCE_ONLY = (SEQ, TS, LOSS)
 """Columns of a read that a write ignores, because the server fills them."""
 
@@ -90,14 +90,18 @@ def check_sink_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> 
     """
     names = [name for name, _ in fields]
     for name, kind in fields:
-        if name in SINK_COLUMNS and not (kind == "string" or kind.startswith(("varchar", "char"))):
+        if name == BYTES and kind != "binary":
+            raise OptionError(f"column bytes is {kind}, and the sink takes binary: use cast(... as binary), or drop it")
+        if name in SINK_COLUMNS and name != BYTES and not (kind == "string" or kind.startswith(("varchar", "char"))):
             hint = "to_json(struct(...))" if name in (DATA, META) else "cast(... as string)"
             raise OptionError(f"column {name} is {kind}, and the sink takes a string: use {hint}")
     twice = sorted({name for name in names if name in SINK_COLUMNS and names.count(name) > 1})
     if twice:
         raise OptionError(f"column {twice[0]} appears twice: select it once")
-    if DATA not in names:
-        raise OptionError(f"column data is missing (there are {', '.join(names)}): name the JSON column data")
+    if DATA not in names and BYTES not in names:
+        raise OptionError(
+            f"column data is missing (there are {', '.join(names)}): name the JSON column data, or a binary one bytes"
+        )
     if TOPIC not in names and topic is None:
         raise OptionError("there is neither an option nor a column topic: set one, to choose the topic of each row")
     unknown = [name for name in names if name not in (*SINK_COLUMNS, *SOURCE_ONLY)]

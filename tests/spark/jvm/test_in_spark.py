@@ -126,6 +126,17 @@ def test_a_view_in_sql(spark: Any, fake: FakeServer, url: str) -> None:
     assert spark.sql("SELECT max(seq) m FROM a").first().m == 2
 
 
+def test_records_of_bytes_are_written_and_read_back(spark: Any, tmp_path: Path) -> None:
+    with own_server(tmp_path) as server:
+        given = [("1", None), (None, bytearray(b"\x00\xff")), ("null", None), (None, bytearray())]
+        frame = spark.createDataFrame(given, "data string, bytes binary").coalesce(1)
+        frame.write.format("topics").mode("append").options(url=server.url, topic="a").save()
+        server.call("POST", "/v0/checkpoint", {})
+        for place in ({"url": server.url}, {"path": server.path}):
+            read_back = spark.read.format("topics").options(subscribe="a", columns="data,bytes,seq", **place).load()
+            assert [tuple(row)[:2] for row in sorted(read_back.collect(), key=lambda row: row.seq)] == given
+
+
 def test_files_and_both_give_what_http_gives(spark: Any, tmp_path: Path) -> None:
     with own_server(tmp_path) as server:
         server.put("a", [{"i": i} for i in range(3000)], tag="x")

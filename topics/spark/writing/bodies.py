@@ -6,6 +6,7 @@ text like `1},{"data":2` would become two records, and the server could not dete
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from topics.spark.errors import RowError
-from topics.spark.schema import DATA, META, NODE, TAG
+from topics.spark.schema import BYTES, DATA, META, NODE, TAG
 
 _ESCAPED = r'[\x00-\x1f"\\]'
 _SHOWN = 60
@@ -23,19 +24,22 @@ _SHOWN = 60
 def records_of(columns: Mapping[str, pa.Array], where: Callable[[int], str]) -> pa.Array:
     """Return a JSON object for each row, as a string array.
 
-    columns: string arrays by name: `data`, and any of `tag`, `node`, `meta`.
+    columns: arrays by name: `data` or `bytes` or both, and any of `tag`, `node`, `meta`; `bytes` is
+        binary, the others are strings.
     where: index of a row -> the words that name it in a message.
-    Raises: RowError for the first row whose data is null, or whose data or meta is no JSON or
-    nested too deeply.
+    Raises: RowError for the first row with none or both of data and bytes, or whose data or meta is
+    no JSON or nested too deeply.
     """
-    data = columns[DATA]
-    if data.null_count:
-        row = pc.index(pc.is_null(data), True).as_py()
-        raise RowError(
-            f"{where(row)}: data is null; give it JSON, for example by to_json(struct(...)), or filter it out"
-        )
+    data = columns[DATA] if DATA in columns else pa.nulls(len(columns[BYTES]), pa.string())
+    octets = columns.get(BYTES)
+    _check_one_of(data, octets, where)
     _check_json(DATA, data, where)
-    parts: list[Any] = ['{"data":', data]
+    if octets is None or octets.null_count == len(octets):
+        parts: list[Any] = ['{"data":', data]
+    else:
+        texts = [None if value is None else base64.b64encode(value).decode() for value in octets.to_pylist()]
+        of_bytes = pc.binary_join_element_wise('{"data_base64":"', pa.array(texts, pa.string()), '"', "")
+        parts = [pc.coalesce(pc.binary_join_element_wise('{"data":', data, ""), of_bytes)]
     for name in (TAG, NODE):
         if name in columns and columns[name].null_count < len(data):
             parts.append(pc.binary_join_element_wise(f',"{name}":', _quoted(columns[name]), ""))
@@ -43,6 +47,21 @@ def records_of(columns: Mapping[str, pa.Array], where: Callable[[int], str]) -> 
         _check_json(META, columns[META], where)
         parts.append(pc.binary_join_element_wise(',"meta":', columns[META], ""))
     return pc.binary_join_element_wise(*parts, "}", "", null_handling="replace", null_replacement="")
+
+
+def _check_one_of(data: pa.Array, octets: pa.Array | None, where: Callable[[int], str]) -> None:
+    if octets is None:
+        if not data.null_count:
+            return
+        wrong, found = pc.is_null(data), "data is null; give it JSON, for example by to_json(struct(...))"
+    else:
+        wrong, found = pc.equal(pc.is_null(data), pc.is_null(octets)), "give it exactly one of data and bytes"
+    row = pc.index(wrong, True).as_py()
+    if row < 0:
+        return
+    if octets is not None:
+        found = f"data and bytes are both {'given' if data[row].is_valid else 'null'}; {found}"
+    raise RowError(f"{where(row)}: {found}, or filter it out")
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

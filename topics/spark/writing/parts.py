@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from topics.spark.client import Client
 from topics.spark.errors import OptionError, RowError, ServerError
 from topics.spark.options import SinkOptions
-from topics.spark.schema import SINK_COLUMNS, TOPIC
+from topics.spark.schema import BYTES, SINK_COLUMNS, TOPIC
 from topics.spark.writing.bodies import records_of
 
 PIECE_BYTES = 8 << 20
@@ -102,7 +102,7 @@ class PartWriter:
 
         names: those of the columns. Raises: RowError, ServerError, OptionError.
         """
-        columns = {name: _strings(batch.column(at)) for at, name in enumerate(names) if name in SINK_COLUMNS}
+        columns = {name: _typed(name, batch.column(at)) for at, name in enumerate(names) if name in SINK_COLUMNS}
         rows = pa.array(range(self._rows_seen, self._rows_seen + batch.num_rows), pa.int64())
         self._rows_seen += batch.num_rows
         if not batch.num_rows:
@@ -228,8 +228,9 @@ class PartWriter:
         )
 
 
-def _strings(column: pa.Array) -> pa.Array:
-    return column if column.type == pa.string() else column.cast(pa.string())
+def _typed(name: str, column: pa.Array) -> pa.Array:
+    kind = pa.binary() if name == BYTES else pa.string()
+    return column if column.type == kind else column.cast(kind)
 
 
 def _cuts(records: pa.Array) -> list[tuple[int, int]]:
