@@ -214,6 +214,22 @@ def failure(world: StoreWorld, seq: int) -> StorageError:
     return got[0]
 
 
+def test_a_read_that_begins_while_the_moved_file_is_still_read_succeeds() -> None:
+    world = StoreWorld(config=config()).open()
+    world.create(1)
+    world.append(1, 1000, size=300)
+    world.run(world.store.checkpointer.run(moves=False))
+    world.read(1, 5)
+    file = world.store.files[world.topic(1).rows[5].file_id]
+    file.hold()
+    world.checkpoint()
+    world.read(1, 5)
+    file.release()
+    world.passes(100)
+    assert world.files(TOPIC) == []
+    world.check_every_record()
+
+
 def test_a_file_that_ends_inside_a_block_is_reported_with_the_remedy() -> None:
     world = filled()
     data = world.ring.file_bytes(FIRST)

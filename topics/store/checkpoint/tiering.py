@@ -223,18 +223,19 @@ class Tiering:
             segment.codec = CODEC_ZSTD if tier == COLD and self.compresses else CODEC_PLAIN
 
     def drop_hot(self, moved: list[Segment]) -> None:
-        """Let reads use the cold directory from now on.
+        """Let reads use the cold directory, each file once its last reader here has finished.
 
-        The files here are removed after their last reader.
+        The file here is removed then. Until then reads that begin use it, too: its descriptor may
+        be open, and it is not stored as the copy is.
         """
         for segment in moved:
             stored = self._table.get(segment.file_id)
             if stored is not None:
-                path, stored.path, stored.cold = stored.path, self._tiers.path(segment), True
-                stored.compressed = segment.codec != CODEC_PLAIN
-                stored.when_unread(partial(self._leave, stored, path))
+                path, compressed = self._tiers.path(segment), segment.codec != CODEC_PLAIN
+                stored.when_unread(partial(self._leave, stored, path, compressed=compressed))
 
-    def _leave(self, stored: StoredFile, path: str) -> None:
+    def _leave(self, stored: StoredFile, cold_path: str, *, compressed: bool) -> None:
         self._opener.forget(stored)
+        path, stored.path, stored.cold, stored.compressed = stored.path, cold_path, True, compressed
         fd, stored.fd = stored.fd, -1
         self._loop.spawn(self._opener.remove(fd, path, index_path(path)), "move")
