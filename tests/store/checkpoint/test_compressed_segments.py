@@ -205,6 +205,15 @@ def test_a_read_of_a_damaged_block_fails_with_the_place_and_the_remedy() -> None
     world.read(1, 1000)
 
 
+def test_a_block_that_states_any_other_size_is_damaged_and_takes_no_memory() -> None:
+    world = filled()
+    data = bytearray(world.ring.file_bytes(FIRST))
+    begin, _ = blocks_of(data, FIRST).place(range(0, 1))
+    data[begin + 4] ^= 0x80  # the size of the contents has eight bytes then, those that follow
+    world.run(write_new_file(world.loop.files, FIRST, bytes(data)))
+    assert f"{FIRST}: the compressed block at byte {begin} is damaged" in str(failure(world, 1))
+
+
 def failure(world: StoreWorld, seq: int) -> StorageError:
     row = world.topic(1).rows[seq]
     got: list[Any] = []
