@@ -161,6 +161,9 @@ class FakeLog:
     def when_flushed(self, topic_id: int | None, done: Callable[[StorageError | None], None]) -> None:
         self.owed.append(done)
 
+    def note_shared(self, topic_id: int, first_seq: int, file_id: int) -> None:
+        """A fake log has one shard."""
+
     def unsynced_from(self, topic_id: int) -> int | None:
         return None
 

@@ -76,6 +76,27 @@ def test_a_flush_of_the_log_is_one_of_all_topics() -> None:
     assert ring.disk.find("/srv/topics") is not None
 
 
+def test_a_flush_includes_originals_of_copies_in_another_shard() -> None:
+    log, ring = sim_log(wal_shards=2)
+    shard_of = log._opened.log.shard_of
+    names = [f"t{number}" for number in range(16)]
+    for name in names:
+        log.put_topic(name)
+    topics_of = log._engine._core.registry.by_name
+    source = next(name for name in names if shard_of(topics_of[name].id) == 0)
+    dest = next(name for name in names if shard_of(topics_of[name].id) == 1)
+    log.put_router("r", source, dest)
+    log.flush()
+    log.append(source, ["original 1"])
+    log.append(source, ["original 2"])
+    assert len(log.page(dest).records) == 2
+    assert log.state(dest).synced_seq == 0
+    assert log.flush(dest) == 2
+    assert is_durable(ring, b"original 2")
+    assert log.state(dest).synced_seq == 2
+    log.close()
+
+
 def test_what_of_a_topic_is_synced_does_not_depend_on_other_topics() -> None:
     log, _ring = sim_log()
     log.append("a", [1])

@@ -109,6 +109,8 @@ class Forward(Append):
             notify(self.core, topic)  # a loss is forwarded down the chain, too
         if topic.routers:
             add_hops(topic, self.runs)
+        if self.shared is not None:
+            self.core.log.note_shared(topic.id, self.first_seqs[0], self.file_id)
         if self.counts[0]:
             super().apply(commit)
         self.owner.on_applied(self)

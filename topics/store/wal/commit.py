@@ -235,6 +235,11 @@ class Durability:
                 return topics[topic_id]
         return self.topics.get(topic_id)
 
+    def note_shared(self, topic_id: int, first_seq: int) -> None:
+        """Note that a topic of any shard has records from this seq on whose frames are here."""
+        if self.unsynced:
+            self.topics.setdefault(topic_id, first_seq)
+
     def cover(self) -> None:
         """Note that a sync of all that is written begins, or that the log leaves its file."""
         if self.topics:

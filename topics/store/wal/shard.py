@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from topics.errors import StorageError
@@ -149,10 +150,18 @@ class Shard:
 
         A batch that failed was reported to its writers. What is before it is waited for.
         """
+        self.when_settled(lambda: self._sync.when_durable(done))
+
+    def when_settled(self, done: Callable[[], None]) -> None:
+        """Call `done` once all that is staged so far was committed, or has failed."""
         if self.staging.is_empty and self._in_flight is None:
-            self._sync.when_durable(done)
+            done()
         else:
-            self.staging.when_committed(False, lambda _commit: self._sync.when_durable(done))
+            self.staging.when_committed(False, lambda _commit: done())
+
+    def note_shared(self, topic_id: int, first_seq: int) -> None:
+        """See `Durability`."""
+        self._durable.note_shared(topic_id, first_seq)
 
     def unsynced_from(self, topic_id: int) -> int | None:
         """Return the first committed seq of a topic that no sync has covered; None: all are."""

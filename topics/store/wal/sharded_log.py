@@ -5,6 +5,7 @@ Everything about one topic is in one shard.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from typing import NamedTuple
@@ -243,26 +244,37 @@ class ShardedLog:
         """Call `done` once all staged so far in the topic's shard is on stable storage.
 
         topic_id: None for all shards. No commit waits for that, and callers share syncs. It gets
-        the error if the log is latched first.
+        the error if the log is latched first. Frames in other shards that the topic's records share
+        are included.
         """
-        if topic_id is not None:
-            self._wals[self.shard_of(topic_id)].when_flushed(done)
+        wals = self._wals
+        if topic_id is None or len(wals) == 1:
+            _when_all([wal.when_flushed for wal in wals], done)
             return
-        left, failure = len(self._wals), None
+        own = wals[self.shard_of(topic_id)]
 
-        def on_flushed(error: StorageError | None) -> None:
-            nonlocal left, failure
-            left -= 1
-            failure = failure or error
-            if not left:
-                done(failure)
+        def on_settled() -> None:
+            shared = [wal for wal in wals if wal is own or wal.unsynced_from(topic_id) is not None]
+            _when_all([wal.when_durable for wal in shared], done)
 
-        for wal in self._wals:
-            wal.when_flushed(on_flushed)
+        own.when_settled(on_settled)
 
     def unsynced_from(self, topic_id: int) -> int | None:
         """Return the first visible seq of a topic that is not on stable storage; None: all are."""
-        return self._wals[self.shard_of(topic_id)].unsynced_from(topic_id)
+        wals = self._wals
+        if len(wals) == 1:
+            return wals[0].unsynced_from(topic_id)
+        found = [first for wal in wals if (first := wal.unsynced_from(topic_id)) is not None]
+        return min(found, default=None)
+
+    def note_shared(self, topic_id: int, first_seq: int, file_id: int) -> None:
+        """Note that a topic has records, from this seq on, whose frames are in this file.
+
+        They are copies by position, and the file may be that of another shard.
+        """
+        if len(self._wals) > 1:
+            shard, _ = place(self._table[file_id])
+            self._wals[shard].note_shared(topic_id, first_seq)
 
     def use_reserve(self) -> AbstractContextManager[None]:
         """Accept what is staged inside on a full disk, too, because it frees space."""
@@ -435,3 +447,18 @@ class ShardedLog:
         self.space.close()
         for wal in self._wals:
             await wal.close()
+
+
+def _when_all(waits: Sequence[Callable[[Durable], None]], done: Durable) -> None:
+    """Call `done` once all of these have called theirs, with an error that one of them got."""
+    left, failure = len(waits), None
+
+    def on_one(error: StorageError | None) -> None:
+        nonlocal left, failure
+        left -= 1
+        failure = failure or error
+        if not left:
+            done(failure)
+
+    for wait in waits:
+        wait(on_one)
