@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config, text_of
+from topics.store.checkpoint import compaction
 from topics.store.disk.whole_files import write_new_file
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
@@ -130,6 +131,17 @@ def test_a_file_that_still_loses_records_waits_until_it_rests_or_hardly_anything
     world.delete(1, [11, 12, 13, 14, 15, 16, 17, 18])
     world.checkpoint()
     assert segments(world)[1] == f"seg-{11:020d}-1.data", "less than a quarter lives"
+
+
+def test_what_exceeds_the_bytes_of_one_checkpoint_is_written_anew_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a file that exceeds them by itself: no checkpoint would have room for it."""
+    monkeypatch.setattr(compaction, "_BYTES_A_CHECKPOINT", 100)
+    world = filled()
+    without(world, 1, 21, *range(31, 41))
+    assert segments(world) == [f"seg-{1:020d}-1.data", f"seg-{21:020d}.data", f"seg-{31:020d}.data"]
+    world.checkpoint()
+    assert f"seg-{21:020d}-1.data" in segments(world)
+    world.check_every_record()
 
 
 def test_a_log_in_which_nothing_happens_takes_the_checkpoint_that_a_file_waits_for() -> None:

@@ -81,7 +81,7 @@ class Compaction:
         if not self._below:
             return chosen
         before, self._looks = self._looks, {}
-        budget = _Budget(min(room, _BYTES_A_CHECKPOINT), _FILES_A_CHECKPOINT)
+        budget = _Budget(room)
         self._turns.resume()
         for segments in list(self._manifest.segments.values()):
             groups: list[_Neighbours] = []
@@ -93,7 +93,7 @@ class Compaction:
                     continue
                 look = self._looks[segment.file_id]
                 if not budget.takes(look.bytes):
-                    self.waiting |= room > _BYTES_A_CHECKPOINT
+                    self.waiting |= look.bytes <= room
                     groups.append(_Neighbours())
                     continue
                 if not groups or not groups[-1].takes(segment, look, self._records_max, self._bytes_max):
@@ -104,10 +104,11 @@ class Compaction:
             if self._turns.over:
                 await self._turns.rest()
             if self._is_pack_due(pack, before):
-                if budget.takes(self._looks[pack.file_id].bytes):
+                size = self._looks[pack.file_id].bytes
+                if budget.takes(size):
                     chosen.packs.append(pack)
                 else:
-                    self.waiting |= room > _BYTES_A_CHECKPOINT
+                    self.waiting |= size <= room
         return chosen
 
     def _is_segment_due(self, segment: Segment, before: Mapping[int, _Look]) -> bool:
@@ -145,18 +146,24 @@ class Compaction:
 
 
 class _Budget:
-    """The bytes and files that one checkpoint may write anew."""
+    """The bytes and files that one checkpoint may write anew.
 
-    def __init__(self, room: int, files: int) -> None:
+    The first file may have more bytes than that: no checkpoint would take it otherwise.
+    """
+
+    def __init__(self, room: int) -> None:
+        """room: bytes that there is space for."""
         self._room = room
-        self._files = files
+        self._bytes = 0
+        self._files = 0
 
     def takes(self, size: int) -> bool:
         """Return whether there is room for a file of which so many bytes live, and take it."""
-        if size > self._room or not self._files:
+        bytes_max = _BYTES_A_CHECKPOINT if self._files else self._room
+        if self._bytes + size > min(self._room, bytes_max) or self._files == _FILES_A_CHECKPOINT:
             return False
-        self._room -= size
-        self._files -= 1
+        self._bytes += size
+        self._files += 1
         return True
 
 
