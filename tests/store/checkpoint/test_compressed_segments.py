@@ -9,6 +9,8 @@ import pytest
 
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config, text_of
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
+from topics.loop.files import Files
+from topics.store.checkpoint.tiering import Tiering
 from topics.store.disk.whole_files import write_new_file
 from topics.store.format import compressed_segment
 from topics.store.format.compressed_segment import (
@@ -82,6 +84,23 @@ def test_a_segment_that_moves_is_compressed_and_its_records_are_read_in_any_life
     world = world.next_life(power_cut=True)
     world.check_every_record()
     assert verified(world).sound
+
+
+def test_the_flags_of_a_compressed_segment_are_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GiB of segment has 17 MB of them: written at once, they hold the loop for 30 ms."""
+    zeros: list[int] = []
+    write_all = Files.write_all
+
+    async def write(self: Files, fd: int, data: Any, offset: int) -> None:
+        if offset >= HEADER_BYTES and not any(data):
+            zeros.append(len(data))
+        await write_all(self, fd, data, offset)
+
+    monkeypatch.setattr(Files, "write_all", write)
+    world = filled(checkpoint_bytes_per_pass=4096)
+    assert len(zeros) > 1
+    assert max(zeros) <= 4096
+    assert sum(zeros) == CompressedHeader.unpack(world.ring.file_bytes(FIRST), FIRST).flags_bytes
 
 
 def test_a_record_larger_than_a_block_is_read_from_all_of_its_blocks() -> None:

@@ -24,6 +24,7 @@ from topics.store.disk.whole_files import lacks_descriptors, make_directories, u
 from topics.store.format.compressed_segment import (
     CODEC_PLAIN,
     CODEC_ZSTD,
+    HEADER_BYTES,
     CompressedHeader,
     compressor,
     packed_table,
@@ -207,8 +208,12 @@ class Tiering:
                     end += len(packed)
                     sizes.append(len(packed))
                 table = packed_table(sizes)
-                head = header.pack(table) + bytes(header.flags_bytes)
-                await files.write_all(write_fd, head + table, 0)
+                await files.write_all(write_fd, header.pack(table), 0)
+                # zeros, not a hole: a flag needs no space later, on a full disk
+                zeros = memoryview(bytes(min(self._chunk_bytes, header.flags_bytes)))
+                for at in range(HEADER_BYTES, header.table_at, len(zeros)):
+                    await files.write_all(write_fd, zeros[: header.table_at - at], at)
+                await files.write_all(write_fd, table, header.table_at)
                 await files.fsync(write_fd)
             finally:
                 await files.close(write_fd)
