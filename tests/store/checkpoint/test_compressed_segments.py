@@ -26,6 +26,7 @@ from topics.store.read.reader import FileRange
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.salvage import salvaged_image
 from topics.store.repair.verify_directory import VerifyReport, verify
+from topics.store.segments.manifest import Segment
 
 COLD = "cold"
 TOPIC = "topics/0000000000000001"
@@ -281,6 +282,26 @@ def test_a_compressed_segment_of_a_newer_build_is_refused_with_the_remedy() -> N
     data[6] = 7
     with pytest.raises(FormatError, match=r"codec 7; this build knows version 1 and codec 1 \(zstd\): use the version"):
         image_of(bytes(data), FIRST)
+
+
+def test_a_segment_that_becomes_due_meanwhile_is_not_compressed_below_format_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Age makes one due from one millisecond to the next."""
+    due = Tiering.due
+    answers: list[list[Segment]] = []
+
+    def due_the_second_time(tiering: Tiering) -> list[Segment]:
+        answers.append(due(tiering) if answers else [])
+        return answers[-1]
+
+    monkeypatch.setattr(Tiering, "due", due_the_second_time)
+    world = StoreWorld(config=config()).open()
+    world.create(1)
+    world.append(1, 1000, size=300)
+    world.checkpoint()
+    assert f"seg-{1:020d}.data" in world.files(TOPIC)
+    world.checkpoint()
+    assert world.ring.file_bytes(FIRST).startswith(b"TPSZ")
+    assert b'"format":2' in world.ring.file_bytes(f"{DIRECTORY}/topics.json")
 
 
 def test_without_the_package_a_start_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,9 +366,10 @@ class Checkpointer:
 
         A slow cold directory then only delays the next checkpoint.
         """
-        if self._tiering.compresses and not self._format.is_newest and self._tiering.due():
+        due = self._tiering.due()
+        if due and self._tiering.compresses:
             await self._format.raise_number()
-        moved = await self._tiering.copy_due()
+        moved = await self._tiering.copy(due)
         self.counters.cold_failed = self._tiering.broken
         if not moved:
             return

@@ -47,7 +47,7 @@ _COPIES_AT_A_TIME = 4
 
 
 class Tiering:
-    """The moves of a store: `copy_due`, then a snapshot that lists the copies, then `drop_hot`."""
+    """The moves of a store: `copy` of what is `due`, a snapshot that lists it, then `drop_hot`."""
 
     def __init__(
         self,
@@ -108,14 +108,14 @@ class Tiering:
         return [segment for segment in sealed[: len(sealed) - kept] if segment.tier == HOT]
 
     # --- how ---------------------------------------------------------------------------------------------------------
-    async def copy_due(self) -> list[Segment]:
-        """Copy the due segments durably; return those that were copied.
+    async def copy(self, due: list[Segment]) -> list[Segment]:
+        """Copy these segments durably; return those that were copied.
 
         An error is logged, and ends the round.
         """
         copied: list[Segment] = []
         try:
-            await side_by_side(self._loop.spawn, self._copies(), _COPIES_AT_A_TIME, copied.append)
+            await side_by_side(self._loop.spawn, self._copies(due), _COPIES_AT_A_TIME, copied.append)
         except OSError as error:
             self._on_error(error)
         try:
@@ -130,8 +130,8 @@ class Tiering:
         when = "until the next start" if self.broken else "for now"
         log.warning("moving segments to %s failed, they stay here %s: %s", self._tiers.cold, when, error)
 
-    def _copies(self) -> Iterator[Coroutine[Any, Any, Segment]]:
-        for segment in self.due():
+    def _copies(self, due: list[Segment]) -> Iterator[Coroutine[Any, Any, Segment]]:
+        for segment in due:
             if self.stopped:
                 return
             yield self._copy(segment)
