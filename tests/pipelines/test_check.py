@@ -121,6 +121,15 @@ def test_each_part_of_a_rule_that_is_broken_is_counted_with_examples(data: Path,
     assert report.wrong[0].startswith("4 records broke rule 1 (/id: required, unique, type integer")
 
 
+def test_a_record_of_bytes_has_no_place_that_a_rule_could_name(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as log:
+        log.append("orders", [{"id": 1}, b"\xff", b'{"id":1}'])
+    path = rules(tmp_path, 'pointer = "/id"\nunique = true', 'pointer = "/id"\nrequired = true')
+    unique, required = run(tmp_path / "data", rules=path).rules
+    assert (unique.checked, unique.broken) == (3, {})
+    assert (required.broken, [one["seq"] for one in required.examples]) == ({"required": 2}, [2, 3])
+
+
 def test_the_same_value_in_another_unit_is_not_unique(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

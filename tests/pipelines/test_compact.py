@@ -20,7 +20,7 @@ from topics.files import Loss
 from topics.pipelines import compact
 from topics.pipelines.compact import CompactReport, Options
 from topics.pipelines.engines import LocalEngine, Stop
-from topics.pipelines.errors import StoppedError, TargetError
+from topics.pipelines.errors import PipelineError, StoppedError, TargetError
 from topics.pipelines.source import Origin
 
 
@@ -145,6 +145,22 @@ def test_a_topic_gets_the_newest_records_once_however_often_it_is_run(
         monkeypatch.setattr("topics.pipelines.source.UNIT_BYTES", 128 << 20)
         compact.run(options, clock=ManualClock())
         assert len(server.records("newest")) == len(wanted)
+
+
+def test_records_of_bytes_stay_bytes_in_a_topic_and_are_refused_in_files(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as log:
+        records = [("a", b"old"), ("a", b"\x00\xff"), ("b", {"n": 1}), ("c", None)]
+        log.append("raw", [topics.NewRecord(value, tag=tag) for tag, value in records])
+    with own_server(tmp_path / "server") as server:
+        origin = Origin(path=str(tmp_path / "data"))
+        options = Options(origin, "", "drop", "drop", "zstd", "newest", server.url)
+        report = compact.run(options, clock=ManualClock())
+        assert (report.topics["raw"].written, report.topics["raw"].nulls) == (2, 1)
+        found = [(one["$tag"], one.get("data"), one.get("data_base64")) for one in server.records("newest")]
+        assert found == [("a", None, "AP8="), ("b", {"n": 1}, None)]
+    with pytest.raises(PipelineError, match="record 2 of topic raw is bytes, .* into another one with --to-topic"):
+        run(tmp_path / "data", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_long_records_make_more_parts_each_sent_once(

@@ -105,6 +105,34 @@ def test_rows_of_several_topics_in_a_chunk_are_each_sent_once(server: OwnServer,
         assert [record["data"]["n"] for record in server.records(f"mixed-{topic}")] == list(range(topic, 400, 2))
 
 
+def test_records_of_bytes_stay_bytes(server: OwnServer, tmp_path: Path) -> None:
+    rows = {"data": ["1", None, "null"], "bytes": [None, b"\x00\xff", None], "tag": ["a", "b", None]}
+    types = pa.schema([("data", pa.string()), ("bytes", pa.binary()), ("tag", pa.string())])
+    pq.write_table(pa.table(rows, types), tmp_path / "rows.parquet")
+    (tmp_path / "rows.jsonl").write_text('{"data":1,"tag":"a"}\n{"data_base64":"AP8=","tag":"b"}\n{"data":null}\n')
+    for name in ("rows.parquet", "rows.jsonl"):
+        topic = name.replace(".", "-")
+        assert run(server, tmp_path / name, topic=topic).rows == 3
+        assert run(server, tmp_path / name, topic=topic).known == 3
+        found = [(one.get("$tag"), one.get("data_base64", one.get("data"))) for one in server.records(topic)]
+        assert found == [("a", 1), ("b", "AP8="), (None, None)]
+
+
+def test_what_is_no_record_of_bytes_is_named_and_a_column_of_numbers_is_left_out(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    for line, words in (
+        ('{"data_base64":"%"}', "line 1: data_base64 is no base64"),
+        ('{"data_base64":1}', "line 1: data_base64 is no base64"),
+        ('{"data":1,"data_base64":"AA=="}', "line 1 is no record"),
+    ):
+        (tmp_path / "bad.jsonl").write_text(line)
+        with pytest.raises(PipelineError, match=words):
+            run(server, tmp_path / "bad.jsonl", topic="bad")
+    pq.write_table(pa.table({"data": ["1"], "bytes": [17]}), tmp_path / "sizes.parquet")
+    assert run(server, tmp_path / "sizes.parquet", topic="sizes").rows == 1
+
+
 def test_lines_are_sent_as_they_are_written(server: OwnServer, tmp_path: Path) -> None:
     path = tmp_path / "exact.jsonl"
     path.write_text(

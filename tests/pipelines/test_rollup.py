@@ -93,6 +93,13 @@ def test_lateness_is_the_time_between_an_event_and_its_record(tmp_path: Path) ->
     assert row["late_mean_ms"] == (500 + 2000 + 3000 - 0.5) / 4
 
 
+def test_a_record_of_bytes_is_counted_and_has_no_event_time(tmp_path: Path) -> None:
+    with opened(tmp_path / "data", START_MS) as log:
+        log.append("orders", [{"at": START_MS}, b"\x00\xff\x01"])
+    (row,) = run(tmp_path / "data", event_time="/at").windows
+    assert (row["records"], row["event_times"]) == (2, 1)
+
+
 def test_a_table_is_written_as_a_whole(filled: Path, tmp_path: Path) -> None:
     path = tmp_path / "days.parquet"
     path.write_text("before")

@@ -247,6 +247,20 @@ def test_a_record_that_differs_and_one_that_the_backup_lacks_are_wrong(data: Pat
     assert run(data, backup=str(backup)).exit_code == 1
 
 
+def test_records_of_bytes_are_compared_by_their_bytes(tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    with opened(data) as log:
+        log.append("orders", [b"\x00\xff", 1, b""])
+    shutil.copytree(data, backup)
+    assert run(data).exit_code == 0
+    assert compared(data, backup)["wrong"] == 0
+    for path, values in ((data, [b"a", b"1", b"same"]), (backup, [b"b", 1, b"same"])):
+        with opened(path) as log:
+            log.append("orders", values)
+    found = compared(data, backup)["topics"]["orders"]
+    assert (found["differing_seqs"], found["same"]) == ([4, 5], 4)
+
+
 def test_a_backup_that_goes_on_behind_the_directory_says_which_is_older(data: Path, backup: Path) -> None:
     with opened(backup, START_MS + 4 * DAY_MS) as log:
         log.append("orders", [order(n) for n in range(201, 204)])

@@ -130,7 +130,12 @@ class Batches:
             if added < window.last - window.first:
                 row = window.first + added
                 if texts.lacks_bytes:
-                    raise BytesRecordError(piece.topic, int(rows.seqs[row]))
+                    seq = int(rows.seqs[row])
+                    raise BytesRecordError(
+                        f"record {seq} of topic {piece.topic} is bytes, which the column data cannot hold: ask for the "
+                        "column bytes, too (it is null for JSON, as data is for bytes)",
+                        {"topic": piece.topic, "seq": seq},
+                    )
                 raise damaged_frame(path, int(rows.offsets[row]), piece, int(rows.seqs[row]))
         return {name: texts.column(name) for name in names}
 

@@ -16,6 +16,8 @@ column).
 
 from __future__ import annotations
 
+from typing import Any
+
 from topics.errors import StorageError
 
 
@@ -44,15 +46,11 @@ class SeqTooLargeError(StorageError):
 
 
 class BytesRecordError(StorageError):
-    """A record is bytes, which the column `data` cannot hold, and `bytes` was not asked for."""
+    """A record is bytes, which the column `data` cannot hold, and `bytes` was not asked for.
 
-    def __init__(self, topic: str, seq: int) -> None:
-        super().__init__(
-            f"record {seq} of topic {topic} is bytes, which the column data cannot hold: ask for the column bytes, too "
-            "(it is null for JSON, as data is for bytes)"
-        )
-        self.topic = topic
-        self.seq = seq
+    detail: its topic and seq.
+    """
 
-    def __reduce__(self) -> tuple[type[BytesRecordError], tuple[str, int]]:
-        return type(self), (self.topic, self.seq)
+    def __init__(self, message: str, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.detail = detail

@@ -261,7 +261,7 @@ def check_unit(rules: tuple[Rule, ...], verify: bool, unit: CheckUnit) -> Checke
     live: list[Seqs] = []
     lost: list[Loss] = []
     try:
-        for item in read(one, ["seq", "data"] if checks else ["seq"], verify=verify):
+        for item in read(one, ["seq", "data", "bytes"] if checks else ["seq"], verify=verify):
             if isinstance(item, Loss):
                 lost.append(item)
                 continue
@@ -305,7 +305,7 @@ class _RuleCheck:
         return RuleResult(self.rule.number, self.checked, self.broken, self.examples, hashes, seqs)
 
 
-def _check_rules(checks: list[_RuleCheck], topic: str, seqs: list[int], texts: list[str]) -> None:
+def _check_rules(checks: list[_RuleCheck], topic: str, seqs: list[int], texts: list[str | None]) -> None:
     for seq, text in zip(seqs, texts, strict=True):
         found = document(text)
         for check in checks:

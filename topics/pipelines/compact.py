@@ -34,7 +34,7 @@ from topics.errors import UsageError
 from topics.files import Loss
 from topics.pipelines.chunks import CHUNK_BYTES, cut
 from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, RunContext, Stop, silent
-from topics.pipelines.errors import disk_errors
+from topics.pipelines.errors import PipelineError, disk_errors
 from topics.pipelines.report import LISTED_MAX, Report, count, loss_as_json
 from topics.pipelines.seqs import Seqs, seqs_of
 from topics.pipelines.source import Origin, Slice, SourceTopic, open_selection, read, refuse_inside
@@ -42,7 +42,7 @@ from topics.pipelines.target.file_names import topic_directory
 from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.part_files import COMPRESSIONS, arrow_schema
 from topics.pipelines.target.whole import new_directory, refuse_unseen, replace_file, sync_directory
-from topics.pipelines.values.checksum import COLUMNS
+from topics.pipelines.values.checksum import WITH_BYTES
 from topics.spark.client import Client
 from topics.spark.options import SinkOptions, parse_sink
 from topics.spark.writing.parts import PartName, PartWriter
@@ -54,7 +54,7 @@ CELL_SEQS = 10_000
 It must not change, because a server remembers the parts that were built from cells.
 """
 _PARTS_OF_A_PRODUCER = 1 << 16
-_SENT = ["data", "tag", "node", "meta"]
+_SENT = ["data", "bytes", "tag", "node", "meta"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,14 +310,14 @@ def keep_newest(keeping: Keeping, unit: CompactUnit) -> Kept:
     found = untagged = nulls = 0
     losses: list[Loss] = []
     parts: list[pa.RecordBatch] = []
-    for item in _items(unit.slices, COLUMNS, keeping.verify):
+    for item in _items(unit.slices, WITH_BYTES, keeping.verify):
         if isinstance(item, Loss):
             losses.append(item)
             continue
         without = np.asarray(pc.is_null(item.column("tag")))
         newest = np.isin(seqs_of(item), unit.newest, assume_unique=True)
         found += int(newest.sum())
-        gone = newest & np.asarray(pc.equal(item.column("data"), "null"))
+        gone = newest & np.asarray(pc.fill_null(pc.equal(item.column("data"), "null"), False))
         if keeping.nulls == "drop":
             nulls += int(gone.sum())
             newest &= ~gone
@@ -332,7 +332,7 @@ def keep_newest(keeping: Keeping, unit: CompactUnit) -> Kept:
     path, size = "", 0
     if parts and keeping.sink is None:
         path = os.path.join(topic_directory(topic), f"part-{unit.number:05d}.parquet")
-        size = _write(os.path.join(keeping.target, path), parts, keeping.compression)
+        size = _write(os.path.join(keeping.target, path), topic, parts, keeping.compression)
     elif parts and keeping.sink is not None:
         _send(keeping, keeping.sink, unit, pa.Table.from_batches(parts))
     return Kept(topic, path, size, written, untagged, nulls, vanished, losses)
@@ -360,14 +360,22 @@ def _send(keeping: Keeping, sink: SinkOptions, unit: CompactUnit, rows: pa.Table
         client.close()
 
 
-def _write(path: str, parts: list[pa.RecordBatch], compression: str) -> int:
+def _write(path: str, topic: str, parts: list[pa.RecordBatch], compression: str) -> int:
     """Write a file durably; return its size in bytes.
 
-    A file that an earlier try of the same unit wrote is replaced.
+    A file that an earlier try of the same unit wrote is replaced. Raises: PipelineError for bytes.
     """
     with disk_errors(f"target {path}"):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        table = pa.Table.from_batches(parts).cast(arrow_schema(Shape()))
+        table = pa.Table.from_batches(parts)
+        octets = table.column("bytes")
+        if octets.null_count < len(octets):
+            seq = table.column("seq")[pc.index(pc.is_valid(octets), True).as_py()]
+            raise PipelineError(
+                f"record {seq} of topic {topic} is bytes, which files of a compaction cannot hold: compact that topic "
+                "into another one with --to-topic, or leave it out with --subscribe"
+            )
+        table = table.drop_columns(["bytes"]).cast(arrow_schema(Shape()))
         replace_file(path, partial(pq.write_table, table, compression=compression, use_dictionary=["tag", "node"]))
         sync_directory(os.path.dirname(path))
         return os.path.getsize(path)

@@ -10,6 +10,7 @@ answers chunks that it has without appending them.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -44,7 +45,10 @@ It must not change, because a server remembers the chunks of a file.
 """
 FORMS = ("records", "data")
 ENDINGS = (".parquet", ".jsonl", ".ndjson")
-COLUMNS = ("data", "tag", "node", "meta", "topic")
+COLUMNS = ("data", "bytes", "tag", "node", "meta", "topic")
+_IN_LINES = ("tag", "node", "meta", "topic")
+_BASE64 = "data_base64"
+"""The member of JSON Lines that holds bytes, as on the wire."""
 _BLOCK_BYTES = 1 << 20
 _PAUSE_S = 0.25
 
@@ -55,7 +59,8 @@ class Options:
 
     inputs: files, and directories that are searched for files with one of ENDINGS.
     topic: the topic of all rows, instead of the one named by a row or a directory (`topic=<name>`).
-    form: `records` (rows have `data`, and may have `tag`, `node`, `meta` and `topic`) or `data` (a
+    form: `records` (rows have `data` or bytes, and may have `tag`, `node`, `meta` and
+        `topic`) or `data` (a
         row as a whole is the data).
     tag: with `data`, a JSON pointer to the tag.
     rate: rows a second of all executors together, at most; 0 = unlimited.
@@ -283,7 +288,7 @@ def _without_topic(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def chunks(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file, with some of COLUMNS as strings.
+    """Yield the rows of a file, with some of COLUMNS: `bytes` is binary, the others are strings.
 
     A chunk also ends at the end of a row group of Parquet.
     Raises: PipelineError, the file cannot be read, or a row is no record.
@@ -299,8 +304,11 @@ def chunks(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
 
 def _of_parquet(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(one.path) as file:
-        names = [name for name in COLUMNS if name in file.schema_arrow.names]
-        if sending.form == "records" and "data" not in names:
+        schema = file.schema_arrow
+        names = [name for name in COLUMNS if name in schema.names]
+        if "bytes" in names and schema.field("bytes").type not in _BINARY:
+            names.remove("bytes")  # a column of another program, as a size
+        if sending.form == "records" and "data" not in names and "bytes" not in names:
             raise PipelineError(f"{one.path} has no column `data`: add --as data to send whole rows")
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=names if sending.form == "records" else None)
@@ -309,7 +317,7 @@ def _of_parquet(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
                 if sending.form == "data":
                     rows = _of_documents([(row, _text(row)) for row in part.to_pylist()], sending)
                 else:
-                    rows = pa.table({name: part.column(name).cast(pa.string()) for name in names})
+                    rows = pa.table({name: part.column(name).cast(_type_of(name)) for name in names})
                 yield from cut(rows, CHUNK_BYTES)
 
 
@@ -325,10 +333,13 @@ def _of_lines(one: Input, sending: Sending) -> Iterator[pa.RecordBatch]:
                 value = json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise PipelineError(f"{one.path}, line {number} is no JSON ({error}): {text[:60]!r}") from None
-            if sending.form == "records" and not (isinstance(value, dict) and "data" in value):
+            if sending.form == "records" and not (isinstance(value, dict) and ("data" in value) != (_BASE64 in value)):
                 raise PipelineError(
-                    f'{one.path}, line {number} is no record: write {{"data": .., "tag": ..}}, or add --as data'
+                    f'{one.path}, line {number} is no record: write {{"data": .., "tag": ..}}, or add --as data '
+                    "(bytes have data_base64 instead of data)"
                 )
+            if sending.form == "records" and _BASE64 in value:
+                value[_BASE64] = _decoded(value[_BASE64], f"{one.path}, line {number}")
             if waiting and (len(waiting) == CHUNK_ROWS or filled + len(text) > CHUNK_BYTES):
                 yield from cut(_of_values(waiting, sending), CHUNK_BYTES)
                 waiting, filled = [], 0
@@ -343,8 +354,10 @@ def _of_values(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
     if sending.form == "data":
         return _of_documents(rows, sending)
     members = [_members(text) for _, text in rows]
-    columns: dict[str, list[str | None]] = {"data": [found["data"] for found in members]}
-    for name in COLUMNS[1:]:
+    columns: dict[str, list[Any]] = {"data": [found.get("data") for found in members]}
+    if any(_BASE64 in value for value, _ in rows):
+        columns["bytes"] = [value.get(_BASE64) for value, _ in rows]
+    for name in _IN_LINES:
         values = [value.get(name) for value, _ in rows]
         if all(value is None for value in values):
             continue
@@ -354,7 +367,23 @@ def _of_values(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
             ]
         else:
             columns[name] = [None if value is None else _tag(value) for value in values]
-    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+    return pa.table({name: pa.array(values, _type_of(name)) for name, values in columns.items()})
+
+
+_BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def _type_of(name: str) -> pa.DataType:
+    return pa.binary() if name == "bytes" else pa.string()
+
+
+def _decoded(text: Any, where: str) -> bytes:
+    try:
+        if isinstance(text, str):
+            return base64.b64decode(text, validate=True)
+    except ValueError:
+        pass
+    raise PipelineError(f"{where}: data_base64 is no base64: write it with + and /, and with padding")
 
 
 def _members(text: str) -> dict[str, str]:

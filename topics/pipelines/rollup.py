@@ -247,7 +247,7 @@ def count_unit(counting: Counting, unit: RollupUnit) -> Counted:
     one = unit.slice
     names = ["seq", "ts", "size"]
     names += ["tag"] if counting.tags != "none" else []
-    names += ["data"] if counting.event_time is not None else []
+    names += ["data", "bytes"] if counting.event_time is not None else []
     windows: dict[int, Window] = {}
     seqs: list[Seqs] = []
     numbers: list[Seqs] = []
@@ -296,7 +296,7 @@ def _count(window: Window, rows: pa.RecordBatch, counting: Counting) -> None:
                 window.timed += 1
 
 
-def _event_us(text: str, place: pointer.Pointer) -> int | None:
+def _event_us(text: str | None, place: pointer.Pointer) -> int | None:
     """Return the event time of one record in microseconds since 1970; None without one.
 
     The document has milliseconds since 1970, or ISO 8601.

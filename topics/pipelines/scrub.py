@@ -29,7 +29,7 @@ from topics.pipelines.compare import Comparison, as_json, as_run, compare, cover
 from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, RunContext, Stop, silent
 from topics.pipelines.report import LISTED_MAX, WELL, WRONG, Report, count
 from topics.pipelines.source import UNIT_BYTES, FileTopic, Slice, grouped, read
-from topics.pipelines.values.checksum import COLUMNS
+from topics.pipelines.values.checksum import WITH_BYTES
 
 _PLANS_MAX = 16
 """How often pieces whose files have vanished are planned again, at most."""
@@ -277,9 +277,10 @@ def compare_pair(pair: _Pair) -> _ComparedTopic:
     """Compare the records of one range, on an executor."""
     try:
         left, right = (
-            only_batches(item for one in slices for item in read(one, COLUMNS)) for slices in (pair.ours, pair.theirs)
+            only_batches(item for one in slices for item in read(one, WITH_BYTES))
+            for slices in (pair.ours, pair.theirs)
         )
-        return _ComparedTopic(pair.topic, compare(left, right), "")
+        return _ComparedTopic(pair.topic, compare(left, right, WITH_BYTES), "")
     except CorruptError as error:
         return _ComparedTopic(pair.topic, Comparison(), str(error))
 

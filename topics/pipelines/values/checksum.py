@@ -20,6 +20,8 @@ from topics.pipelines.seqs import numbers_of
 NUMBERS = ("seq", "ts")
 TEXTS = ("tag", "node", "data", "meta")
 COLUMNS = (*NUMBERS, *TEXTS)
+WITH_BYTES = (*COLUMNS, "bytes")
+"""COLUMNS, and the data of records of bytes, for which `data` is null."""
 
 
 class RowSum:

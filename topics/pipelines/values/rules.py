@@ -113,8 +113,10 @@ def _measure(value: Any) -> float | int | None:
     return len(value) if isinstance(value, (str, list)) else None
 
 
-def document(text: str) -> Any:
-    """Return the value of a JSON text; MISSING if it is no JSON."""
+def document(text: str | None) -> Any:
+    """Return the value of a JSON text; MISSING if it is no JSON, or None, as for bytes."""
+    if text is None:
+        return MISSING
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

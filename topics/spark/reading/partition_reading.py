@@ -108,7 +108,7 @@ class WorkReader:
                     else:
                         yield _in_schema(item, goal)
             except BytesRecordError as error:
-                raise BytesRowError(error.topic, error.seq) from None
+                raise BytesRowError(**error.detail or {}) from None
             except TopicGoneError:
                 yield from self._reported([TopicLoss(pieces[0].topic, pieces[0].from_seq, pieces[-1].to_seq, DELETED)])
 
