@@ -2,9 +2,10 @@
 
     python -m perf.embedded_wal [--rounds 5] [--seconds 2] [--only PARTS] [--smoke]
 
-PARTS, by commas: bytes, readers, flush, nowait, beside, bound, archive, sizes. Rounds alternate between the sides, each
-on a fresh directory; shown are medians, the range in brackets, and the ratio of ours to the peer's, round by round.
-walrus is left out with a sentence where cargo is not here.
+PARTS, by commas: bytes, flush, nowait, beside, bound, sizes. Named readers are in perf.named_readers, compressed
+segments in perf.cold. Rounds alternate between the sides, each on a fresh directory; shown are medians, the range in
+brackets, and the ratio of ours to the peer's, round by round. walrus is left out with a sentence where cargo is not
+here.
 """
 
 from __future__ import annotations
@@ -169,84 +170,6 @@ def payload_rows(table: Table, seconds: float) -> None:
     )
     for question, ours, peer, theirs, goal in rows:
         table.row(question, ours, peer, theirs if walrus else None, goal)
-
-
-# --- named readers ---------------------------------------------------------------------------------------------------
-def read_named(delivery: str, limit: int, durability: str, seconds: float, scratch: Path) -> float:
-    """Microseconds of `reader.read(limit=)`, the median, with the settings of one delivery."""
-    with fresh_log(scratch, durability) as log:
-        _fill(log, limit, seconds)
-        with log.reader(HOT_TOPIC, "bench", delivery=delivery, commit_every=100) as reader:
-            return quantiles_us(_timed_pages(lambda: reader.read(limit=limit), seconds))[0]
-
-
-def read_pages(limit: int, durability: str, seconds: float, scratch: Path) -> float:
-    with fresh_log(scratch, durability) as log:
-        _fill(log, limit, seconds)
-        at = 0
-
-        def page() -> Any:
-            nonlocal at
-            page = log.page(HOT_TOPIC, at, limit=limit)
-            at = page.next_from_seq
-            return page.records
-
-        return quantiles_us(_timed_pages(page, seconds))[0]
-
-
-def page_and_append(limit: int, durability: str, seconds: float, scratch: Path) -> float:
-    """Microseconds of a page and 1.2 times an append of one in the class: what at-most-once may take."""
-    page = read_pages(limit, durability, seconds, scratch)
-    with fresh_log(scratch, durability) as log:
-        one = [PAYLOAD]
-        append = quantiles_us(timed(lambda: log.append(HOT_TOPIC, one), seconds))[0]
-    return 1.2 * page + 1.2 * append
-
-
-def _fill(log: topics.Log, limit: int, seconds: float) -> None:
-    for _ in range(400 if limit > 1 else int(100 * max(seconds, 0.1))):
-        log.append(HOT_TOPIC, BATCH_OF_BYTES)
-
-
-def _timed_pages(read: Callable[[], Any], seconds: float) -> list[float]:
-    """Durations of reads until the topic has been read, or for so long."""
-    durations: list[float] = []
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        begun = time.perf_counter()
-        if not read():
-            break
-        durations.append(time.perf_counter() - begun)
-    return durations
-
-
-def reader_rows(table: Table, seconds: float) -> None:
-    table.row(
-        "reader.read(limit=1), at-least-once by 100, us",
-        partial(read_named, "at-least-once", 1, "disk", seconds),
-        "page(limit=1)",
-        partial(read_pages, 1, "disk", seconds),
-        "<= 1.2",
-        less=True,
-    )
-    for durability in ("disk", "fsync"):
-        table.row(
-            f"reader.read(limit=1), at-most-once, {durability}, us",
-            partial(read_named, "at-most-once", 1, durability, seconds),
-            "1.2 x page(limit=1) + 1.2 x append of one",
-            partial(page_and_append, 1, durability, seconds),
-            "<= 1",
-            less=True,
-        )
-    for delivery in ("at-least-once", "at-most-once"):
-        table.row(
-            f"reader.read(limit=1000), {delivery}, us",
-            partial(read_named, delivery, 1000, "disk", seconds),
-            "page(limit=1000)",
-            partial(read_pages, 1000, "disk", seconds),
-            "<= 1.11",
-            less=True,
-        )
 
 
 # --- flush -----------------------------------------------------------------------------------------------------------
@@ -466,7 +389,6 @@ def _of_size(size: int, cadence: int | None, seconds: float, scratch: Path) -> l
 
 PARTS: dict[str, Callable[[Table, float], None]] = {
     "bytes": payload_rows,
-    "readers": reader_rows,
     "flush": flush_rows,
     "nowait": nowait_rows,
     "beside": beside_rows,
