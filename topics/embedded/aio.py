@@ -29,7 +29,15 @@ from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import AT_LEAST_ONCE
 from topics.engine.stored_engine import LogStats
 from topics.engine.values.predicate import Predicate
-from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
+from topics.engine.values.results import (
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    FlushResult,
+    PutResult,
+    TopicHead,
+    TopicState,
+)
 from topics.errors import UsageError
 
 R = TypeVar("R")
@@ -50,6 +58,8 @@ class DrivenLog(Protocol):
     def driver(self) -> Driver: ...
 
     def asking_stats(self) -> Start[LogStats]: ...
+
+    def asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]: ...
 
 
 class AsyncLog:
@@ -219,7 +229,7 @@ class AsyncLog:
         return snapshot_of(await self._run(self._starts.checkpointing(timeout)))
 
     async def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
-        return flushed_of(await self._run(self._starts.flushing(topic, seq, timeout)))
+        return flushed_of(await self._run(self._log.asking_flush(topic, seq, timeout)))
 
     async def stats(self) -> LogStats:
         return await self._run(self._log.asking_stats())

@@ -43,7 +43,15 @@ from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import AT_LEAST_ONCE
 from topics.engine.stored_engine import LogStats, StoredEngine
 from topics.engine.values.predicate import Predicate
-from topics.engine.values.results import AppendResult, DeleteResult, DeleteTopicResult, PutResult, TopicHead, TopicState
+from topics.engine.values.results import (
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    FlushResult,
+    PutResult,
+    TopicHead,
+    TopicState,
+)
 from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
@@ -556,7 +564,14 @@ class Log:
         Returns: the seq up to which all records of the topic are on stable storage; 0 without one.
         Raises: TimeoutError if the sync has not ended by then; it continues.
         """
-        return flushed_of(self._driver.call(self._starts.flushing(topic, seq, timeout)))
+        return flushed_of(self._driver.call(self.asking_flush(topic, seq, timeout)))
+
+    def asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
+        """Return the call of `flush`, for its awaitable, after what `append_soon` has gathered."""
+        start = self._starts.flushing(topic, seq, timeout)
+        if not self._gatherer.gathers_here:  # else a signal's handler, in the midst of an append
+            self._gatherer.flush()
+        return start
 
     def stats(self) -> LogStats:
         """Return counters since the log was opened, gauges, distributions of times and sizes."""

@@ -76,6 +76,23 @@ def test_a_flush_of_the_log_is_one_of_all_topics() -> None:
     assert ring.disk.find("/srv/topics") is not None
 
 
+def test_a_flush_includes_what_append_soon_has_gathered() -> None:
+    log, ring = sim_log()
+    log.append("a", ["creates the topic"])
+    soon = log.append_soon("a", "gathered")
+    assert log.flush("a") == 2
+    assert is_durable(ring, b"gathered")
+    assert soon.result() == 2
+    log.close()
+
+
+def test_an_awaited_flush_includes_what_append_soon_has_gathered(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", sync_every_ms=None) as log:
+        soon = log.append_soon("a", "gathered")
+        assert asyncio.run(log.aio.flush("a")) == 1
+        assert soon.result() == 1
+
+
 def test_a_flush_includes_originals_of_copies_in_another_shard() -> None:
     log, ring = sim_log(wal_shards=2)
     shard_of = log._opened.log.shard_of
