@@ -326,6 +326,19 @@ def test_a_log_that_ends_before_its_export_is_an_older_copy(data: Path, lake: Pa
     assert about["deleted_since"]["ranges"][0]["reason"] == check_export.BEYOND
 
 
+@pytest.mark.parametrize("layout", ["manifest", "delta"])
+def test_an_export_with_bytes_is_compared_by_its_bytes(tmp_path: Path, layout: str) -> None:
+    data, lake = tmp_path / "data", tmp_path / "lake"
+    with opened(data) as log:
+        log.append("raw", [{"id": 1}, b"\x00\xff", b""])
+    export.run(export.Options(Origin(path=str(data)), str(lake), layout, bytes=True), clock=ManualClock())
+    assert exported(data, lake)["topics"]["raw"]["same"] == 3
+    (path,) = lake.rglob("part-*.parquet")
+    octets = pa.array([None, b"\x00\xfe", b""], pa.binary())
+    rewrite(path, lambda table: table.set_column(table.schema.get_field_index("bytes"), "bytes", octets))
+    assert exported(data, lake)["topics"]["raw"]["differing_seqs"] == [2]
+
+
 def test_without_data_the_other_columns_are_compared(data: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     export.run(

@@ -21,7 +21,7 @@ from topics import NewRecord
 from topics.clock import ManualClock
 from topics.errors import FormatError, TopicsError, UsageError
 from topics.pipelines import export
-from topics.pipelines.errors import DataLossError, StoppedError, TargetError
+from topics.pipelines.errors import DataLossError, PipelineError, StoppedError, TargetError
 from topics.pipelines.export import ExportReport, Options, open_layout
 from topics.pipelines.source import Origin, open_selection
 from topics.pipelines.target import delta, part_files, runs
@@ -258,6 +258,51 @@ def test_later_runs_have_the_schema_of_the_first_or_fail_with_the_difference(
     assert run(data, lake, layout=layout, schema="id long, amount double").rows == 1
     rows = exported_rows(lake, open_layout(layout, str(lake)), "orders")
     assert rows.column("value").to_pylist()[-1] == {"id": 14, "amount": 3.5}
+
+
+@LAYOUTS
+def test_records_of_bytes_are_in_a_column_of_a_target_that_was_made_with_it(tmp_path: Path, layout: str) -> None:
+    data, lake = tmp_path / "data", tmp_path / "lake"
+    with opened(data) as log:
+        log.append("raw", [{"id": 1}, b"\x00\xff", None, b""])
+    report = run(data, lake, layout=layout, bytes=True)
+    found = open_layout(layout, str(lake))
+    rows = exported_rows(lake, found, "raw")
+    assert rows.column("data").to_pylist() == ['{"id":1}', None, "null", None]
+    assert rows.column("bytes").to_pylist() == [None, b"\x00\xff", None, b""]
+    assert report.rows == 4
+    with opened(data) as log:
+        log.append("raw", [b"later"])
+    assert run(data, lake, layout=layout).rows == 1, "later runs need no option"
+    assert exported_rows(lake, found, "raw").column("bytes").to_pylist()[-1] == b"later"
+
+
+@LAYOUTS
+def test_a_target_without_the_column_refuses_records_of_bytes_with_the_remedy(
+    data: Path, tmp_path: Path, layout: str
+) -> None:
+    lake = tmp_path / "lake"
+    run(data, lake, layout=layout)
+    with pytest.raises(TargetError, match="--bytes: this target has no column `bytes`"):
+        run(data, lake, layout=layout, bytes=True)
+    with opened(data) as log:
+        log.append("orders", [b"\xff"])
+    words = "record 11 of topic orders is bytes, .* name a new target with --to and --bytes"
+    for target, more in ((lake, {}), (tmp_path / "inferred", {"schema": "infer"})):
+        with pytest.raises(PipelineError, match=words):
+            run(data, target, layout=layout, **more)
+    assert exported_rows(lake, open_layout(layout, str(lake)), "orders").num_rows == 10
+
+
+def test_a_record_of_bytes_has_no_value_and_is_no_misfit(tmp_path: Path) -> None:
+    with opened(tmp_path / "data") as log:
+        log.append("raw", [b"\xff", {"id": 1}, b"", "text"])
+    report = run(tmp_path / "data", tmp_path / "lake", schema="infer", bytes=True, drop_data=True)
+    rows = exported_rows(tmp_path / "lake", open_layout("manifest", str(tmp_path / "lake")), "raw").to_pylist()
+    assert (report.schema, report.misfits) == ("id bigint", 1)
+    assert [row["bytes"] for row in rows] == [b"\xff", None, b"", None]
+    assert [row["value"] for row in rows] == [None, {"id": 1}, None, None]
+    assert [row["data"] for row in rows] == [None, None, None, '"text"']
 
 
 def test_an_inferred_schema_leaves_out_names_that_a_delta_table_refuses(tmp_path: Path) -> None:

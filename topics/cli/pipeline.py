@@ -58,6 +58,7 @@ def export(  # noqa: PLR0917 - typer makes options of them
         str, typer.Option(help="Columns to read out of `data`, as 'id bigint, name string', or infer.")
     ] = "",
     drop_data: Annotated[bool, typer.Option("--drop-data", help="Keep `data` only where the schema fails.")] = False,
+    with_bytes: Annotated[bool, typer.Option("--bytes", help="Add a column for records of bytes.")] = False,
     on_data_loss: Annotated[str, typer.Option(help="fail, skip or record.")] = "fail",
     compression: Compression = "zstd",
     no_verify: NoVerify = False,
@@ -73,7 +74,7 @@ def export(  # noqa: PLR0917 - typer makes options of them
         from topics.pipelines import export as pipeline  # noqa: PLC0415 - needs pyarrow
 
         origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
-        options = pipeline.Options(origin, to, layout, schema, drop_data, on_data_loss, compression)
+        options = pipeline.Options(origin, to, layout, schema, drop_data, on_data_loss, compression, with_bytes)
         return pipeline.run(options, engine=open_engine(engine, master, conf or ()), progress=progress)
 
     _finish(work, report, quiet)

@@ -21,9 +21,9 @@ from topics.pipelines.report import LISTED_MAX
 from topics.pipelines.seqs import Seqs, Span, holes, seqs_of
 from topics.pipelines.source import Origin, Slice, SourceTopic, read
 from topics.pipelines.target.delta import LOG, DeltaLayout
-from topics.pipelines.target.layout import Layout, PartFile, TargetState
+from topics.pipelines.target.layout import Layout, PartFile, Shape, TargetState
 from topics.pipelines.target.target_manifest import COMMITS, ManifestLayout
-from topics.pipelines.values.checksum import COLUMNS, RowSum
+from topics.pipelines.values.checksum import COLUMNS, WITH_BYTES, RowSum
 
 BATCH_ROWS = 65_536
 BEYOND = "beyond the end of the log, which is an older copy"
@@ -128,8 +128,8 @@ def check_export(
 
 def _columns(state: TargetState) -> tuple[str, ...]:
     """Return the columns to compare: `data` only if all rows have it."""
-    keeps = state.shape is None or state.shape.data == "all"
-    return COLUMNS if keeps else tuple(name for name in COLUMNS if name != "data")
+    shape = state.shape or Shape()
+    return tuple(name for name in shape.columns if name != "data" or shape.data == "all")
 
 
 def _as_json(topic: SourceTopic, about: _TopicDifference) -> dict[str, Any]:
@@ -193,10 +193,11 @@ def _overlapping(files: list[PartFile]) -> Iterator[tuple[PartFile, ...]]:
 def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _Group) -> _ComparedRows:
     """Compare the rows of files with the log's, on an executor."""
     told: list[str] = []
-    sums = [RowSum()]
+    every = WITH_BYTES if "bytes" in columns else COLUMNS
+    sums = [RowSum(every)]
     files = _Files(target, group.files, columns, told)
     try:
-        log = only_batches(item for one in group.slices for item in read(one, COLUMNS, verify=verify))
+        log = only_batches(item for one in group.slices for item in read(one, every, verify=verify))
         found = compare(_summed(log, sums[0]), files.rows(), columns)
     except CorruptError as error:
         told.append(f"the log could not be read: {error}")
@@ -276,6 +277,6 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows with the types of the log's columns, whatever another writer chose."""
     fields = []
     for name in batch.schema.names:
-        kind = {"seq": pa.int64(), "ts": pa.timestamp("us", tz="UTC")}.get(name, pa.string())
+        kind = {"seq": pa.int64(), "ts": pa.timestamp("us", tz="UTC"), "bytes": pa.binary()}.get(name, pa.string())
         fields.append(pa.field(name, kind))
     return batch.cast(pa.schema(fields))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -19,9 +19,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from topics.clock import Clock, SystemClock
 from topics.errors import UsageError
-from topics.files import Loss
+from topics.files import BytesRecordError, Loss
 from topics.pipelines.engines import LocalEngine, PipelineEngine, Progress, Stop, silent
-from topics.pipelines.errors import DataLossError, TargetError
+from topics.pipelines.errors import DataLossError, PipelineError, TargetError
 from topics.pipelines.report import Report, count, loss_as_json, loss_sentence
 from topics.pipelines.source import (
     UNIT_BYTES,
@@ -42,7 +42,6 @@ from topics.pipelines.target.runs import begin
 from topics.pipelines.target.target_manifest import ManifestLayout
 from topics.pipelines.target.whole import refuse_unseen
 from topics.pipelines.values import ddl
-from topics.pipelines.values.checksum import COLUMNS
 from topics.pipelines.values.infer import infer
 
 LAYOUTS = ("manifest", "delta")
@@ -58,6 +57,7 @@ class Options:
     schema: the DDL of a column `value` parsed from `data`; "infer"; or "" for the target's schema.
     drop_data: keep `data` only of rows that do not fit the schema.
     on_data_loss: `fail`, `skip` (continue), or `record` (continue, with the ranges in the commit).
+    bytes: a new target gets the column `bytes`; without it a record of bytes fails the run.
     """
 
     origin: Origin
@@ -67,6 +67,7 @@ class Options:
     drop_data: bool = False
     on_data_loss: str = "fail"
     compression: str = "zstd"
+    bytes: bool = False
 
 
 @dataclass
@@ -264,17 +265,17 @@ def _shape(options: Options, state: TargetState, ranges: list[_Range], report: E
     data = "misfits" if options.drop_data else "all"
     if state.shape is not None:
         wanted = state.shape.schema if options.schema == INFER and state.shape.schema else options.schema
-        state.shape.refuse_another(Shape(wanted, data))
+        state.shape.refuse_another(Shape(wanted, data, options.bytes))
         return state.shape
     if options.schema != INFER:
-        return Shape(ddl.text_of(ddl.parse(options.schema)) if options.schema else "", data)
+        return Shape(ddl.text_of(ddl.parse(options.schema)) if options.schema else "", data, options.bytes)
     if not ranges:
-        return Shape("", data)
+        return Shape("", data, options.bytes)
 
     found = infer(_sample(options, ranges), BAD_NAME if options.layout == "delta" else None)
     report.left_out = found.left_out
     text = ddl.text_of(found.schema)
-    return Shape(text, data)
+    return Shape(text, data, options.bytes)
 
 
 def _sample(options: Options, ranges: list[_Range]) -> Iterator[str]:
@@ -286,9 +287,21 @@ def _sample(options: Options, ranges: list[_Range]) -> Iterator[str]:
 
 def _texts(options: Options, one: _Range) -> Iterator[str]:
     for piece in one.topic.slices(one.from_seq, one.topic.head):
-        for item in read(piece, ["data"], verify=options.origin.verify):
+        for item in _read(piece, ["data", "bytes"] if options.bytes else ["data"], options.origin.verify):
             if not isinstance(item, Loss):
-                yield from item.column("data").to_pylist()
+                yield from item.column("data").drop_null().to_pylist()
+
+
+def _read(piece: Slice, columns: Sequence[str], verify: bool) -> Iterator[Any]:
+    """Yield what `read` does. Raises: PipelineError for bytes without a column for them."""
+    try:
+        yield from read(piece, columns, verify=verify)
+    except BytesRecordError as error:
+        about = error.detail or {}
+        raise PipelineError(
+            f"record {about.get('seq')} of topic {about.get('topic')} is bytes, and this target has no column for "
+            "them: name a new target with --to and --bytes, or leave the topic out with --subscribe"
+        ) from None
 
 
 def units_of(ranges: list[_Range]) -> list[ExportUnit]:
@@ -316,7 +329,7 @@ def _write(
 def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit) -> UnitResult:
     """Write the rows of a unit's slices, on an executor.
 
-    Raises: DataLossError, TargetError, errors of reading.
+    Raises: DataLossError, TargetError, PipelineError, errors of reading.
     """
 
     files: list[PartFile] = []
@@ -324,7 +337,7 @@ def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit)
     with PartFileWriter(parts, unit.number) as writer:
         for piece in unit.slices:
             writer.begin(piece.topic, piece.incarnation)
-            for item in read(piece, COLUMNS, verify=verify):
+            for item in _read(piece, parts.shape.columns, verify):
                 if isinstance(item, Loss):
                     if on_data_loss == "fail":
                         raise DataLossError(

@@ -112,7 +112,8 @@ class DeltaLayout:
     def _state_of(self, log: _Log) -> TargetState:
         self._refuse_unknown(log)
         configuration = _as_dict(log.metadata.get("configuration"))
-        shape = Shape(configuration.get("topics.schema", ""), configuration.get("topics.data", "all"))
+        schema, data = configuration.get("topics.schema", ""), configuration.get("topics.data", "all")
+        shape = Shape(schema, data, configuration.get("topics.bytes") == "true")
         unlike = _differing_column(log.metadata, shape)
         if unlike:
             raise TargetError(
@@ -299,7 +300,8 @@ def _bad_name(kind: ddl.Type) -> str:
 
 
 def _fields(shape: Shape) -> list[dict[str, Any]]:
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in COLUMNS.items()]
+    columns = COLUMNS | ({"bytes": "binary"} if shape.bytes else {})
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
     return [*fields, ddl.delta_field("value", ddl.parse(shape.schema))] if shape.schema else fields
 
 
@@ -336,6 +338,7 @@ def _commit(run: str, number: int, add: Addition, *, first: bool) -> bytes:
     ]
     if first:
         configuration = {"topics.schema": add.shape.schema, "topics.data": add.shape.data} if add.shape.schema else {}
+        configuration |= {"topics.bytes": "true"} if add.shape.bytes else {}
         actions.append({"protocol": {"minReaderVersion": READER_VERSION, "minWriterVersion": WRITER_VERSION}})
         actions.append(
             {

@@ -14,6 +14,7 @@ from topics.files import Loss
 from topics.pipelines.errors import TargetError, disk_error
 from topics.pipelines.target.runs import Head, Run
 from topics.pipelines.values import ddl
+from topics.pipelines.values.checksum import COLUMNS, WITH_BYTES
 
 _COMMIT = re.compile(r"([0-9]{20})\.json\Z")
 
@@ -55,16 +56,25 @@ class Shape:
 
     schema: the DDL of the column `value`; "" without this column.
     data: "all", or "misfits" if only rows that do not fit the schema have `data`.
+    bytes: whether there is the column `bytes`, for records of bytes.
     """
 
     schema: str = ""
     data: str = "all"
+    bytes: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read from the log."""
+        return WITH_BYTES if self.bytes else COLUMNS
 
     def refuse_another(self, asked: Shape) -> None:
         """Raise TargetError if a run asks for other columns than the target has.
 
         The message names the difference.
         """
+        if asked.bytes and not self.bytes:
+            raise TargetError("--bytes: this target has no column `bytes`: leave the option out, or name a new target")
         if asked.schema and not self.schema:
             raise TargetError("--schema: this target has no column `value`: leave the option out, or name a new target")
         if asked.schema:

@@ -20,7 +20,7 @@ from topics.pipelines.target.file_names import part_name, topic_directory
 from topics.pipelines.target.layout import PartFile, Shape
 from topics.pipelines.target.whole import sync_directory
 from topics.pipelines.values import ddl
-from topics.pipelines.values.checksum import COLUMNS, RowSum
+from topics.pipelines.values.checksum import RowSum
 from topics.pipelines.values.typed import typed
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -128,7 +128,8 @@ class _File:
         self._schema = schema
         self._keep_data = parts.shape.data == "all"
         self._arrow = arrow_schema(parts.shape)
-        self._sum = RowSum()
+        self._columns = parts.shape.columns
+        self._sum = RowSum(self._columns)
         self._nulls = dict.fromkeys((name for name in self._arrow.names if name not in _PLAIN), 0)
         self._misfits = 0
         self._first: tuple[int, int] | None = None
@@ -165,14 +166,14 @@ class _File:
             self._flush()
 
     def _shaped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [rows.column(name) for name in COLUMNS]
+        columns = [rows.column(name) for name in self._columns]
         if self._schema is not None:
             value = typed(rows.column("data"), self._schema)
             self._misfits += value.misfits
             columns.append(value.values)
             if not self._keep_data:
-                data = columns[COLUMNS.index("data")]
-                columns[COLUMNS.index("data")] = _where_null(data, value.values)
+                data = columns[self._columns.index("data")]
+                columns[self._columns.index("data")] = _where_null(data, value.values)
         return pa.RecordBatch.from_arrays(columns, schema=self._arrow)
 
     def _flush(self) -> None:
@@ -226,7 +227,7 @@ def arrow_schema(shape: Shape) -> pa.Schema:
     fields = [
         pa.field("seq", pa.int64()),
         pa.field("ts", pa.timestamp("us", tz="UTC")),
-        *(pa.field(name, pa.string()) for name in COLUMNS[2:]),
+        *(pa.field(name, pa.binary() if name == "bytes" else pa.string()) for name in shape.columns[2:]),
     ]
     if shape.schema:
         fields.append(pa.field("value", ddl.arrow_type(ddl.parse(shape.schema))))

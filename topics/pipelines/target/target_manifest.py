@@ -61,7 +61,9 @@ class ManifestLayout:
             marks = {
                 name: Mark(str(mark["incarnation"]), int(mark["next_seq"])) for name, mark in commit["state"].items()
             }
-            return TargetState(number, marks, Shape(str(commit["schema"]), str(commit["data"])))
+            return TargetState(
+                number, marks, Shape(str(commit["schema"]), str(commit["data"]), bool(commit.get("bytes")))
+            )
 
     def is_committed(self, head: Head) -> bool:
         """Return whether the commit that the announcement names exists and is by the same run."""
@@ -82,6 +84,7 @@ class ManifestLayout:
             "created_ms": add.now_ms,
             "schema": add.shape.schema,
             "data": add.shape.data,
+            **({"bytes": True} if add.shape.bytes else {}),
             "topics": {name: one.as_json() for name, one in sorted(add.topics.items())},
             "state": {name: mark._asdict() for name, mark in sorted(marks.items())},
             "files": [file._asdict() for file in add.files],

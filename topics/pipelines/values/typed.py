@@ -57,8 +57,12 @@ class Typed(NamedTuple):
 def typed(texts: pa.StringArray, schema: Struct) -> Typed:
     """Return the fields of `schema` in JSON texts as one struct column.
 
-    texts: each a valid JSON value.
+    texts: each a valid JSON value, or null, for which the struct is null and no misfit.
     """
+    if texts.null_count:
+        found = typed(texts.drop_null(), schema)
+        valid = np.asarray(texts.is_valid())
+        return Typed(found.values.take(pa.array(np.cumsum(valid) - 1, mask=~valid)), found.misfits)
     target = arrow_type(schema)
     objects = _begin_as_objects(texts)
     if objects.all():
