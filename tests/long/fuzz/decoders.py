@@ -16,6 +16,13 @@ from tests.server.lane_bytes import LaneBytes, samples
 from topics.engine.shared.topic_snapshot import TopicsSnapshot
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store.format import codec
+from topics.store.format.compressed_segment import (
+    Blocks,
+    CompressedHeader,
+    compressor,
+    image_of,
+    packed_table,
+)
 from topics.store.format.log_format import (
     Idempotency,
     ProducerPart,
@@ -25,6 +32,7 @@ from topics.store.format.log_format import (
     unpack_extension,
 )
 from topics.store.format.segment_format import IndexHeader, PackHeader, SegmentFooter, SegmentHeader, SnapshotFile
+from topics.store.repair.salvage import salvaged_image
 from topics.store.segments.manifest import Pack, unpack_store_part
 from topics.store.segments.pack import read_pack, scan_pack
 from topics.store.segments.segment import read_footer
@@ -44,10 +52,15 @@ def _files() -> dict[str, bytes]:
     world = SimWorld(wal_file_bytes=64 << 10, pack_run_bytes=600, segment_max_events=4, checkpoint_wal_bytes=1)
     world.start()
     for name, count in (("long", 12), ("short", 2)):
-        world.write_records(name, [{"data": {"n": at}, "tag": f"t:{at}", "meta": {"k": at}} for at in range(count)])
+        texts: list[dict[str, Any]] = [
+            {"data_base64": "/wA="} if at % 2 else {"data": {"n": at}} for at in range(count)
+        ]
+        world.write_records(name, [text | {"tag": f"t:{at}", "meta": {"k": at}} for at, text in enumerate(texts)])
+        world.request("PUT", f"/v0/topics/{name}/readers/r", {"from_seq": 1, "holds": True})
     world.delete("long", match="t:2")
     world.advance_ms(1100)
-    world.write("short", 1)
+    world.write_records("short", [{"data_base64": "/wA="}])
+    world.request("PUT", "/v0/topics/short/readers/s", {"from_seq": 1})
     paths = world._files("/srv/topics")
     world.crash()
     names = ("wal-", "seg-00000000000000000001.data", "seg-00000000000000000001.idx", "pack-", "snapshot-")
@@ -71,6 +84,29 @@ def _log(data: bytes) -> None:
 
 def _frames(data: bytes) -> None:
     codec.scan_frames(data, start=0)
+
+
+def _compressed(image: bytes) -> bytes:
+    """A compressed file of this segment, in blocks as small as the inputs."""
+    size = 512
+    blocks = [compressor().compress(image[at : at + size]) for at in range(0, len(image), size)]
+    table = packed_table([len(block) for block in blocks])
+    header = CompressedHeader(size, len(blocks), len(image), 0)
+    return header.pack(table) + bytes(header.flags_bytes) + table + b"".join(blocks)
+
+
+def _compressed_segment(data: bytes) -> None:
+    """A compressed file as reads take it, with a table that its checksum does not cover, and as a rebuild mends it."""
+    with contextlib.suppress(CorruptError, FormatError):
+        header = CompressedHeader.unpack(data, "x")
+        table = data[header.table_at : header.blocks_at]
+        stated = CompressedHeader.unpack(header.pack(table), "x")
+        blocks = Blocks(stated, table, "x")
+        for block in range(stated.blocks):
+            with contextlib.suppress(CorruptError):
+                assert len(blocks.inflate(block, data)) <= stated.block_bytes
+    salvaged_image(data, "x", 1, [])
+    image_of(data, "x")
 
 
 class _Bytes:
@@ -135,8 +171,8 @@ def _of_files() -> list[Decoder]:
         Decoder("log", _log, errors, damaged(files["wal-"])),
         Decoder("frames", _frames, errors, damaged(segment[4096:]) | {"of a log": files["wal-"][4096 + 64 :]}),
         Decoder("segment header", of(SegmentHeader.unpack), errors, damaged(segment)),
-        Decoder("segment footer", of(SegmentFooter.unpack), errors, damaged(segment[-600:])),
-        Decoder("end of a segment", of(read_footer), errors, damaged(segment[-600:])),
+        Decoder("segment footer", of(SegmentFooter.unpack), errors, damaged(segment[-900:])),
+        Decoder("end of a segment", of(read_footer), errors, damaged(segment[-900:])),
         Decoder("segment index", of(IndexHeader.unpack), errors, damaged(index)),
         Decoder("pack", of(scan_pack), errors, damaged(pack)),
         Decoder("pack header", of(PackHeader.unpack), errors, damaged(pack)),
@@ -150,6 +186,7 @@ def _of_files() -> list[Decoder]:
             damaged(pack_idempotency(Idempotency(3, 1_000, b"key")))
             | {"of a part": pack_producer_part(ProducerPart(3, 1_000, 5, 6, 1 << 63, b"producer"))},
         ),
+        Decoder("compressed segment", _compressed_segment, errors, damaged(_compressed(segment))),
         Decoder("snapshot", _snapshot, errors, damaged(files["snapshot-"])),
     ]
 

@@ -24,6 +24,7 @@ NAMES = (
     "pack header",
     "pack index",
     "extension",
+    "compressed segment",
     "snapshot",
     "HTTP/1.1 by httptools",
     "HTTP/1.1 by h11",
