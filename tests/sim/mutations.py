@@ -778,7 +778,7 @@ MUTANTS = (
         "store/disk/disk_space.py",
         "        if not self.has_reserve:\n            await self._make_reserve()\n",
         "        self.has_reserve = True\n",
-        "records",
+        "tests/store/test_disk_space.py",
     ),
     _one(
         "a tail that there is no space to write again not synced where it lies",
