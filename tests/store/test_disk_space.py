@@ -1,4 +1,4 @@
-"""What a full disk waits for before it takes appends again."""
+"""A full disk, and when it takes appends again."""
 
 from __future__ import annotations
 
