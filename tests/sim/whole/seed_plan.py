@@ -216,12 +216,12 @@ class Plan:
         if found is None:
             rng = stream(self.seed, f"{life}:settings")
             settings = choose_settings(rng, self.base) | self.forced
-            settings |= choose_bound(random.Random(f"{self.seed}:{life}:bound")) | self.forced
-            settings |= choose_space(random.Random(f"{self.seed}:{life}:space"), self.base) | self.forced
-            settings |= choose_bodies(random.Random(f"{self.seed}:{life}:bodies"), self.base) | self.forced
-            settings |= choose_unsynced(random.Random(f"{self.seed}:{life}:unsynced")) | self.forced
+            settings |= choose_bound(stream(self.seed, f"{life}:bound")) | self.forced
+            settings |= choose_space(stream(self.seed, f"{life}:space"), self.base) | self.forced
+            settings |= choose_bodies(stream(self.seed, f"{life}:bodies"), self.base) | self.forced
+            settings |= choose_unsynced(stream(self.seed, f"{life}:unsynced")) | self.forced
             if self.is_library:
-                settings |= choose_library(random.Random(f"{self.seed}:{life}:library")) | self.forced
+                settings |= choose_library(stream(self.seed, f"{life}:library")) | self.forced
             if self.shard_counts:
                 settings["wal_shards"] = rng.choice(self.shard_counts)
             found = self._configs[life] = replace(self.base, **settings)
