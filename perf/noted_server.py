@@ -189,9 +189,10 @@ def note_commits() -> None:
         return goes_on
 
     @patched(BackgroundSync, "_on_sync")
-    def on_sync(original: Callable[..., None], sync: Any, upto: int, submitted_ns: int, res: int) -> None:
+    def on_sync(original: Callable[..., None], sync: Any, *args: int) -> None:
+        _upto, _size, submitted_ns, _res = args
         noted["syncs"].append((submitted_ns, now_ns(), "sync in the background", 0))
-        original(sync, upto, submitted_ns, res)
+        original(sync, *args)
 
     for name in ("open", "close", "fsync", "fdatasync", "sync_directory", "write_all", "rename", "unlink", "read"):
 
