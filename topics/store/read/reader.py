@@ -139,7 +139,7 @@ class _Fetch:
         self._error: StorageError | None = None
 
     def start(self, table: FileTable, pieces: Sequence[FileRange], found: Sequence[memoryview | None]) -> None:
-        reads: list[_Read | _InflatedRead] = []
+        reads: list[_PieceRead] = []
         for index, (piece, view) in enumerate(zip(pieces, found, strict=True)):
             if view is not None:
                 # the tail may change before the reads end
@@ -160,7 +160,7 @@ class _Fetch:
         for read in reads:
             read.submit()
 
-    def on_read(self, read: _Read | _InflatedRead, error: StorageError | None) -> None:
+    def on_read(self, read: _PieceRead, error: StorageError | None) -> None:
         read.file.release()
         self._views[read.index] = read.view
         if isinstance(error, CorruptError):
@@ -178,21 +178,56 @@ class _Fetch:
         return self._files
 
 
-class _Read:
+class _PieceRead:
+    """The read of one piece of a file, which is opened first if it is not open."""
+
+    __slots__ = ("_fd", "_fetch", "file", "index")
+
+    def __init__(self, fetch: _Fetch, index: int, file: StoredFile, fd: int) -> None:
+        file.hold()
+        self._fetch = fetch
+        self.index = index
+        self.file = file
+        self._fd = fd
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes that were read."""
+        raise NotImplementedError
+
+    def submit(self) -> None:
+        opener = self._fetch.opener
+        if self._fd < 0:
+            assert opener is not None, "without one, files that are not open were refused"
+            opener.open(self.file, self._on_opened)
+            return
+        if opener is not None:
+            opener.touch(self.file)
+        self._read()
+
+    def _on_opened(self, res: int) -> None:
+        if res < 0:
+            self._fetch.on_read(self, StorageError(f"opening {self.file.path} failed: {os.strerror(-res)}"))
+            return
+        self._fd = self.file.fd
+        self._read()
+
+    def _read(self) -> None:
+        raise NotImplementedError
+
+
+class _Read(_PieceRead):
     """The read of one piece, which continues after a short one.
 
     O_DIRECT reads whole blocks into page-aligned memory.
     """
 
-    __slots__ = ("_begin", "_buffer", "_count", "_fd", "_fetch", "_skip", "file", "index", "length")
+    __slots__ = ("_begin", "_buffer", "_count", "_skip", "length")
 
     def __init__(
         self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, memory: memoryview | None
     ) -> None:
-        file.hold()
-        self._fetch = fetch
-        self.index = index
-        self.file = file
+        super().__init__(fetch, index, file, file.fd if file.fd >= 0 else file.direct_fd)
         self.length = piece.length
         self._count = 0
         # A file that commits write past the page cache is read past it, too: a page cached here
@@ -203,7 +238,6 @@ class _Read:
             self._skip = piece.offset - self._begin
             self._buffer = memoryview(page_aligned(align_up(self._skip + piece.length, BLOCK_BYTES)))
         else:
-            self._fd = file.fd if file.fd >= 0 else file.direct_fd
             self._begin = piece.offset
             self._skip = 0
             self._buffer = np.empty(piece.length, np.uint8).data if memory is None else memory[: piece.length]
@@ -212,24 +246,7 @@ class _Read:
     def view(self) -> memoryview:
         return self._buffer[self._skip : self._skip + self.length]
 
-    def submit(self) -> None:
-        opener = self._fetch.opener
-        if self._fd < 0:
-            assert opener is not None, "without one, files that are not open were refused"
-            opener.open(self.file, self._on_opened)
-            return
-        if opener is not None:
-            opener.touch(self.file)
-        self._submit()
-
-    def _on_opened(self, res: int) -> None:
-        if res < 0:
-            self._fetch.on_read(self, StorageError(f"opening {self.file.path} failed: {os.strerror(-res)}"))
-            return
-        self._fd = self.file.fd
-        self._submit()
-
-    def _submit(self) -> None:
+    def _read(self) -> None:
         self._fetch.files.read_nowait(self._fd, self._buffer[self._count :], self._begin + self._count, self._on_result)
 
     def _on_result(self, res: int) -> None:
@@ -247,45 +264,30 @@ class _Read:
         else:
             if self._skip or self._fd == self.file.direct_fd:
                 self._count &= -BLOCK_BYTES
-            self._submit()
+            self._read()
 
 
-class _InflatedRead:
+class _InflatedRead(_PieceRead):
     """The read of one piece of a compressed segment."""
 
-    __slots__ = ("_fetch", "_inflating", "_piece", "file", "index", "view")
+    __slots__ = ("_inflating", "_piece", "_view")
 
     def __init__(self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, inflating: BlockReads) -> None:
-        file.hold()
-        self._fetch = fetch
-        self.index = index
-        self.file = file
+        super().__init__(fetch, index, file, file.fd)
         self._piece = piece
         self._inflating = inflating
-        self.view = memoryview(b"")
+        self._view = memoryview(b"")
 
-    def submit(self) -> None:
-        opener = self._fetch.opener
-        if self.file.fd < 0:
-            assert opener is not None, "without one, files that are not open were refused"
-            opener.open(self.file, self._on_opened)
-            return
-        if opener is not None:
-            opener.touch(self.file)
-        self._begin()
+    @property
+    def view(self) -> memoryview:
+        return self._view
 
-    def _on_opened(self, res: int) -> None:
-        if res < 0:
-            self._fetch.on_read(self, StorageError(f"opening {self.file.path} failed: {os.strerror(-res)}"))
-        else:
-            self._begin()
-
-    def _begin(self) -> None:
+    def _read(self) -> None:
         self._inflating.begin(self.file, self._piece.offset, self._piece.length, self._on_result)
 
     def _on_result(self, found: memoryview | StorageError) -> None:
         if isinstance(found, StorageError):
             self._fetch.on_read(self, found)
         else:
-            self.view = found
+            self._view = found
             self._fetch.on_read(self, None)
