@@ -250,7 +250,7 @@ class Driver:
             self.call(start)
         finally:
             if self._refusal is None:
-                self._refusal = _closed
+                self._refusal = closed_log
             self.maintenance.join()
             self._wheel.acquire()
             # not begun; calls that are begun get their answers while the caller still drives
@@ -467,7 +467,8 @@ class Driver:
         return not self._inbox and self._submitted == self._answered and self._loop.ns_until_work() != 0
 
 
-def _closed() -> UsageError:
+def closed_log() -> UsageError:
+    """Return the error of a call of a log that was closed."""
     return UsageError("this log is closed: open it again")
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from topics.config import Config
 from topics.embedded.appends.pending import Answer, Outcome, Pending
 from topics.embedded.calls import Start
-from topics.embedded.driver import Driver
+from topics.embedded.driver import Driver, closed_log
 from topics.engine.engine import Engine
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
@@ -176,7 +176,7 @@ class Admission:
     def end(self) -> None:
         """Refuse what is left in the line, because the log is closed."""
         while self.line:
-            self._answer(self.line.popleft(), UsageError("this log is closed: open it again"))
+            self._answer(self.line.popleft(), closed_log())
 
     def _look(self) -> None:
         """Admit from the line what there is room for. Called at the end of each pass."""
