@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import topics
 from topics.embedded.interrupts import signals
+
+SMALL: dict[str, Any] = {
+    "wal_file_bytes": 1 << 20,
+    "wal_spare_files": 1,
+    "checkpoint_wal_bytes": 4 << 20,
+    "disk_reserve_bytes": 1 << 16,
+}
+"""Settings of a log that takes little space."""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[topics.Log]:
+    """A small log; a file that needs another one has a fixture of its own."""
+    with topics.open(tmp_path / "data", **SMALL) as opened:
+        yield opened
 
 
 def handlers() -> dict[signal.Signals, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import topics
-from tests.embedded.test_log import SMALL
+from tests.embedded.conftest import SMALL
 
 
 @pytest.fixture

@@ -14,14 +14,8 @@ from typing import Any
 import pytest
 
 import topics
+from tests.embedded.conftest import SMALL
 from topics.uring.probe import probe
-
-SMALL = {
-    "wal_file_bytes": 1 << 20,
-    "wal_spare_files": 1,
-    "checkpoint_wal_bytes": 4 << 20,
-    "disk_reserve_bytes": 1 << 16,
-}
 
 
 @pytest.fixture(params=["uring", "portable"])

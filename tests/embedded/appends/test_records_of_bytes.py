@@ -5,25 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import topics
-from tests.embedded.test_log import SMALL
+from tests.embedded.conftest import SMALL
 from tests.sim import SimRing
 from topics.config import tiny_config
 from topics.embedded.log import Log
 
 DATA = bytes(range(256))
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[topics.Log]:
-    with topics.open(str(tmp_path / "data"), **SMALL) as opened:
-        yield opened
 
 
 def data_of(log: topics.Log, topic: str) -> list[Any]:

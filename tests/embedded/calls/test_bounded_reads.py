@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 
 import topics
+from tests.embedded.conftest import SMALL
 from topics import GapError, Location, NewRecord, RequestError, UsageError
-
-SMALL: dict[str, Any] = {"wal_file_bytes": 1 << 20, "wal_spare_files": 0, "disk_reserve_bytes": 1 << 16}
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[topics.Log]:
-    with topics.open(tmp_path / "data", **SMALL) as opened:
-        yield opened
 
 
 def data_of(records: Iterator[topics.Record]) -> list[Any]:

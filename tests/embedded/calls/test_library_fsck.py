@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import topics
+from tests.embedded.conftest import SMALL
 from topics import LockedError, UsageError
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
-
-SMALL: dict[str, Any] = {"wal_file_bytes": 1 << 20, "wal_spare_files": 0, "disk_reserve_bytes": 1 << 16}
 
 
 @pytest.fixture
@@ -70,13 +70,7 @@ def test_a_log_that_would_not_open_is_opened_after_a_rebuild(tmp_path: Path) -> 
         log.put_topic("t", durability="fsync")
         for number in range(3):
             log.append("t", [number])
-        for each in (tmp_path / "open").rglob("*"):
-            copy = tmp_path / "data" / each.relative_to(tmp_path / "open")
-            if each.is_dir():
-                copy.mkdir(parents=True, exist_ok=True)
-            else:
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_bytes(each.read_bytes())
+        shutil.copytree(tmp_path / "open", tmp_path / "data")
     (file,) = (tmp_path / "data/wal").rglob("wal-*.log")
     with file.open("r+b") as damage:
         damage.seek(WAL_FIRST_BATCH_OFFSET + 100)

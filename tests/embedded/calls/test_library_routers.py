@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 import topics
+from tests.embedded.conftest import SMALL
 from topics import NewRecord, RequestError, UsageError
 from topics.engine.values.predicate import Predicate
-
-SMALL: dict[str, Any] = {"wal_file_bytes": 1 << 20, "wal_spare_files": 0, "disk_reserve_bytes": 1 << 16}
 
 
 @pytest.fixture

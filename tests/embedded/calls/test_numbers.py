@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import topics
+from tests.embedded.conftest import SMALL
 from topics.errors import CorruptError
-
-SMALL: dict[str, Any] = {"wal_file_bytes": 1 << 20, "wal_spare_files": 0, "disk_reserve_bytes": 1 << 16}
 
 
 def test_numbers_count_from_the_opening_on(tmp_path: Path) -> None:
@@ -64,7 +63,7 @@ def test_bytes_that_are_not_synced_are_a_gauge(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_counted_by_its_reason(tmp_path: Path) -> None:
-    with topics.open(tmp_path, max_log_bytes=1 << 20, checkpoint_wal_bytes=1 << 40, **SMALL) as log:
+    with topics.open(tmp_path, max_log_bytes=1 << 20, **{**SMALL, "checkpoint_wal_bytes": 1 << 40}) as log:
         with pytest.raises(topics.RequestError):
             append_without_end(log)
         refusals = log.stats().refusals
@@ -120,13 +119,7 @@ def killed_with_a_torn_end(where: Path) -> Path:
         log.append("t", ["first"])
         log.append("t", ["last"])
         (file,) = (where / "open/wal").rglob("wal-*.log")
-        for each in (where / "open").rglob("*"):
-            copy = where / "data" / each.relative_to(where / "open")
-            if each.is_dir():
-                copy.mkdir(parents=True, exist_ok=True)
-            else:
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_bytes(each.read_bytes())
+        shutil.copytree(where / "open", where / "data")
     return where / "data" / file.relative_to(where / "open")
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
+
+import topics
+from tests.sim import SimRing
+from topics.config import tiny_config
 
 Test = TypeVar("Test", bound=Callable[..., None])
 PAGE = Path(__file__).parents[3] / "docs" / "from-other-logs.md"
@@ -38,3 +45,18 @@ class Lines:
     def check(self) -> None:
         """Compare the claimed lines with the table's."""
         assert sorted(self.claimed) == sorted(lines_of(self.section))
+
+
+def append_to_failing_disk(error: int) -> tuple[topics.TopicsError, list[bytes]]:
+    """Append a record, and then one whose write fails. Return its error, and what is read then."""
+    ring = SimRing(1)
+    ring.disk.make_directory("/srv")
+    log = topics.Log(tiny_config("/srv/topics"), ring, ring.clock)
+    log.append("t", [b"one"])
+    ring.faults.fail("write", error, times=100, path_part="wal")
+    with pytest.raises(topics.StorageError) as refused:
+        log.append("t", [b"two"])
+    left = [record.data for record in log.read("t")]
+    with contextlib.suppress(topics.StorageError):
+        log.close()
+    return refused.value, left

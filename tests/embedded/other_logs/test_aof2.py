@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import topics
 from examples.aof2 import trades
-from tests.embedded.other_logs.lines import Lines
+from tests.embedded.conftest import SMALL
+from tests.embedded.other_logs.lines import Lines, append_to_failing_disk
 
 line = Lines("AOF2")
-SMALL = {"wal_file_bytes": 1 << 20, "disk_reserve_bytes": 1 << 16}
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[topics.Log]:
-    with topics.open(tmp_path / "data", **SMALL) as opened:
-        yield opened
 
 
 def test_every_line_of_the_table_has_a_test() -> None:
@@ -142,36 +136,52 @@ def test_a_tail_gives_records_as_they_come(log: topics.Log) -> None:
 
 @line(
     "`root_dir`",
-    "its directory for archived segments",
     "`segment_min_bytes`, `segment_max_bytes`, `segment_target_bytes`",
     "`preallocate_segments`",
     "`FlushConfig`: interval",
-    "`FlushConfig::max_unflushed_bytes`",
-    "`compaction`",
-    "at most two segments are not finished",
-    "`retention`",
 )
 def test_the_settings_of_a_log_are_there(tmp_path: Path) -> None:
     settings = {
-        "cold_dir": str(tmp_path / "cold"),
         "wal_file_bytes": 1 << 20,
         "segment_max_bytes": 1 << 20,
         "wal_spare_files": 1,
         "sync_every_ms": 50,
-        "max_unsynced_bytes": 1 << 20,
-        "compact_below": 0.5,
-        "max_log_bytes": 64 << 20,
-        "hot_retain_segments": 1,
-        "hot_retain_bytes": 1 << 20,
-        "hot_retain_ms": 1000,
     }
     with topics.open(tmp_path / "data", **settings) as log:
-        log.put_topic("t", ttl_ms=60_000, cap_records=10, cap_bytes=1 << 20)
-        log.append("t", [b"one"])
-        assert log.state("t").config.cap_records == 10
+        for _ in range(3):
+            log.append("t", [bytes(1 << 19)])
+        log.checkpoint()
+        paths = [*(tmp_path / "data" / "wal").rglob("*.log"), *(tmp_path / "data").rglob("seg-*.data")]
+        assert paths
+        assert all(path.stat().st_size <= 2 << 20 for path in paths)
 
 
-@line("`compression`")
+@line("`retention`")
+def test_records_above_a_cap_are_gone_and_reported(log: topics.Log) -> None:
+    log.put_topic("t", cap_records=2)
+    log.append("t", [b"one", b"two", b"three"])
+    with pytest.raises(topics.GapError) as gap:
+        list(log.read("t"))
+    assert [record.data for record in log.read("t", gap.value.resume_from)] == [b"two", b"three"]
+
+
+@line("`compaction`")
+def test_the_space_of_deleted_records_comes_back(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", segment_max_events=100, compact_below=1.0, **SMALL) as log:
+        log.append("t", [topics.NewRecord(bytes(1000), tag="kept" if n % 10 == 0 else "dead") for n in range(200)])
+        log.checkpoint()
+        before = _segment_bytes(tmp_path)
+        log.delete("t", match="dead")
+        log.checkpoint()
+        log.checkpoint()
+        assert _segment_bytes(tmp_path) < before / 2
+
+
+def _segment_bytes(tmp_path: Path) -> int:
+    return sum(path.stat().st_size for path in (tmp_path / "data").rglob("seg-*.data"))
+
+
+@line("`compression`", "its directory for archived segments")
 def test_cold_segments_may_be_compressed(tmp_path: Path) -> None:
     pytest.importorskip("zstandard", reason="zstandard is missing: pip install 'topics[zstd]'")
     settings = {"cold_dir": str(tmp_path / "cold"), "segment_codec": "zstd", "hot_retain_segments": 0}
@@ -192,13 +202,21 @@ def test_a_read_by_seq_needs_no_switch(log: topics.Log) -> None:
     assert record.data == b"499"
 
 
-@line("`WouldBlock(Rollover)`", "`RolloverFailed`")
+@line("`WouldBlock(Rollover)`", "at most two segments are not finished")
 def test_the_reasons_of_a_refusal_are_two(tmp_path: Path) -> None:
-    with topics.open(tmp_path / "data", max_log_bytes=4 << 20, checkpoint_wal_bytes=1 << 40, **SMALL) as log:
+    with topics.open(tmp_path / "data", max_log_bytes=4 << 20, **{**SMALL, "checkpoint_wal_bytes": 1 << 40}) as log:
         log.append("t", [b"made"])
         reasons = _reasons(log)
         assert "rollover" in reasons
         assert reasons <= {"admission", "rollover"}
+
+
+@line("`RolloverFailed`")
+@pytest.mark.parametrize(
+    ("error", "raised"), [(errno.EIO, topics.LogReadOnlyError), (errno.ENOSPC, topics.DiskFullError)]
+)
+def test_an_append_that_the_disk_refuses_says_why(error: int, raised: type[topics.TopicsError]) -> None:
+    assert isinstance(append_to_failing_disk(error)[0], raised)
 
 
 @line("errors of recovery", "segments describe themselves; no manifest")
@@ -211,7 +229,7 @@ def test_fsck_judges_a_directory_and_rebuilds_it(tmp_path: Path) -> None:
         assert [record.data for record in log.read("t")] == [b"one"]
 
 
-@line("an acknowledged record that is not durable is bounded in bytes")
+@line("an acknowledged record that is not durable is bounded in bytes", "`FlushConfig::max_unflushed_bytes`")
 def test_unsynced_bytes_stay_below_their_bound(tmp_path: Path) -> None:
     bound = 1 << 20
     with topics.open(tmp_path / "data", max_unsynced_bytes=bound, sync_every_ms=None, **SMALL) as log:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import topics
 from examples.walrus import meters
-from tests.embedded.other_logs.lines import Lines
-from tests.sim import SimRing
-from topics.config import tiny_config
+from tests.embedded.conftest import SMALL
+from tests.embedded.other_logs.lines import Lines, append_to_failing_disk
 from topics.store.format.log_format import FRAME_MIN_BYTES
 from topics.uring.probe import RingSupport
 
 line = Lines("Walrus 0.2")
-SMALL = {"wal_file_bytes": 1 << 20, "disk_reserve_bytes": 1 << 16}
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[topics.Log]:
-    with topics.open(tmp_path / "data", **SMALL) as opened:
-        yield opened
 
 
 def data_of(records: list[topics.Record]) -> list[bytes]:
@@ -298,16 +288,9 @@ def test_an_exception_that_nothing_expected_ends_the_log(log: topics.Log) -> Non
 def test_a_write_that_fails_is_refused_and_what_was_acknowledged_is_still_read(
     error: int, raised: type[topics.TopicsError]
 ) -> None:
-    ring = SimRing(1)
-    ring.disk.make_directory("/srv")
-    log = topics.Log(tiny_config("/srv/topics"), ring, ring.clock)
-    log.append("t", [b"one"])
-    ring.faults.fail("write", error, times=100, path_part="wal")
-    with pytest.raises(raised):
-        log.append("t", [b"two"])
-    assert [record.data for record in log.read("t")] == [b"one"]
-    with contextlib.suppress(topics.StorageError):
-        log.close()
+    refused, left = append_to_failing_disk(error)
+    assert isinstance(refused, raised)
+    assert left == [b"one"]
 
 
 @line("a file is removed once all its entries were read")
