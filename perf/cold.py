@@ -20,6 +20,8 @@ from pathlib import Path
 
 import topics
 from examples.flights.data import flights_in_time_order, package_rows
+from perf.peers import machine
+from perf.writes import commit_id
 
 PAGE = 1000
 CODECS = ("none", "zstd")
@@ -65,6 +67,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     reads, rounds = (3, 1) if options.smoke else (options.reads, options.rounds)
+    print(f"{machine()}, commit {commit_id()}")
     top = Path(tempfile.mkdtemp(prefix="cold-", dir=options.directory))
     try:
         found = events(options.smoke)

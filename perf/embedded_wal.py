@@ -18,8 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -28,24 +27,19 @@ from typing import Any
 import topics
 from perf.compare.walrus import SETTINGS, walrus_program, walrus_rate
 from perf.library import TEXTS
-from perf.peers import Table, machine
+from perf.peers import Table, fresh_log, machine
 from perf.writes import commit_id
 
 BATCH = 1000
 PAYLOAD = bytes(range(156, 256))
 """100 bytes that are no text."""
 BATCH_OF_BYTES = [PAYLOAD] * BATCH
-HOT_TOPIC = "t"
+HOT_TOPIC = "bench"
 
 
-@contextmanager
-def fresh_log(scratch: Path, durability: str = "disk", **settings: Any) -> Iterator[topics.Log]:
+def log_without_checkpoints(scratch: Path, durability: str = "disk", **settings: Any) -> topics.Log:
     """A log of a fresh directory, which makes no checkpoint by size while it is measured."""
-    with tempfile.TemporaryDirectory(dir=scratch) as path:
-        settings = {"checkpoint_wal_bytes": 1 << 40, "max_log_bytes": 0, **settings}
-        with topics.open(path, **settings) as log:
-            log.put_topic(HOT_TOPIC, durability=durability)
-            yield log
+    return fresh_log(scratch, durability, **{"checkpoint_wal_bytes": 1 << 40, "max_log_bytes": 0, **settings})
 
 
 def rate(step: Callable[[], int], seconds: float) -> float:
@@ -76,19 +70,19 @@ def timed(call: Callable[[], object], seconds: float) -> list[float]:
 
 # --- bytes -----------------------------------------------------------------------------------------------------------
 def append_bytes(seconds: float, scratch: Path) -> float:
-    with fresh_log(scratch) as log:
+    with log_without_checkpoints(scratch) as log:
         return rate(lambda: len(BATCH_OF_BYTES) * bool(log.append(HOT_TOPIC, BATCH_OF_BYTES)), seconds)
 
 
 def append_texts(seconds: float, scratch: Path) -> float:
-    with fresh_log(scratch) as log:
+    with log_without_checkpoints(scratch) as log:
         return rate(lambda: len(TEXTS) * bool(log.append_many(HOT_TOPIC, TEXTS)), seconds)
 
 
 def append_large(count: int, size: int, scratch: Path) -> float:
     """Milliseconds of an append of one large record, the median."""
     payload = os.urandom(size)
-    with fresh_log(scratch, max_record_bytes=2 * size) as log:
+    with log_without_checkpoints(scratch, max_record_bytes=2 * size) as log:
         log.append(HOT_TOPIC, [payload])
         calls = []
         for _ in range(count):
@@ -111,14 +105,14 @@ def write_large(count: int, size: int, scratch: Path) -> float:
 
 
 def read_columns(seconds: float, scratch: Path) -> float:
-    with fresh_log(scratch) as log:
+    with log_without_checkpoints(scratch) as log:
         for _ in range(100):
             log.append(HOT_TOPIC, BATCH_OF_BYTES)
         return rate(lambda: len(log.columns(HOT_TOPIC, 0, limit=50_000).seq), seconds)
 
 
 def append_one(durability: str, seconds: float, scratch: Path) -> float:
-    with fresh_log(scratch, durability) as log:
+    with log_without_checkpoints(scratch, durability) as log:
         one = [PAYLOAD]
         return rate(lambda: bool(log.append(HOT_TOPIC, one)), seconds)
 
@@ -173,7 +167,7 @@ def payload_rows(table: Table, seconds: float) -> None:
 # --- flush -----------------------------------------------------------------------------------------------------------
 def lone_flush(seconds: float, scratch: Path) -> float:
     """Microseconds of a flush after one append, the median."""
-    with fresh_log(scratch, sync_every_ms=None) as log:
+    with log_without_checkpoints(scratch, sync_every_ms=None) as log:
         one, calls = [PAYLOAD], []
         until = time.perf_counter() + seconds
         while time.perf_counter() < until:
@@ -201,7 +195,7 @@ def bare_sync(seconds: float, scratch: Path) -> float:
 
 
 def flushes_a_sync(threads: int, seconds: float, scratch: Path) -> float:
-    with fresh_log(scratch, sync_every_ms=None) as log:
+    with log_without_checkpoints(scratch, sync_every_ms=None) as log:
         counts = [0] * threads
         until = time.perf_counter() + seconds
         syncs = log.stats().syncs
@@ -233,10 +227,13 @@ def flush_rows(table: Table, seconds: float) -> None:
 
 
 # --- append_nowait ---------------------------------------------------------------------------------------------------
+NOWAIT_CALLS = 100_000
+
+
 def worst_of(call: str, count: int, scratch: Path) -> float:
     """The longest of `count` calls in ms, beside syncs, rotations and checkpoints; a refused one counts, too."""
     busy = {"sync_every_ms": 50, "wal_file_bytes": 8 << 20, "checkpoint_wal_bytes": 32 << 20, "max_log_bytes": 1 << 30}
-    with fresh_log(scratch, **busy) as log:
+    with log_without_checkpoints(scratch, **busy) as log:
         one, worst = [PAYLOAD], 0.0
         append = getattr(log, call)
         for _ in range(count):
@@ -251,13 +248,13 @@ def worst_of(call: str, count: int, scratch: Path) -> float:
         return worst * 1e3
 
 
-def nowait_rows(table: Table, seconds: float) -> None:
-    count = 1_000_000 if seconds >= 1 else 1000
+def nowait_rows(table: Table, seconds: float, calls: int = NOWAIT_CALLS) -> None:
+    count = calls if seconds >= 1 else 1000
     table.row(
         f"append_nowait, the worst of {count:,}, ms",
         partial(worst_of, "append_nowait", count),
-        "append, beside the same",
-        partial(worst_of, "append", count // 10),
+        f"append, the worst of {count // 2:,}",
+        partial(worst_of, "append", count // 2),
         "<= 5; <= 0.1",
         less=True,
     )
@@ -266,7 +263,7 @@ def nowait_rows(table: Table, seconds: float) -> None:
 # --- readers beside the writer ---------------------------------------------------------------------------------------
 def append_beside(reading: str, seconds: float, scratch: Path) -> list[float]:
     """Return p50 and p99 (us) of an append beside a thread that reads in a loop, and both in relation to without."""
-    with fresh_log(scratch) as log:
+    with log_without_checkpoints(scratch) as log:
         for _ in range(400):
             log.append(HOT_TOPIC, BATCH_OF_BYTES)
         one = [PAYLOAD]
@@ -379,7 +376,7 @@ def _of_size(size: int, cadence: int | None, seconds: float, scratch: Path) -> l
         "max_log_bytes": 1 << 30,
         "sync_every_ms": cadence,
     }
-    with fresh_log(scratch, **settings) as log:
+    with log_without_checkpoints(scratch, **settings) as log:
         one = [PAYLOAD]
         p50, p99 = quantiles_us(timed(lambda: log.append(HOT_TOPIC, one), seconds))
         return [p50, p99, rate(lambda: BATCH * bool(log.append(HOT_TOPIC, BATCH_OF_BYTES)), seconds)]
@@ -399,6 +396,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--calls", type=int, default=NOWAIT_CALLS, help="of append_nowait in a round")
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--directory", type=Path, default=None, help="on the disk to measure; default: the current one")
     parser.add_argument("--smoke", action="store_true", help="one short round of everything")
@@ -407,8 +405,9 @@ def main() -> None:
     print(f"{machine()}, commit {commit_id()}; {rounds} rounds, median and range. walrus: {SETTINGS}")
     print("\n| workload | topics | peer | peer's | ratio | goal | cores of our client |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=options.directory or Path.cwd()) as name:
+        parts = {**PARTS, "nowait": partial(nowait_rows, calls=options.calls)}
         for part in options.only.split(","):
-            PARTS[part](Table(rounds, Path(name)), seconds)
+            parts[part](Table(rounds, Path(name)), seconds)
 
 
 if __name__ == "__main__":

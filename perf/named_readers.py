@@ -11,8 +11,6 @@ turns within a round; the figures are medians over rounds of the wall-clock time
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import shutil
 import statistics
 import tempfile
@@ -21,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import topics
+from perf.peers import machine
+from perf.writes import commit_id
 from topics import LogReader
 
 RECORDS = 60_000
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     rounds, calls = (1, 20) if options.smoke else (options.rounds, options.calls)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; us a call, and ratios")
+    print(f"{machine()}, commit {commit_id()}; us a call, and ratios")
     for durability in ("disk", "fsync"):
         path = Path(tempfile.mkdtemp(dir=options.directory))
         try:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import topics
 from perf.compare.nats import nats_load, nats_program, nats_server
@@ -219,9 +220,9 @@ def embedded_many(what: str, count: int, scratch: Path) -> float:
         return 1000 * count / (time.perf_counter() - started)
 
 
-def fresh_log(scratch: Path, durability: str) -> topics.Log:
+def fresh_log(scratch: Path, durability: str, **settings: Any) -> topics.Log:
     shutil.rmtree(scratch / "log", ignore_errors=True)
-    log = topics.open(str(scratch / "log"))
+    log = topics.open(str(scratch / "log"), **settings)
     log.put_topic("bench", durability=durability)
     return log
 
