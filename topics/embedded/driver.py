@@ -59,6 +59,10 @@ class Driver:
         self._wheel = threading.Lock()
         self._inbox: deque[PendingCall[Any]] = deque()
         """Calls to be begun by the driving thread."""
+        self.posted = 0
+        """Changes with each call that is put into the inbox; those of `submit_soon` count if their
+        caller counts them.
+        """
         self._asleep: deque[PendingCall[Any]] = deque()
         """Calls whose threads sleep, to be woken to drive."""
         self._submitting = threading.Lock()
@@ -145,7 +149,7 @@ class Driver:
         signals.hold(self._loop.ring.wake)
         try:
             self.check()
-            self._post(self._owed(start, on_answer))
+            self._post_beside(self._owed(start, on_answer))
             if self._wheel.locked():
                 self._loop.ring.wake()
             else:
@@ -346,6 +350,10 @@ class Driver:
 
     def _post(self, call: PendingCall[Any]) -> None:
         """Put a call into the inbox, which the driver reads. Raises as `call` does."""
+        self.posted += 1
+        self._post_beside(call)
+
+    def _post_beside(self, call: PendingCall[Any]) -> None:
         self.check()
         self._inbox.append(call)
         if self._refusal is not None:  # refused since the check
@@ -384,6 +392,7 @@ class Driver:
             if self._inbox:
                 self._start_inbox()
             if call is not None and self._inbox:
+                self.posted += 1
                 self._inbox.append(call)  # it keeps its place
             elif call is not None:
                 call.begin()

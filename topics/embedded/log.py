@@ -579,7 +579,8 @@ class Log:
 
     def asking_stats(self) -> Start[LogStats]:
         """Return the call of `stats`, for its awaitable."""
-        return lambda done: done(self._opened.stats(self._starts.append_times, self._driver.pendings))
+        admission = self._admission
+        return lambda done: done(self._opened.stats(self._starts.append_times, admission.pendings, admission.refused))
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:

@@ -36,7 +36,8 @@ class LogStats(NamedTuple):
     checkpoint_failures: int
     refusals: dict[str, int]
     """Refused appends by reason: "backlog" (too much is not committed), "log_length" (too much is
-    not in segments), "load" (deliveries lag).
+    not in segments), "load" (deliveries lag). Those that were refused before they reached the
+    engine: "admission" and "rollover", as in `WouldBlockError.reason`.
     """
     checksum_failures: int
     recovery_ms: int
@@ -109,8 +110,11 @@ class StoredEngine:
         """Reads that found bytes that are not what was written."""
         return self.store.reader.checksum_failures
 
-    def stats(self, append: Histogram, pendings: int) -> LogStats:
-        """Return the numbers of one instant. append, pendings: those of the caller."""
+    def stats(self, append: Histogram, pendings: int, refused: dict[str, int]) -> LogStats:
+        """Return the numbers of one instant.
+
+        append, pendings, refused (by reason): those of the caller.
+        """
         engine, log, checkpoints = self.engine.stats(), self.log.counters, self.checkpoints
         return LogStats(
             records=engine.appended_records,
@@ -125,6 +129,7 @@ class StoredEngine:
                 "backlog": log.submit_full,
                 "log_length": engine.log_refusals,
                 "load": self.engine.load().refused,
+                **refused,
             },
             checksum_failures=self.checksum_failures,
             recovery_ms=self.recovery.ms,

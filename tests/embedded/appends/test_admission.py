@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from pathlib import Path
@@ -59,6 +60,116 @@ def test_appends_of_one_thread_keep_their_order_whether_they_wait_or_not() -> No
     log.append("t", [22], timeout=1)
     assert data(log) == list(range(23))
     log.close()
+
+
+def test_appends_that_do_not_wait_are_one_request_with_a_result_for_each() -> None:
+    log, _ring = sim_log()
+    log.append("t", [0])
+    begun = log.stats().append.count
+    given: list[list[Any]] = [
+        [b"\x00\xff"],
+        [{"a": None}, b"x"],
+        [topics.NewRecord("tagged", tag="a/b", meta=[1])],
+        ["é"],
+    ]
+    pending = [log.append_nowait("t", values) for values in given]
+    assert log.admission.pendings == 4
+    results = [each.result() for each in pending]
+    assert [(each.first_seq, each.last_seq, each.head_seq, each.count, each.created) for each in results] == [
+        (2, 2, 2, 1, False),
+        (3, 4, 4, 2, False),
+        (5, 5, 5, 1, False),
+        (6, 6, 6, 1, False),
+    ]
+    assert log.stats().append.count == begun + 1
+    found = [(record.data, record.tag, record.meta) for record in log.read("t", 1)]
+    assert found == [
+        (b"\x00\xff", None, None),
+        ({"a": None}, None, None),
+        (b"x", None, None),
+        ("tagged", "a/b", [1]),
+        ("é", None, None),
+    ]
+    log.close()
+
+
+def test_appends_that_wait_to_be_begun_are_no_work_for_the_collector() -> None:
+    log, _ring = sim_log()
+    log.append("t", [b"0"])
+    log.append_nowait("t", [b"1"])
+    gc.collect()
+    followed = len(gc.get_objects())
+    for _ in range(900):
+        log.append_nowait("t", [b"x"])
+    gc.collect(0)  # it no longer follows tuples of bytes from here on
+    assert len(gc.get_objects()) - followed < 100
+    log.close()
+
+
+def test_a_topic_that_refuses_one_append_of_those_that_did_not_wait_takes_the_others() -> None:
+    log, _ring = sim_log()
+    log.put_topic("full", cap_records=3, discard="reject")
+    pending = [log.append_nowait("full", [0] * count) for count in (2, 2, 1, 1)]
+    errors = []
+    for each in pending:
+        try:
+            each.result()
+            errors.append("")
+        except topics.RequestError as error:
+            errors.append(error.code)
+    assert errors == ["", "topic_full", "", "topic_full"]
+    assert log.state("full").count == 3
+    log.close()
+
+
+def test_a_call_between_appends_that_do_not_wait_keeps_its_place() -> None:
+    log, _ring = sim_log()
+    log.append("t", [0])
+
+    async def append() -> None:
+        log.append_nowait("t", [1])
+        waits = asyncio.ensure_future(log.aio.append("t", [2]))
+        await asyncio.sleep(0)
+        log.append_nowait("t", [3])
+        log.append_soon("t", 4)
+        log._gatherer.flush()
+        log.append_nowait("t", [5])
+        log.append_nowait("t", [6], key="k")
+        log.append_nowait("t", [7]).result()
+        await waits
+
+    asyncio.run(append())
+    assert data(log) == list(range(8))
+    log.close()
+
+
+def test_an_append_of_a_finalizer_in_the_midst_of_another_is_a_request_by_itself() -> None:
+    log, _ring = sim_log()
+    log.append("t", [0])
+    log.append_nowait("t", [1])
+    with log.admission._lock:  # as if the collector ran there
+        inner = log.append_nowait("t", [2])
+    last = log.append_nowait("t", [3])
+    assert (inner.result().first_seq, last.result().first_seq) == (3, 4)
+    assert data(log) == [0, 1, 2, 3]
+    log.close()
+
+
+def test_appends_that_joined_one_that_could_not_be_begun_get_its_error(tmp_path: Path) -> None:
+    log = topics.open(tmp_path)
+    log.append("t", [0])
+    with log.driver._wheel:  # a thread drives, and takes its time
+        pending = [log.append_nowait("t", [number]) for number in range(3)]
+        assert log.admission.pendings == 3
+        log.driver._fail(ValueError("a bug"))
+    for each in pending:
+        with pytest.raises(topics.LogFailedError, match="a bug"):
+            each.result(timeout=1)
+    with pytest.raises(topics.LogFailedError):
+        log.append_nowait("t", [3])
+    assert log.admission.pendings == 0
+    with pytest.raises(topics.LogFailedError):
+        log.close()
 
 
 def test_what_the_topic_refuses_the_result_raises() -> None:

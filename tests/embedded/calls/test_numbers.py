@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import topics
+from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.conftest import SMALL
 from topics.errors import CorruptError
 
@@ -69,6 +70,29 @@ def test_a_refusal_is_counted_by_its_reason(tmp_path: Path) -> None:
         refusals = log.stats().refusals
         assert refusals["log_length"] == 1
         assert sum(refusals.values()) == 1
+
+
+def test_an_append_that_did_not_wait_is_counted_by_the_reason_it_was_refused_for() -> None:
+    log, _ring = sim_log(max_pendings=2, disk_reserve_bytes=0, max_unsynced_bytes=1 << 20)
+    log.append("t", ["first"])
+    pending = [log.append_nowait("t", [1]), log.append_nowait("t", [2])]
+    with pytest.raises(topics.WouldBlockError):
+        log.append_nowait("t", [3])
+    assert log.stats().pendings == 2
+    assert [each.result().first_seq for each in pending] == [2, 3]
+    (wal,) = log._opened.log.shards
+    log._loop.run_until(lambda: not wal.preallocation.preparing)
+    ready, wal.preallocation.ready = wal.preallocation.ready, type(wal.preallocation.ready)()
+    wal.preallocation.preparing = True
+    for refused in (
+        lambda: log.append_nowait("t", ["x" * wal.room]),
+        lambda: log.append("t", ["x" * wal.room], timeout=0),
+    ):
+        with pytest.raises(topics.WouldBlockError):
+            refused()
+    wal.preallocation.ready, wal.preallocation.preparing = ready, False
+    assert {reason: count for reason, count in log.stats().refusals.items() if count} == {"admission": 1, "rollover": 2}
+    log.close()
 
 
 def append_without_end(log: topics.Log) -> None:

@@ -32,7 +32,7 @@ from topics.store.format.log_format import (
     FrameType,
     align_up,
 )
-from topics.store.format.rows import PLACED, PLACED_DTYPE, ROW, Framed, RowRecord, Rows, pack_rows
+from topics.store.format.rows import PLACED, PLACED_DTYPE, ROW, Framed, RowRecord, Rows, join_rows, pack_rows, record_at
 from topics.store.format.topic_rows import addresses_of, place_rows
 from topics.store.read.render_columns import ColumnRenderer
 from topics.store.read.render_json import LEASE, JsonRenderer
@@ -677,3 +677,13 @@ def test_records_that_differ_have_different_sums(one: RowRecord, two: RowRecord,
 def test_any_span_can_be_summed_or_is_refused(buffer: bytes, span: bytes) -> None:
     with contextlib.suppress(AssertionError):
         codec.sum_rows(Rows(buffer, span, 1, 0))
+
+
+@given(st.lists(st.lists(records, min_size=1, max_size=4), min_size=1, max_size=5))
+def test_joined_rows_are_those_of_the_parts_in_their_order(parts: list[list[RowRecord]]) -> None:
+    packed = [pack_rows(records) for records in parts]
+    joined = join_rows([(rows.buffer, rows.spans) for rows in packed])
+    assert joined.size == sum(rows.size for rows in packed)
+    assert [record_at(joined, at) for at in range(joined.count)] == [
+        record_at(rows, at) for rows in packed for at in range(rows.count)
+    ]

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from functools import partial
 
 from topics.config import Config
-from topics.embedded.appends.pending import Answer, Outcome, Pending
+from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX, JoinedAppends
+from topics.embedded.appends.pending import Outcome, Pending
 from topics.embedded.calls import Start
 from topics.embedded.driver import Driver, closed_log
 from topics.engine.engine import Engine
@@ -24,11 +25,17 @@ from topics.errors import TopicsError, UsageError, WouldBlockError
 from topics.loop import Loop
 from topics.loop.timers import Timer
 from topics.store.format.log_format import BATCH_HEADER_BYTES
+from topics.store.format.rows import Rows
 
 _ORDER = 5
 """Place among the hooks at the end of a pass: before the engine's."""
 _FRAME_BYTES = 128
 """Bytes of a frame beside its record, unless tag or node are unusually long."""
+_PLAIN = AppendRequest("", Rows(b"", b"", 0, 0))[2:]
+
+
+def bytes_in_log(rows: Rows) -> int:
+    return rows.size + _FRAME_BYTES * rows.count + BATCH_HEADER_BYTES
 
 
 class Offer:
@@ -41,11 +48,9 @@ class Offer:
 
     __slots__ = (
         "cancelled",
-        "counted",
         "done",
         "expired",
         "is_plain",
-        "promised",
         "request",
         "size",
         "timer",
@@ -54,17 +59,30 @@ class Offer:
 
     def __init__(self, request: AppendRequest, wait_ms: int | None, *, is_plain: bool = False) -> None:
         self.request = request
-        self.size = request.rows.size + _FRAME_BYTES * request.rows.count + BATCH_HEADER_BYTES
+        self.size = bytes_in_log(request.rows)
         self.wait_ms = wait_ms
         self.is_plain = is_plain
         self.cancelled = False
-        self.promised = False
-        """Whether it counts in `Admission._promised`."""
-        self.counted = False
-        """Whether it counts in `Admission._pendings`."""
         self.expired = False
         self.timer: Timer | None = None
         self.done: Done[AppendResult] = _nothing
+
+
+class JoinedOffer(Offer):
+    """An offer of `nowait`, which others may join until it is begun. It waits as long as it takes.
+
+    promised: it counts in `Admission._promised`, and is not begun.
+    posted: `Driver.posted` when it was made. key: its place in `Admission._joinable`.
+    """
+
+    __slots__ = ("joined", "key", "posted", "promised")
+
+    def __init__(self, request: AppendRequest, driver: Driver) -> None:
+        super().__init__(request, None)
+        self.joined = JoinedAppends(driver, request)
+        self.promised = False
+        self.posted = driver.posted
+        self.key: tuple[str, int] | None = None
 
 
 class Admission:
@@ -87,66 +105,110 @@ class Admission:
         self._bounds_unsynced = config.max_unsynced_bytes > 0
         self.line: deque[Offer] = deque()
         self._lock = threading.RLock()
-        """Held for the two numbers below, for no operation and no other lock."""
+        """Held for the values below, for no operation and no other lock."""
         self._promised = 0
         """Bytes of `nowait` offers that the driving thread has not seen yet."""
         self._pendings = 0
-        """Number of `nowait` offers without an answer."""
+        """Number of `nowait` appends without an answer."""
+        self._joined = 0
+        """Number of those that joined another one's offer."""
+        self.refused = {"admission": 0, "rollover": 0}
+        """Number of appends that were refused here, by reason."""
+        self._joinable: dict[tuple[str, int], JoinedOffer] = {}
+        """By topic and thread the latest offer of plain `nowait` appends, until it is begun."""
         self._wants_sync = False
         self._when_empty: list[Callable[[], None]] = []
         loop.on_pass_end(self._look, _ORDER)
 
     # --- any thread --------------------------------------------------------------------------------------------------
     def nowait(self, request: AppendRequest) -> Pending[AppendResult]:
-        """Make an offer that is certain to be admitted.
+        """Make an offer that is certain to be admitted, or join the latest one of this thread.
 
         Waits for no operation, no thread and no pass. Raises: WouldBlockError, and nothing of it is
         there.
         """
-        offer = Offer(request, None)
-        self._driver.check()
+        driver, rows, size = self._driver, request.rows, bytes_in_log(request.rows)
+        driver.check()
+        key = (request.topic, threading.get_ident())
+        # its owner is in the lines below: this is a finalizer, or a signal's handler
+        is_plain = request[2:] == _PLAIN and not self._lock._is_owned()  # type: ignore[attr-defined]
         with self._lock:
-            refusal = self._refusal_now(offer)
+            latest = self._joinable.get(key) if is_plain else None
+            refusal = self._refusal_now(request.topic, size)
             if refusal is None:
-                self._promised += offer.size
+                if latest is not None and self._joins(latest, rows, size):
+                    joined, index = latest.joined, latest.joined.count
+                    self._promised += size
+                    self._pendings += 1
+                    self._joined += 1
+                    latest.size += size
+                    joined.rows += rows.count
+                    joined.others.append((rows.buffer, rows.spans))  # with this step it is made
+                    return Pending(joined, index)
+                offer = JoinedOffer(request, driver)
+                self._promised += size
                 self._pendings += 1
-                offer.promised = offer.counted = True
+                offer.promised = True
         if refusal is not None:
             if self._bounds_unsynced and refusal.reason == "admission":
                 self._wants_sync = True
-                self._driver.maintenance.stir()
+                driver.maintenance.stir()
+            self.refused[refusal.reason] += 1
             raise refusal
-        answer = Answer(self._driver)
+        if not is_plain:
+            driver.posted += 1  # later ones do not overtake it
         try:
-            self._driver.submit_soon(partial(self.begin, offer), partial(self._on_answer, offer, answer))
-        except BaseException:
-            self._keep_promise(offer)
-            self._stop_counting(offer)
+            driver.submit_soon(partial(self.begin, offer), partial(self._on_answer, offer))
+        except BaseException as error:
+            self._on_answer(offer, error)
             raise
-        return Pending(answer)
+        if is_plain:
+            with self._lock:
+                # another one was made here if a signal's handler appended meanwhile
+                if offer.promised and self._joinable.get(key) in {latest, None}:
+                    offer.key = key
+                    self._joinable[key] = offer
+        return Pending(offer.joined, 0)
 
-    def _refusal_now(self, offer: Offer) -> WouldBlockError | None:
+    def _joins(self, offer: JoinedOffer, rows: Rows, size: int) -> bool:
+        """Return whether a plain append may join an offer: no call has been posted since."""
+        joined = offer.joined
+        return (
+            offer.promised
+            and offer.posted == self._driver.posted
+            and joined.rows + rows.count <= ROWS_MAX
+            and offer.size + size <= BYTES_MAX
+        )
+
+    def _refusal_now(self, topic: str, size: int) -> WouldBlockError | None:
         if self._max_pendings and self._pendings >= self._max_pendings:
             return refusals.too_many_pendings(self._max_pendings)
         if self.line:
             return refusals.appends_before_it()
-        return self._engine.refusal(offer.request.topic, offer.size, self._promised)
+        return self._engine.refusal(topic, size, self._promised)
 
-    def _on_answer(self, offer: Offer, answer: Answer, outcome: Outcome) -> None:
-        self._stop_counting(offer)
-        answer.answer(outcome)
-
-    def _stop_counting(self, offer: Offer) -> None:
+    def _on_answer(self, offer: JoinedOffer, outcome: Outcome | list[Outcome]) -> None:
+        self._keep_promise(offer)
         with self._lock:
-            if offer.counted:
-                offer.counted = False
-                self._pendings -= 1
+            self._pendings -= offer.joined.count
+            self._joined -= len(offer.joined.others)
+        offer.joined.answer(outcome)
 
     def _keep_promise(self, offer: Offer) -> None:
+        """Count an offer of `nowait` no longer as promised. From here on no append joins it."""
+        if not isinstance(offer, JoinedOffer):
+            return
         with self._lock:
             if offer.promised:
                 offer.promised = False
                 self._promised -= offer.size
+                if offer.key is not None and self._joinable.get(offer.key) is offer:
+                    del self._joinable[offer.key]
+
+    @property
+    def pendings(self) -> int:
+        """Appends and other calls without a waiting caller that have no answer yet."""
+        return self._driver.pendings + self._joined
 
     def offering(self, offer: Offer) -> Start[AppendResult]:
         return lambda done: self.begin(offer, done)
@@ -156,8 +218,12 @@ class Admission:
         self._driver.wait_for(self._call_when_empty, wait_ms)
 
     def disown(self) -> None:
-        """Replace the lock in a forked child, because another thread may have held it."""
+        """Replace the lock in a forked child, because another thread may have held it.
+
+        No append joins an offer of before.
+        """
         self._lock = threading.RLock()
+        self._joinable.clear()
 
     # --- the driving thread ------------------------------------------------------------------------------------------
     def begin(self, offer: Offer, done: Done[AppendResult]) -> None:
@@ -208,8 +274,32 @@ class Admission:
     def _admit(self, offer: Offer) -> None:
         if offer.cancelled:
             self._answer(offer, UsageError("this append was cancelled before it was admitted"))
-        else:
-            self._appending(offer.request)(partial(self._on_outcome, offer))
+            return
+        request = offer.request
+        if isinstance(offer, JoinedOffer) and offer.joined.others:
+            if not self._engine.takes_plain(request.topic):
+                self.line.extendleft(reversed(self._each_of(offer)))
+                return
+            request = offer.joined.request()
+        self._appending(request)(partial(self._on_outcome, offer))
+
+    def _each_of(self, offer: JoinedOffer) -> list[Offer]:
+        """Return an offer for each joined append, because the topic may refuse some.
+
+        Their outcomes are that of `offer`.
+        """
+        each = [Offer(request, None) for request in offer.joined.requests()]
+        outcomes: list[Outcome | None] = [None] * len(each)
+
+        def on_answer(index: int, outcome: Outcome) -> None:
+            outcomes[index] = outcome
+            found = [outcome for outcome in outcomes if outcome is not None]
+            if len(found) == len(each):
+                offer.done(found)  # type: ignore[arg-type]  # `_on_answer` takes one for each
+
+        for index, one in enumerate(each):
+            one.done = partial(on_answer, index)
+        return each
 
     def _on_outcome(self, offer: Offer, outcome: AppendResult | TopicsError) -> None:
         if isinstance(outcome, WouldBlockError) and not (offer.is_plain or offer.expired):
@@ -224,7 +314,9 @@ class Admission:
             self._refuse(offer)
 
     def _refuse(self, offer: Offer) -> None:
-        self._answer(offer, self._refusal(offer) or refusals.appends_before_it())
+        refusal = self._refusal(offer) or refusals.appends_before_it()
+        self.refused[refusal.reason] += 1
+        self._answer(offer, refusal)
 
     @staticmethod
     def _answer(offer: Offer, outcome: AppendResult | TopicsError) -> None:

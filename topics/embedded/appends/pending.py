@@ -21,7 +21,6 @@ R_co = TypeVar("R_co", covariant=True)
 Outcome = AppendResult | BaseException
 
 _log = logging.getLogger("topics.embedded")
-_WHOLE = -1
 
 
 class Answer:
@@ -57,6 +56,12 @@ class Answer:
     def hurry(self, *, here: bool = True) -> None:
         """Have the request begun. here: by this thread, if no other drives."""
 
+    def outcome_of(self, index: int) -> Any:
+        """Return the result or the exception of one of those that share it, once answered."""
+        outcome = self.outcome
+        assert outcome is not None, "it was answered"
+        return outcome[index] if isinstance(outcome, list) else outcome
+
     def _call_all(self) -> None:
         calls = self._calls
         while calls:
@@ -69,8 +74,8 @@ class Pending(Generic[R_co]):
 
     __slots__ = ("_answer", "_index")
 
-    def __init__(self, answer: Answer, index: int = _WHOLE) -> None:
-        """index: of the record whose seq is the result; else that is the whole `AppendResult`."""
+    def __init__(self, answer: Answer, index: int) -> None:
+        """index: of this append among those that share the answer."""
         self._answer = answer
         self._index = index
 
@@ -118,13 +123,10 @@ class Pending(Generic[R_co]):
         return self._result()
 
     def _result(self) -> R_co:
-        outcome, index = self._answer.outcome, self._index
-        if isinstance(outcome, list):
-            outcome, index = outcome[index], 0
-        if isinstance(outcome, AppendResult):
-            return outcome if index == _WHOLE else outcome.first_seq + index  # type: ignore[return-value]
-        assert outcome is not None, "it was answered"
-        raise outcome
+        outcome = self._answer.outcome_of(self._index)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
 
     def _call(self, fn: Callable[[Pending[R_co]], object]) -> None:
         try:

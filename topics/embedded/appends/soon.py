@@ -50,6 +50,13 @@ class PendingRecords(Answer):
         if not self.sent:
             self._gatherer.send_now(self, here=here)
 
+    def outcome_of(self, index: int) -> Any:
+        """Return the seq of a record, or why it has none."""
+        if isinstance(self.outcome, AppendResult):
+            return self.outcome.first_seq + index
+        outcome = super().outcome_of(index)
+        return outcome.first_seq if isinstance(outcome, AppendResult) else outcome
+
 
 class Appending(Protocol):
     """The maker of calls that append gathered records."""

@@ -29,6 +29,7 @@ _COLUMNS = (
     "size",
     "flags",
 )
+_OFFSETS = ("data_off", "meta_off", "tag_off", "node_off")
 ROW_DTYPE = np.dtype([(name, "<u4") for name in _COLUMNS])
 
 PLACED = struct.Struct("=IIIB3xQ")
@@ -112,6 +113,21 @@ def rows_of_bytes(payloads: Sequence[bytes]) -> Rows:
     if size > BUFFER_MAX:
         raise OverflowError(f"{size} bytes")
     return Rows(payloads[0] if count == 1 else b"".join(payloads), bytes(spans), count, size)
+
+
+def join_rows(parts: Sequence[tuple[bytes | bytearray | memoryview, bytes]]) -> Rows:
+    """Return the rows of several requests as those of one. parts: buffer and spans of each."""
+    spans = bytearray().join([spans for _buffer, spans in parts])
+    columns = np.frombuffer(spans, dtype=ROW_DTYPE)
+    size = int(columns["size"].sum(dtype=np.uint64))
+    if len(parts) == 1:
+        return Rows(parts[0][0], bytes(spans), len(columns), size)
+    lengths = [len(buffer) for buffer, _spans in parts]
+    starts = np.cumsum([0, *lengths[:-1]], dtype=np.uint32)
+    moved = np.repeat(starts, [len(spans) // ROW_BYTES for _buffer, spans in parts])
+    for name in _OFFSETS:
+        columns[name] += moved
+    return Rows(b"".join([buffer for buffer, _spans in parts]), bytes(spans), len(columns), size)
 
 
 class RowRecord(NamedTuple):
