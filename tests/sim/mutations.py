@@ -1192,9 +1192,16 @@ MUTANTS = (
     _one(
         "a refused append that was staged",
         "embedded/appends/offers.py",
-        "            raise refusal\n        answer",
-        "            self._driver.submit(partial(self.begin, offer), lambda _outcome: None)\n"
-        "            raise refusal\n        answer",
+        "            raise refusal\n        if not is_plain",
+        "            driver.submit(self.offering(Offer(request, None)), lambda _outcome: None)\n"
+        "            raise refusal\n        if not is_plain",
+        "library",
+    ),
+    _one(
+        "of appends that joined each other only the first written",
+        "embedded/appends/joined.py",
+        "        if not self.others:\n",
+        "        if self.others:\n",
         "library",
     ),
     _one(
