@@ -1202,7 +1202,7 @@ MUTANTS = (
         "embedded/appends/joined.py",
         "        if not self.others:\n",
         "        if self.others:\n",
-        "library",
+        "tests/embedded/appends/test_admission.py",
     ),
     _one(
         "an append whose time is over left in the line",

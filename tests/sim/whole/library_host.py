@@ -179,28 +179,16 @@ def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, An
     how = body.get("how")
     options: dict[str, Any] = {"key": key, "incarnation": meant, "producer": producer}
     if how == "nowait":
-        records = [NewRecord(**row) for row in rows]
-        parts = [records[:1], records[1:]] if _join(log, name, rows, options) else [records]
-        pending = [log.append_nowait(name, part, **options) for part in parts]
+        pending = log.append_nowait(name, [NewRecord(**row) for row in rows], **options)
         for _ in range(body["passes"]):
             log.driver.drive_due()
-        results = [each.result() for each in pending]
-        first, last = results[0], results[-1]
-        wrote = last._replace(
-            first_seq=first.first_seq, count=sum(each.count for each in results), created=first.created
-        )
+        wrote = pending.result()
     elif all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
         texts = [msgspec.json.encode(row["data"]) for row in rows]
         wrote = log.append_many(name, texts, **options, timeout=how)
     else:
         wrote = log.append(name, [NewRecord(**row) for row in rows], **options, timeout=how)
     return 201 if wrote.created else 200, wrote._asdict()
-
-
-def _join(log: Log, name: str, rows: list[dict[str, Any]], options: dict[str, Any]) -> bool:
-    """Whether two appends of these rows are certain to be admitted, and to become one request."""
-    plain = log._engine.takes_plain(name) and not any(options.values())
-    return plain and len(rows) > 1 and log.admission._refusal_now(name, 2 * len(repr(rows)) + 1000) is None
 
 
 class LibraryMachine(Machine):
