@@ -18,6 +18,7 @@ from topics.store.disk.whole_files import list_if_there, read_file, replace_file
 from topics.store.format.log_format import (
     BLOCK_BYTES,
     WAL_HEADER_BYTES,
+    WAL_MAGIC,
     FrameType,
     WalHeader,
     shard_directory,
@@ -129,7 +130,7 @@ class RebuildLog:
                 WalHeader.unpack(block, path)
                 continue
             except (CorruptError, FormatError):
-                header = unflipped(block, lambda head: WalHeader.unpack(head, ""))
+                header = unflipped(block, WAL_MAGIC, lambda head: WalHeader.unpack(head, ""))
             if header is not None:
                 data = await read_file(self._files, path)
                 await self._aside.copy(path, data)

@@ -21,6 +21,7 @@ from topics.store.format.compressed_segment import (
     CODEC_PLAIN,
     CODEC_ZSTD,
     HEADER_BYTES,
+    MAGIC,
     Blocks,
     CompressedHeader,
     flag,
@@ -101,16 +102,20 @@ def _segment_header(data: bytes, path: str) -> SegmentHeader | None:
     try:
         return SegmentHeader.unpack(data, path)
     except (CorruptError, FormatError):
-        return unflipped(data, lambda head: SegmentHeader.unpack(head, path))
+        return unflipped(data, SEGMENT_MAGIC, lambda head: SegmentHeader.unpack(head, path))
 
 
-def unflipped(data: bytes | memoryview, unpack: Callable[[memoryview], H]) -> H | None:
+def unflipped(data: bytes | memoryview, magic: bytes, unpack: Callable[[memoryview], H]) -> H | None:
     """Return the header at the start of `data` if just one of its bits has flipped.
 
-    Its checksum decides which.
+    Its checksum decides which. Bytes that differ from `magic` in more than one bit are no header.
     """
     head = memoryview(bytearray(data[:_HEADER_MAX_BYTES]))
-    for bit in range(8 * min(len(head), _UNFLIP_MAX_BYTES)):
+    flipped = int.from_bytes(head[: len(magic)], "little") ^ int.from_bytes(magic, "little")
+    if flipped.bit_count() > 1:
+        return None
+    bits = [flipped.bit_length() - 1] if flipped else range(8 * min(len(head), _UNFLIP_MAX_BYTES))
+    for bit in bits:
         head[bit >> 3] ^= 1 << (bit & 7)
         try:
             return unpack(head)
@@ -148,7 +153,7 @@ def salvaged_image(data: bytes, path: str, topic_id: int, hints: list[int]) -> S
     try:
         header = CompressedHeader.unpack(data, path)
     except (CorruptError, FormatError):
-        found = unflipped(data[:HEADER_BYTES], lambda head: CompressedHeader.unpack(head, path))
+        found = unflipped(data[:HEADER_BYTES], MAGIC, lambda head: CompressedHeader.unpack(head, path))
         if found is None:
             return StoredImage(data, True)
         header = found
@@ -270,7 +275,7 @@ def salvage_pack(data: bytes, path: str) -> SalvagedPack:
             header = RunHeader.unpack(view[at:], path)
         except (CorruptError, FormatError):
             sound = False
-            header = unflipped(view[at:], lambda head: RunHeader.unpack(head, path))
+            header = unflipped(view[at:], RUN_MAGIC, lambda head: RunHeader.unpack(head, path))
         if header is None:
             at = _next_run(data, at + 8, positions)
             continue
