@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from topics.embedded.appends.pending import Pending
     from topics.embedded.directory_calls import fsck
     from topics.embedded.jobs import Job
-    from topics.embedded.log import Log, open_log
+    from topics.embedded.log import Log
     from topics.embedded.log_reader import AsyncLogReader, LogReader, ReaderLag
+    from topics.embedded.opening import open_log
     from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
     from topics.engine.read.one_record import Location
@@ -70,7 +71,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "open": ("topics.embedded.log", "open_log"),
+    "open": ("topics.embedded.opening", "open_log"),
     "fsck": ("topics.embedded.directory_calls", "fsck"),
     "FsckReport": ("topics.store.repair.check_directory", "FsckReport"),
     "LogStats": ("topics.engine.stored_engine", "LogStats"),

@@ -130,6 +130,7 @@ class FakeLog:
     ) -> tuple[Framed, Commit] | None:
         return None
 
+    is_frozen = False
     is_one_shard = True
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:

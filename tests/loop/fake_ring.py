@@ -175,7 +175,7 @@ class FakeRing:
     def file_size(self, path: str) -> int:
         return 0
 
-    def lock(self, path: str) -> int:
+    def lock(self, path: str, *, shared: bool = False) -> int:
         return 80
 
     def unlock(self, fd: int) -> None:

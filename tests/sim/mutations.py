@@ -1211,4 +1211,18 @@ MUTANTS = (
         "            self.line.index(offer)\n",
         "tests/embedded/appends/test_admission.py",
     ),
+    _one(
+        "files removed by a start that only reads",
+        "store/recovery/recovery.py",
+        "if (batches or not store.clean) and not is_frozen:",
+        "if batches or not store.clean:",
+        _CRASHES,
+    ),
+    _one(
+        "a power cut not noticed by a start that only reads",
+        "store/store_start.py",
+        "self.power_lost = loaded is not None and self._lost_power(found, session)",
+        "self.power_lost = loaded is not None and not self._is_frozen and self._lost_power(found, session)",
+        "library",
+    ),
 )

@@ -13,6 +13,7 @@ from tests.store.fake_catalog import FakeCatalog, Row, Topic
 from topics.config import Config, tiny_config
 from topics.errors import StorageError
 from topics.loop import Loop
+from topics.store.disk.data_directory import take_frozen
 from topics.store.format.log_format import Frame, FrameType, Idempotency, pack_idempotency
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.reader import FileRange
@@ -47,6 +48,12 @@ class StoreWorld:
         self.store = self.run(Store.open(self.loop, self.config, self.catalog, on_progress=self.progress.append))
         self.order = max((t.order for t in self.catalog.topics.values()), default=0)
         self.order = max([self.order, *(t.config_order for t in self.catalog.topics.values())])
+        return self
+
+    def open_frozen(self) -> StoreWorld:
+        self.store = self.run(
+            Store.open(self.loop, self.config, self.catalog, directory=take_frozen(self.ring, self.config))
+        )
         return self
 
     def run(self, coro: Coroutine[Any, Any, Any]) -> Any:

@@ -69,6 +69,8 @@ class AsyncLog:
     then leaves nothing; one that it has is written.
     """
 
+    _reader_type = AsyncLogReader
+
     def __init__(self, log: DrivenLog, starts: Starts) -> None:
         self._log = log
         self._starts = starts
@@ -217,7 +219,7 @@ class AsyncLog:
     ) -> AsyncLogReader:
         asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq)
         put = await self._run(self._starts.opening_reader(asked))
-        return AsyncLogReader(self._starts.reader_home(self._log.driver), asked, put, self._run)
+        return self._reader_type(self._starts.reader_home(self._log.driver), asked, put, self._run)
 
     async def readers(self, topic: str) -> list[ReaderState]:
         return await self._run(self._starts.listing_readers(topic))

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import sys
 import threading
 import warnings
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 from topics.clock import Clock, SystemClock
@@ -22,7 +19,7 @@ from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.appends.pending import Pending
 from topics.embedded.appends.soon import Gatherer
 from topics.embedded.calls import Start
-from topics.embedded.directory_calls import flushed_of, rebuild_if_damaged, snapshot_of
+from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
 from topics.embedded.jobs import Job, Jobs
@@ -55,41 +52,13 @@ from topics.engine.values.results import (
 from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
-from topics.store.disk.data_directory import TakenDirectory, take
+from topics.store.disk.data_directory import TakenDirectory, take, take_frozen
 
 R = TypeVar("R")
-_RECORD_BYTES = 16 << 20
-"""Default of the setting `max_record_bytes` here, where no record has to fit into a request."""
 _BEGINS = 10
 """Share of the time for requests of a pass in which calls of other threads begin: they wait for the
 interpreter meanwhile.
 """
-
-
-def open_log(path: str | os.PathLike[str], *, rebuild: bool = False, **settings: Any) -> Log:
-    """Open the log in directory `path`, creating it if it is missing, and recover its contents.
-
-    rebuild: check the directory first, and restore what is sound if it is damaged, as `fsck` does.
-    settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link",
-    sync_every_ms=100. No setting is read from the environment, so several logs may be open in one
-    process, each with its own settings. A record may have 16 MiB (max_record_bytes), which is the
-    only default that differs from the server's.
-    Raises: LockedError, it is open already; StorageError, it cannot be used or trusted; UsageError,
-    a bad setting.
-    """
-    known = {field.name for field in fields(Config)} - {"data_dir"}
-    for name in settings:
-        if name not in known:
-            near = get_close_matches(name, known, 1, 0.7)
-            meant = f" (is {near[0]} meant?)" if near else ""
-            raise UsageError(f"{name} is no setting{meant}: see docs/settings.md for those there are")
-    config = replace(Config(), data_dir=arguments.path(path), **{"max_record_bytes": _RECORD_BYTES, **settings})
-    if config.cold_dir:
-        config = replace(config, cold_dir=os.path.abspath(config.cold_dir))
-    arguments.flag("rebuild", rebuild)
-    if rebuild:
-        rebuild_if_damaged(config)
-    return Log(config)
 
 
 class _Opened(NamedTuple):
@@ -100,15 +69,18 @@ class _Opened(NamedTuple):
     opened: StoredEngine
 
 
-def _open(config: Config, ring: Ring | None, clock: Clock | None) -> _Opened:
-    """Open the directory of a log. Everything is closed again if that fails."""
+def _open(config: Config, ring: Ring | None, clock: Clock | None, *, is_frozen: bool) -> _Opened:
+    """Open the directory of a log. Everything is closed again if that fails.
+
+    is_frozen: nothing in the directory changes.
+    """
     engine_reason = "given"
     if ring is None:
         ring, engine_reason = open_ring(config, shared=True)
     loop = Loop(ring, clock or SystemClock())
     directory: TakenDirectory | None = None
     try:
-        directory = take(ring, config)
+        directory = take_frozen(ring, config) if is_frozen else take(ring, config)
         opened = _run(loop, StoredEngine.open(loop, config, directory=directory), "open")
     except BaseException:
         loop.close()
@@ -140,6 +112,10 @@ class Log:
     StorageError if the disk failed or is full.
     """
 
+    _starts_type = Starts
+    _aio_type = AsyncLog
+    _reader_type = LogReader
+
     def __init__(self, config: Config, ring: Ring | None = None, clock: Clock | None = None) -> None:
         """Open a log.
 
@@ -151,13 +127,13 @@ class Log:
         self._ended = threading.Event()
         signals.hold(_nothing)
         try:
-            parts = _open(config, ring, clock)
+            parts = _open(config, ring, clock, is_frozen=self._starts_type.is_frozen)
             self._loop = parts.loop
             self.engine_reason = parts.engine_reason
             """Why the ring is the one that it is."""
             self._opened = parts.opened
             self._engine = parts.opened.engine
-            self._starts = starts = Starts(self._engine, config, self._loop.clock.monotonic_ns)
+            self._starts = starts = self._starts_type(self._engine, config, self._loop.clock.monotonic_ns)
             self._driver = Driver(self._loop, exclusive=ring is not None, begin_us=config.pass_requests_us // _BEGINS)
             self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
             self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
@@ -455,7 +431,7 @@ class Log:
         """
         asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq)
         put = self._driver.call(self._starts.opening_reader(asked))
-        return LogReader(self._starts.reader_home(self._driver), asked, put)
+        return self._reader_type(self._starts.reader_home(self._driver), asked, put)
 
     def readers(self, topic: str) -> list[ReaderState]:
         """Return the named readers of a topic by name, with position, committed and lag."""
@@ -688,7 +664,7 @@ class Log:
     @property
     def aio(self) -> AsyncLog:
         """The log's methods for asyncio: `await log.aio.append(...)`."""
-        return AsyncLog(self, self._starts)
+        return self._aio_type(self, self._starts)
 
     @property
     def admission(self) -> Admission:

@@ -133,6 +133,8 @@ class _Handed:
 class ReaderObject:
     """The part of a reader's object that calls and awaits share."""
 
+    _commits_at_end = True
+
     def __init__(self, home: ReaderHome, asked: Opening, put: ReaderPut) -> None:
         self.topic = asked.topic
         self.name = asked.name
@@ -277,7 +279,7 @@ class ReaderObject:
             return False
         self._begin()
         self._closed = True
-        return self.delivery != AT_MOST_ONCE
+        return self._commits_at_end and self.delivery != AT_MOST_ONCE
 
     def abandon(self) -> None:
         """Close without a commit: the page is handed out again."""

@@ -72,7 +72,10 @@ def tail_steps(
     from_: From | None,
     from_time: int | None,
 ) -> RecordSteps:
-    """Yield the steps of `Log.tail`. is_closed: returns whether `close` was called."""
+    """Yield the steps of `Log.tail`. is_closed: returns whether `close` was called.
+
+    They end at the head of a log that is only read, because no record comes there.
+    """
     arguments.optional_count("max_bytes", max_bytes, least=1)
     begin = starts.beginning(from_seq, from_, from_time)
     if from_seq is None and begin is None:
@@ -96,7 +99,7 @@ def tail_steps(
         has_begun = True
         page.raise_gap()
         yield page.records
-        if is_closed():
+        if is_closed() or (starts.is_frozen and (page.caught_up or not page.records)):
             return
         if begin is None or begin.kind != "time" or page.has_begun:
             at, begin = page.next_from_seq, None
@@ -134,9 +137,9 @@ def tail_many_steps(
                 seen[name], begin = page.next_from_seq, begins[name]
                 if begin is None or begin.kind != "time" or page.has_begun:
                     cursors[name], begins[name] = page.next_from_seq, None
-                if page.caught_up:
+                if page.caught_up or (starts.is_frozen and not page.records):
                     behind.remove(name)
-            if is_closed():
+            if is_closed() or (starts.is_frozen and not behind):
                 return
             if not behind:
                 heads = yield starts.waiting(seen, wait_ms=config.max_wait_ms)

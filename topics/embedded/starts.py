@@ -62,6 +62,9 @@ class Starts:
     Raises: UsageError or RequestError for bad arguments.
     """
 
+    is_frozen = False
+    """Whether nothing is ever written."""
+
     def __init__(self, engine: Engine, config: Config, now_ns: Callable[[], int]) -> None:
         """now_ns: monotonic time."""
         self._engine = engine

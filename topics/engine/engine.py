@@ -498,6 +498,11 @@ class Engine:
             wait.on_shutdown()
         self._forwarding.begin_shutdown()
 
+    def freeze(self) -> None:
+        """Wait for nothing that only a write brings, and leave the routers where they are."""
+        self._core.closing = True
+        self._forwarding.stop()
+
     def end_routers(self, done: Callable[[], None]) -> None:
         """Let routers forward what they can before the store is closed; then end staging."""
         self._forwarding.end(done)

@@ -90,6 +90,8 @@ class StoredEngine:
         catalog = EngineCatalog(loop, stored)
         store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress)
         engine = Engine(loop, config, stored, store)
+        if store.log.is_frozen:
+            engine.freeze()
         loop.on_pass_end(engine.flush, FLUSH_ORDER)
         return cls(engine, store)
 

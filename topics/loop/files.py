@@ -225,9 +225,9 @@ class Files:
     def file_size(self, path: str) -> int:
         return self._ring.file_size(path)
 
-    def lock(self, path: str) -> int:
-        """Lock a file. Raises BlockingIOError if another process holds the lock."""
-        return self._ring.lock(path)
+    def lock(self, path: str, *, shared: bool = False) -> int:
+        """Lock a file, see `Ring.lock`."""
+        return self._ring.lock(path, shared=shared)
 
     def allocate(self, fd: int, size: int) -> None:
         self._ring.allocate(fd, size)

@@ -183,10 +183,11 @@ class Ring(Protocol):
         Raises: FileNotFoundError, OSError.
         """
 
-    def lock(self, path: str) -> int:
-        """Create and lock a file for this process. Return its descriptor.
+    def lock(self, path: str, *, shared: bool = False) -> int:
+        """Create and lock a file for one holder. Return its descriptor.
 
-        Raises: BlockingIOError if another process holds the lock.
+        shared: beside other shared holders, and the file is not created: FileNotFoundError.
+        Raises: BlockingIOError if another holder's lock excludes this one.
         """
 
     def unlock(self, fd: int) -> None:

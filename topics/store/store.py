@@ -50,12 +50,13 @@ class Store:
 
         Everything in the catalog is durable on return.
 
-        directory: locked already, by `data_directory.take`; None: it is locked here.
+        directory: locked already, by `data_directory.take` or `take_frozen`; None: it is locked
+            here.
         Raises: LockedError, CorruptError, FormatError, StorageError or OSError; the lock is
             released then.
         """
         taken = directory or take(loop.ring, config)
-        start = StoreStart(loop, config, catalog)
+        start = StoreStart(loop, config, catalog, is_frozen=taken.is_frozen)
         try:
             directory_format = DirectoryFormat(loop, taken.path, await check_marker(loop, taken))
             return cls(loop, taken, directory_format, await start.run(on_progress, directory_format))

@@ -9,6 +9,7 @@ client gets an answer that depends on it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
@@ -69,10 +70,14 @@ class StoreParts(NamedTuple):
 
 
 class StoreStart:
-    """The start of one store in a directory that is locked. `fail` follows a `run` that raised."""
+    """The start of one store in a directory that is locked. `fail` follows a `run` that raised.
 
-    def __init__(self, loop: Loop, config: Config, catalog: Catalog) -> None:
+    is_frozen: nothing is written. The log is not continued, and the tail stays where it is.
+    """
+
+    def __init__(self, loop: Loop, config: Config, catalog: Catalog, *, is_frozen: bool = False) -> None:
         self._loop = loop
+        self._is_frozen = is_frozen
         self._config = config
         self._catalog = catalog
         self.files = catalog.files
@@ -101,6 +106,7 @@ class StoreStart:
             file_bytes=config.wal_file_bytes,
             progress=progress,
             lost_writes=self._lost_writes,
+            is_frozen=self._is_frozen,
         )
         for cut in found.cuts:
             log.warning(
@@ -115,21 +121,10 @@ class StoreStart:
         self.skipped_snapshots = loaded.skipped if loaded is not None else []
         for path in self.skipped_snapshots:
             log.error("snapshot %s is damaged and was passed over", path)
-        await unlink_all(loop, self._unneeded(found))
-        for shard, start in found.replay.items():
-            if shard in found.surveys and shard < self._shards:
-                survey = found.surveys[shard]
-                spares = await name_spares(loop.files, survey.spares, start.file_no)
-                found.surveys[shard] = survey._replace(spares=spares)
-        if TOPICS_DIRECTORY in loop.files.list_directory(directory):
-            # a killed process may not have synced it
-            await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")
-        if self._lacks_space_for_tails(found):
-            for replay in found.shards.values():
-                await replay.sync_tail()
-        await self.log.open(self._starts(found))
-        loop.on_pass_end(self.log.flush, FLUSH_ORDER)
-        await self._rewrite_tails(found)
+        if self._is_frozen:
+            await self._freeze_log(found)
+        else:
+            await self._continue_log(found)
         has_gaps = self._catalog.recovered(power_lost=self.power_lost)
         checkpointer = Checkpointer(
             loop,
@@ -152,13 +147,14 @@ class StoreStart:
             directory_format=directory_format,
         )
         requested = RequestedCheckpoints(loop, checkpointer, self.log)
-        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
-        await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))
         latch_note = LatchNote(loop, directory, self.log.space, lambda: checkpointer.snapshot_number)
-        self.log.admission.on_latch.append(latch_note.begin)
-        if self.log.read_only:  # the latch came before the callback
-            latch_note.begin()
-        checkpointer.start()
+        if not self._is_frozen:
+            await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
+            await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))
+            self.log.admission.on_latch.append(latch_note.begin)
+            if self.log.read_only:  # the latch came before the callback
+                latch_note.begin()
+            checkpointer.start()
         progress(1.0)
         return StoreParts(
             self.files,
@@ -176,6 +172,35 @@ class StoreStart:
                 sum(cut.size for cut in found.cuts),
             ),
         )
+
+    async def _freeze_log(self, found: Recovered) -> None:
+        """Leave the log as it is, and its tail on stable storage where it is."""
+        for replay in found.shards.values():
+            try:
+                await replay.sync_tail()
+            except OSError as error:
+                if error.errno != errno.EROFS:  # nothing is unsynced there
+                    raise
+        self.log.freeze()
+
+    async def _continue_log(self, found: Recovered) -> None:
+        """Free what is not needed, continue the log in new files, and write its tail there."""
+        loop, directory = self._loop, self._config.data_dir
+        await unlink_all(loop, self._unneeded(found))
+        for shard, start in found.replay.items():
+            if shard in found.surveys and shard < self._shards:
+                survey = found.surveys[shard]
+                spares = await name_spares(loop.files, survey.spares, start.file_no)
+                found.surveys[shard] = survey._replace(spares=spares)
+        if TOPICS_DIRECTORY in loop.files.list_directory(directory):
+            # a killed process may not have synced it
+            await loop.files.sync_directory(f"{directory}/{TOPICS_DIRECTORY}")
+        if self._lacks_space_for_tails(found):
+            for replay in found.shards.values():
+                await replay.sync_tail()
+        await self.log.open(self._starts(found))
+        loop.on_pass_end(self.log.flush, FLUSH_ORDER)
+        await self._rewrite_tails(found)
 
     async def _or_with_reserve(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a step; if a full disk fails it, release the reserve and run it again.
@@ -337,7 +362,7 @@ class StoreStart:
         await self.opener.end()
         await close_files(self._loop, self.files)  # the note needs a descriptor
         broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
-        if broke or self.log.read_only:
+        if (broke or self.log.read_only) and not self._is_frozen:
             await note_lost_writes(self._loop, self._config.data_dir, self._found_snapshot, self.log.space)
 
 

@@ -86,11 +86,12 @@ class BlockingCalls:
     def look(self, path: str) -> os.stat_result:
         return os.lstat(path)
 
-    def lock(self, path: str) -> int:
+    def lock(self, path: str, *, shared: bool = False) -> int:
         """Take an flock. The descriptor holds it, so it ends with the process in every case."""
-        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        flags = os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BaseException:
             os.close(fd)
             raise

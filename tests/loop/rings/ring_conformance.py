@@ -716,6 +716,20 @@ class RingConformance:
         assert driver.res(FILE) == 0
         world.ring.lock(path)
 
+    def test_a_shared_lock_is_held_by_many_and_excludes_the_one(self, world: World, path: str) -> None:
+        with pytest.raises(FileNotFoundError):
+            world.ring.lock(path, shared=True)
+        world.ring.unlock(world.ring.lock(path))
+        fds = [world.ring.lock(path, shared=True) for _ in range(2)]
+        for fd in fds:
+            with pytest.raises(BlockingIOError):
+                world.ring.lock(path)
+            world.ring.unlock(fd)
+        fd = world.ring.lock(path)
+        with pytest.raises(BlockingIOError):
+            world.ring.lock(path, shared=True)
+        world.ring.unlock(fd)
+
     def test_a_lock_is_given_up_at_once(self, world: World, path: str) -> None:
         world.ring.unlock(world.ring.lock(path))
         world.ring.unlock(world.ring.lock(path))

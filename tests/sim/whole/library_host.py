@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tests.sim import SimRing
 from tests.sim.genome import Seed, stream
 from tests.sim.whole.clients.http_client import Answered
 from tests.sim.whole.clients.operation import Flush, Operation, Write
@@ -21,13 +22,16 @@ from tests.sim.whole.clients.payloads import text_of, value_of
 from tests.sim.whole.clients.reader_clients import ReadingCaller
 from tests.sim.whole.clients.state import CONFIG_DEFAULT
 from tests.sim.whole.machine import Actor, Machine
+from topics.clock import ManualClock
 from topics.embedded.log import Log
 from topics.embedded.log_reader import LogReader
 from topics.embedded.open_logs import open_logs
+from topics.embedded.opening import ReadOnlyLog
 from topics.embedded.producer import Producer
 from topics.embedded.records import GapError
+from topics.engine.values.incarnation import ends_with_process
 from topics.engine.write.value_rows import NewRecord
-from topics.errors import StorageError, TopicsError, as_request_error
+from topics.errors import CorruptError, StorageError, TopicsError, as_request_error
 from topics.http.wire.error_answers import status_of
 
 _READING = 0.4
@@ -117,6 +121,26 @@ class Calls:
         return 200, answer
 
 
+def _shown(log: Log) -> dict[str, Any]:
+    """What a log says of each topic, without what ends with time."""
+    shown = {}
+    for state in log.topics():
+        if state.config.ttl_ms == 0 and state.config.durability != "ephemeral":
+            columns = log.columns(state.name)
+            told = (
+                columns.seq.tolist(),
+                columns.ts.tolist(),
+                columns.payloads,
+                columns.kind.tolist(),
+                columns.tombstone,
+            )
+            readers = [reader._replace(lag_ms=0) for reader in log.readers(state.name)]
+            known_as = None if ends_with_process(state.config) else state.incarnation
+            numbers = (state.head_seq, state.earliest_seq, state.count, state.bytes, known_as, state.config)
+            shown[state.name] = (numbers, state.synced_seq, told, readers)
+    return shown
+
+
 def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     parts = path.partition("?")[0].strip("/").split("/")[2:]
     name = parts[0] if parts else ""
@@ -201,11 +225,40 @@ class LibraryMachine(Machine):
     def _open(self) -> bool:
         self.callers = deque()
         self.log = None
+        only_read = self._look_only()
         try:
             self.log = Log(self.config, self.ring, self.ring.clock)
         except (StorageError, OSError) as error:
             return self._refused(str(error))
+        if only_read is not None:
+            self._compare(only_read, _shown(self.log))
         return True
+
+    def _look_only(self) -> dict[str, Any] | None:
+        """What a log that is opened to be read says, on a copy of the disk; None where there is none yet.
+
+        Nothing on that disk may change.
+        """
+        disk, now_ns = self.ring.disk.copy(), self.ring.clock.monotonic_ns()
+        clock = ManualClock(self.ring.clock.now_ms() - now_ns // 1_000_000, now_ns)
+        try:
+            before = disk.contents(self.config.data_dir)
+            log = ReadOnlyLog(self.config, SimRing(self.ring.seed, disk=disk, clock=clock), clock)
+        except (FileNotFoundError, StorageError) as error:
+            if isinstance(error, CorruptError):
+                raise self.wrong(f"a directory cannot be read: {error}") from error
+            return None
+        shown = _shown(log)
+        log.close()
+        if disk.contents(self.config.data_dir) != before:
+            raise self.wrong("a log that was opened to be read has changed its directory")
+        return shown
+
+    def _compare(self, only_read: dict[str, Any], found: dict[str, Any]) -> None:
+        for name in only_read.keys() | found.keys():
+            if only_read.get(name) != found.get(name):
+                raise self.wrong(f"read only, {name} was {only_read.get(name)}, and then it is {found.get(name)}")
+        self.counts["logs that were read only first"] += 1
 
     def connect(self, on_lost: Callable[[], None], *, may_stall: bool = False) -> Any:
         return Calls(self, on_lost)

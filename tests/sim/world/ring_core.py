@@ -212,8 +212,8 @@ class Core:
         node = handle.node
         if isinstance(node, SimFile):
             node.opens -= 1
-            if node.locked_by is handle:
-                node.locked_by = None
+            if handle in node.locked_by:
+                node.locked_by.remove(handle)
             self.disk.forget(node)
         elif not isinstance(node, SimDirectory):
             node.close()

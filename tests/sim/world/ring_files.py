@@ -240,15 +240,17 @@ class SimFiles:
         if fault is not None:
             raise OSError(fault.error, os.strerror(fault.error), path)
 
-    def lock(self, path: str) -> int:
-        node = self._disk.open(path, os.O_CREAT | os.O_RDWR)
+    def lock(self, path: str, *, shared: bool = False) -> int:
+        flags = os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR
+        node = self._disk.open(path, flags)
         if not isinstance(node, SimFile):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if node.locked_by is not None:
+        if node.locked_by and not (shared and node.lock_is_shared):
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
-        handle = Handle(node, path, os.O_RDWR)
+        handle = Handle(node, path, flags)
         node.opens += 1
-        node.locked_by = handle
+        node.locked_by.append(handle)
+        node.lock_is_shared = shared
         return self._core.new_fd_now(handle)
 
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:

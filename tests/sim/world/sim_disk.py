@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import functools
 import os
@@ -64,6 +65,22 @@ class SimDisk:
         """Called with every rename (old, new) and unlink (path, "") before it takes effect."""
         self._order = 0
         self._used = 0
+
+    def copy(self) -> SimDisk:
+        """Return a copy, for a process that must not change this disk."""
+        watch, self.watch = self.watch, _nobody
+        try:
+            return copy.deepcopy(self)
+        finally:
+            self.watch = watch
+
+    def contents(self, path: str) -> dict[str, bytes | None]:
+        """Return all paths below a directory: the bytes of files, None for directories."""
+        found: dict[str, bytes | None] = {}
+        for name in self.list_directory(path):
+            node, below = self.find(f"{path}/{name}"), f"{path}/{name}"
+            found |= {below: bytes(node.live)} if isinstance(node, SimFile) else {below: None, **self.contents(below)}
+        return found
 
     # --- names -----------------------------------------------------------------------------------------------------
     def find(self, path: str) -> Node:

@@ -37,7 +37,8 @@ class SimFile:
         """How often `durable` may have changed."""
         self.links = 0
         self.opens = 0
-        self.locked_by: object = None
+        self.locked_by: list[object] = []
+        self.lock_is_shared = False
         self._order = 0
 
     @property

@@ -200,9 +200,9 @@ class SimRing:
         node = self.disk.find(path)
         return len(node.live) if isinstance(node, SimFile) else 0
 
-    def lock(self, path: str) -> int:
+    def lock(self, path: str, *, shared: bool = False) -> int:
         self._files.fail_blocking("lock", path)
-        return self._files.lock(path)
+        return self._files.lock(path, shared=shared)
 
     def unlock(self, fd: int) -> None:
         """Do nothing for a dead process, whose lock ended with it."""

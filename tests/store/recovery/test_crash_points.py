@@ -16,7 +16,8 @@ import pytest
 
 from tests.amount import stride
 from tests.sim import Faults, SimDisk, SimRing, SimStalledError, SimStoppedError
-from tests.store.store_world import StoreWorld, small_config
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.clock import ManualClock
 from topics.config import Config
 from topics.errors import StorageError
 from topics.store.format.log_format import FrameType
@@ -125,6 +126,22 @@ def end_of(seed: int, config: Config) -> int:
     return world.ring.effects
 
 
+def frozen_state(ring: SimRing, config: Config) -> dict[int, object]:
+    """Return the state that an open finds which changes nothing; {} where there is no log."""
+    disk = ring.disk.copy()
+    before = disk.contents(DIRECTORY) if DIRECTORY in disk.list_directory("") else None
+    frozen = StoreWorld(SimRing(ring.seed, disk=disk, clock=ManualClock()), config=config)
+    if f"{DIRECTORY}/snapshots" in (before or {}) and disk.list_directory(f"{DIRECTORY}/snapshots"):
+        frozen.open_frozen()
+        frozen.check_every_record()
+        frozen.close()
+    else:
+        with pytest.raises(StorageError, match="there is no log in"):
+            frozen.open_frozen()
+    assert (disk.contents(DIRECTORY) if DIRECTORY in disk.list_directory("") else None) == before
+    return frozen.catalog.state()
+
+
 def crash_at(effect: int, *, power_cut: bool, seed: int, config: Config) -> None:
     world = StoreWorld(seed=seed, config=config)
     script = Script(world)
@@ -135,9 +152,12 @@ def crash_at(effect: int, *, power_cut: bool, seed: int, config: Config) -> None
     second.ring.stop_at(1 + effect % 60)  # and again while it recovers
     with contextlib.suppress(SimStoppedError):
         second.open()
-    third = second.next_life(power_cut=power_cut)
+    ring = second.end(power_cut=power_cut)
+    frozen = frozen_state(ring, config)
+    third = StoreWorld(ring, config=config).open()
     script.check(third)
     state = third.catalog.state()
+    assert frozen == state
     fourth = third.next_life()
     assert fourth.catalog.state() == state
     if script.live:

@@ -169,6 +169,10 @@ class ReaderCalls:
             topic = self._topic(topic_name, name, incarnation)
             if self._waits(topic, again, done):
                 return
+            found = topic.readers.by_name.get(name) if topic.readers is not None else None
+            if found is not None and found.config == config:
+                done(ReaderPut(False, state_of(topic, found, core.clock.now_ms()), topic.incarnation))
+                return
             check_backlog(core.log)
             core.log.check_writable()
             if not core.format.is_newest:  # An older build would lose the positions.
@@ -177,12 +181,8 @@ class ReaderCalls:
             if topic.readers is None:
                 topic.readers = TopicReaders()
             readers = topic.readers
-            if name not in readers.by_name:
+            if found is None:
                 self._check_new(topic, readers, from_seq)
-            elif readers.by_name[name].config == config:
-                state = state_of(topic, readers.by_name[name], core.clock.now_ms())
-                done(ReaderPut(False, state, topic.incarnation))
-                return
             payload = encode(ReaderPayload(name, *config))
             now_ms = core.clock.now_ms()
             core.log.stage_control(topic.id, FrameType.READER_PUT, from_seq, now_ms, payload, counted=False)

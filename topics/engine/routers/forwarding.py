@@ -162,6 +162,13 @@ class Forwarding:
             self._round = []
             self._arm(1)
 
+    def stop(self) -> None:
+        """Begin no more steps. No reader waits for one any more."""
+        self._steps.stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def end(self, done: Callable[[], None]) -> None:
         """Call `done` when all routers have come as far as they can; then stage nothing."""
         self._end_round(_END_ROUNDS, done)
@@ -182,10 +189,7 @@ class Forwarding:
             if left > 1 and any(not router.blocked for router in self._able()):
                 self._end_round(left - 1, done)
                 return
-            self._steps.stopped = True
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self.stop()
             done()
 
         for router in routers:

@@ -73,7 +73,7 @@ def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:
     if topic.expiry is not None and topic.expiry.ttl >= ttl:
         return topic.expiry
     expiry = Expiry(core, topic, ttl)
-    if topic.stage_class == "ephemeral":
+    if topic.stage_class == "ephemeral" or core.log.is_frozen:
         topic.expiry = expiry
         expiry.stage_unlogged()
         return topic.expiry

@@ -30,11 +30,15 @@ _PATH_BYTES_MAX = 3500
 
 
 class TakenDirectory:
-    """A data directory whose lock this process holds, until `release` or the store's end."""
+    """A data directory whose lock this process holds, until `release` or the store's end.
 
-    def __init__(self, ring: Ring, path: str, fd: int, made_in: list[str]) -> None:
+    is_frozen: it was taken to be read, perhaps beside others that read it: nothing in it changes.
+    """
+
+    def __init__(self, ring: Ring, path: str, fd: int, made_in: list[str], *, is_frozen: bool = False) -> None:
         self._ring = ring
         self.path = path
+        self.is_frozen = is_frozen
         self.fd = fd
         self.made_in = made_in
         """Directories whose entries are new; they are synced when the store is opened."""
@@ -65,6 +69,33 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
         raise LockedError(message) from error
     except OSError as error:
         raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
+
+
+def take_frozen(ring: Ring, config: Config) -> TakenDirectory:
+    """Check config.data_dir and lock it beside other readers, without a change. Blocking.
+
+    A directory without a lock file, such as a copy, is used without a lock.
+
+    Raises: LockedError or StorageError with the sentence to print.
+    """
+    path = config.data_dir
+    refuse_unsafe(ring, path)
+    try:
+        ring.look(path)
+        fd = ring.lock(f"{path}/lock", shared=True) if "lock" in ring.list_directory(path) else -1
+    except BlockingIOError as error:
+        message = f"data directory {path} is in use by a writer, another process or this one: stop or close that first"
+        raise LockedError(message) from error
+    except FileNotFoundError:
+        raise no_log_in(path) from None
+    except OSError as error:
+        raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
+    return TakenDirectory(ring, path, fd, [], is_frozen=True)
+
+
+def no_log_in(path: str) -> StorageError:
+    """Return the error for a directory that is to be read, and holds no log."""
+    return StorageError(f"there is no log in {path}: open it without read_only to make one")
 
 
 def refuse_unsafe(ring: Ring, path: str) -> None:
@@ -119,18 +150,22 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
     """Write the marker of a new directory, or compare that of a used one; return it.
 
     A used directory that has lost its marker gets the newest format, because what it holds is not
-    known yet, and an older build must not misread it.
+    known yet, and an older build must not misread it. A frozen directory is left without one.
 
-    Raises FormatError or OSError.
+    Raises FormatError, StorageError or OSError.
     """
     path = f"{taken.path}/{MARKER_NAME}"
     try:
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
     except FileNotFoundError:
-        await sync_parents(loop, taken.path, taken.made_in)
-        taken.made_in.clear()
         used = SNAPSHOT_DIRECTORY in loop.files.list_directory(taken.path)
         marker = Marker(DIRECTORY_FORMAT if used else FIRST_DIRECTORY_FORMAT, cores)
+        if taken.is_frozen:
+            if not used:
+                raise no_log_in(taken.path) from None
+            return marker
+        await sync_parents(loop, taken.path, taken.made_in)
+        taken.made_in.clear()
         await replace_file(loop.files, path, msgspec.json.encode(marker))
         return marker
     except msgspec.DecodeError as error:

@@ -6,7 +6,9 @@ applied by it over all shards, so a piece of one shard may have to wait for anot
 piece ordered controls come first, then records (each topic's in bulk), then the other controls,
 which carry their bounds.
 
-Only zeros after unsealed segments are written here, so a killed recovery is simply begun again.
+Only zeros after unsealed segments and lost indexes are written here, and files that no snapshot
+lists are removed, so a killed recovery is simply begun again. In a frozen directory none of that is
+done: nothing reads these bytes and files.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
+from topics.store.disk.data_directory import no_log_in
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.side_by_side import all_of, side_by_side
 from topics.store.disk.uncached_reads import UncachedReads, is_direct
@@ -100,8 +103,11 @@ async def recover(
     file_bytes: int,
     progress: Progress,
     lost_writes: bool = False,
+    is_frozen: bool = False,
 ) -> Recovered:
     """Fill the catalog.
+
+    is_frozen: the directory is only read.
 
     lost_writes: a write or sync failed since the machine was started, so the page cache may show
         what the disk does not have, for example deletes that a power cut would undo. Reads bypass
@@ -113,16 +119,20 @@ async def recover(
     loaded = await load_snapshot(files, directory)
     if loaded is None:
         _refuse_orphaned(loop, directory)
+        if is_frozen:
+            raise no_log_in(directory)
         await claim_cold(loop, tiers, listed=False)
         catalog.restore(None)
         return Recovered(None, Manifest(), {}, {}, {}, 0)
     # A process killed between a snapshot's rename and the directory's sync left a name that a power
     # cut may still remove. Files that the snapshot makes unneeded are reused from here on, so the
     # name has to stay.
-    await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")
+    if not is_frozen:
+        await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")
     store = loaded.store
     manifest = Manifest.of(store)
-    await claim_cold(loop, tiers, listed=any(segment.tier == COLD for segment in manifest.all_segments()))
+    has_cold = any(segment.tier == COLD for segment in manifest.all_segments())
+    await claim_cold(loop, tiers, listed=has_cold, is_frozen=is_frozen)
     if any(segment.codec != CODEC_PLAIN for segment in manifest.all_segments()):
         require_zstd(f"cold directory {tiers.cold} has compressed segments, and reading them")
     if store.rebuilt:
@@ -134,8 +144,10 @@ async def recover(
     else:
         catalog.restore(loaded.catalog, log_cut=store.log_cut)
     flagging = set(store.flagging)
-    await _sync_flags(files, tiers, manifest, flagging)
-    await _load_rows(loop, tiers, catalog, table, manifest, doubtful=None if lost_writes else flagging)
+    if not is_frozen:
+        await _sync_flags(files, tiers, manifest, flagging)
+    doubtful = None if lost_writes else flagging
+    await _load_rows(loop, tiers, catalog, table, manifest, doubtful=doubtful, mends=not is_frozen)
 
     reader = DirectReader(files, direct=is_direct(files.direct_block_bytes(directory)))
     surveys: dict[int, Survey] = {}
@@ -168,7 +180,7 @@ async def recover(
     }
     await _Replay(catalog, manifest).run(list(shards.values()))
     batches = sum(shard.batches for shard in shards.values())
-    if batches or not store.clean:
+    if (batches or not store.clean) and not is_frozen:
         await _sweep(loop, tiers, manifest)
     return Recovered(loaded, manifest, surveys, shards, store.replay, batches)
 
@@ -210,13 +222,21 @@ async def _sync_flags(files: FileCalls, tiers: Tiers, manifest: Manifest, about:
 
 
 async def _load_rows(
-    loop: Loop, tiers: Tiers, catalog: Catalog, table: FileTable, manifest: Manifest, *, doubtful: set[str] | None
+    loop: Loop,
+    tiers: Tiers,
+    catalog: Catalog,
+    table: FileTable,
+    manifest: Manifest,
+    *,
+    doubtful: set[str] | None,
+    mends: bool,
 ) -> None:
     """Register every file that the snapshot lists and add its live rows to the catalog.
 
     Packs come first, and each topic's rows come in order.
 
     doubtful: paths for which the page cache may show what the disk does not have; None: all.
+    mends: what a crash left after a segment's frames is zeroed, and a lost index written again.
     """
     files, directory = loop.files, tiers.hot
     past_cache: dict[int, ReadCalls] = {}
@@ -249,7 +269,7 @@ async def _load_rows(
             stored.compressed = segment.codec != CODEC_PLAIN
             segment.file_id = stored.file_id
             found, lost_writes = reads(segment.tier, segment.path), is_doubtful(segment.path)
-            yield _load_segment(files, found, directory, path, segment, lost_writes=lost_writes)
+            yield _load_segment(files, found, directory, path, segment, lost_writes=lost_writes, mends=mends)
 
     def take_segment(found: tuple[Segment, RowColumns]) -> None:
         segment, rows = found
@@ -269,17 +289,17 @@ async def _load_pack(files: ReadCalls, directory: str, pack: Pack) -> tuple[Pack
 
 
 async def _load_segment(
-    files: FileCalls, reads: ReadCalls, directory: str, path: str, segment: Segment, *, lost_writes: bool
+    files: FileCalls, reads: ReadCalls, directory: str, path: str, segment: Segment, *, lost_writes: bool, mends: bool
 ) -> tuple[Segment, RowColumns]:
     try:
         files.file_size(path)
     except FileNotFoundError:
         detail = {"path": path, "topic_id": segment.topic_id}
         raise CorruptError(f"{path}: the snapshot lists it, and it is missing. {REMEDY}", detail) from None
-    if not segment.sealed:
+    if not segment.sealed and mends:
         await cut_back(files, directory, segment, lost_writes=lost_writes)
     found = await read_rows(reads, path, segment)
-    if found.derived:
+    if found.derived and mends:
         await rewrite_index(files, path, segment, found.rows)
     return segment, found.rows
 

@@ -54,10 +54,10 @@ class _Mark(msgspec.Struct, omit_defaults=True):
     """In the data directory: the cold one was marked, so it is not one without a mark."""
 
 
-async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
+async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool, is_frozen: bool = False) -> None:
     """Check that the cold directory is the data directory's own; create and mark a new one.
 
-    listed: the snapshot lists segments there.
+    listed: the snapshot lists segments there. is_frozen: check only.
     Raises: StorageError with the sentence to print; OSError.
     """
     if not tiers.cold:
@@ -82,6 +82,8 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool) -> None:
             "it the right one? Nothing is stored there yet: "
             f"to begin with another one, remove {tiers.hot}/{COLD_MARK_NAME}"
         )
+    if is_frozen:
+        return
     if ours is None:
         ours = _Mark(loop.ring.random_bytes(16).hex())
         await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(ours))

@@ -57,6 +57,8 @@ class ShardedLog:
         self._config = config
         self._table = table
         self.counters = LogCounters()
+        self.is_frozen = False
+        """Whether the directory was opened to be read: nothing is ever written."""
         self.admission = WriteLatch()
         self.tail = HotTail(config.hot_tail_bytes)
         self.sizes = LogSizes(config, loop.ring.volume_bytes(config.data_dir))
@@ -79,8 +81,26 @@ class ShardedLog:
             self.sizes.on_found(loop.ring.file_size(path))
         loop.ring.make_directory(f"{config.data_dir}/wal")
         for shard in range(self.sizes.shards):
+            loop.ring.make_directory(f"{config.data_dir}/{shard_directory(shard)}")
+        self._make_shards(starts)
+        # Also if they existed: the process that created them may have been killed before it synced
+        # them.
+        syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
+        opens = (wal.open() for wal in self._wals)
+        await self.space.open()  # without space for a reserve, log files are small
+        await all_of(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME)
+
+    def freeze(self) -> None:
+        """Open the shards without a file to write to: every write is refused from here on."""
+        self.is_frozen = True
+        self.admission.latch("the directory was opened with read_only")
+        self._make_shards([])
+        self.bound.on_emptied(self.held_bytes)
+
+    def _make_shards(self, starts: list[ShardStart]) -> None:
+        config, loop = self._config, self._loop
+        for shard in range(self.sizes.shards):
             path = f"{config.data_dir}/{shard_directory(shard)}"
-            loop.ring.make_directory(path)
             start = starts[shard] if shard < len(starts) else ShardStart()
             directory = WalDirectory(
                 loop,
@@ -111,12 +131,6 @@ class ShardedLog:
             )
             self._directories.append(directory)
             self._wals.append(wal)
-        # Also if they existed: the process that created them may have been killed before it synced
-        # them.
-        syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
-        opens = (wal.open() for wal in self._wals)
-        await self.space.open()  # without space for a reserve, log files are small
-        await all_of(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME)
 
     def shard_of(self, topic_id: int) -> int:
         wals = self._wals

@@ -36,6 +36,7 @@ ALWAYS = (
     "graceful stops",
     "lives in which all was answered",
     "runs of the library",
+    "logs that were read only first",
     "faults: sync",
     "faults: write",
     "turned away by a long log",

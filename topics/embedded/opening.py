@@ -1,0 +1,145 @@
+"""Opening a log of this process: to read and write, or only to read (`read_only=True`).
+
+A log that is only read is recovered in memory, and its directory stays as it is to the byte. Its
+calls are those of any log; the ones that would write raise UsageError.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from topics.config import Config
+from topics.embedded import arguments
+from topics.embedded.aio import AsyncLog
+from topics.embedded.calls import Start
+from topics.embedded.directory_calls import rebuild_if_damaged
+from topics.embedded.log import Log
+from topics.embedded.log_reader import AsyncLogReader, LogReader, Opening
+from topics.embedded.starts import Starts
+from topics.engine.readers.reader_results import ReaderPut
+from topics.engine.values.results import Done
+from topics.errors import LogReadOnlyError, TopicsError, UsageError
+
+_RECORD_BYTES = 16 << 20
+"""Default of the setting `max_record_bytes` here, where no record has to fit into a request."""
+
+
+def open_log(path: str | os.PathLike[str], *, rebuild: bool = False, read_only: bool = False, **settings: Any) -> Log:
+    """Open the log in directory `path`, creating it if it is missing, and recover its contents.
+
+    rebuild: check the directory first, and restore what is sound if it is damaged, as `fsck` does.
+    read_only: nothing in the directory changes, and calls that would write raise UsageError.
+    Several may have it open like this, and none to write.
+    settings: any field of `Config` (docs/settings.md), e.g. io="portable", commit="link",
+    sync_every_ms=100. No setting is read from the environment, so several logs may be open in one
+    process, each with its own settings. A record may have 16 MiB (max_record_bytes), which is the
+    only default that differs from the server's.
+    Raises: LockedError, it is open already; StorageError, it cannot be used or trusted; UsageError,
+    a bad setting.
+    """
+    known = {field.name for field in fields(Config)} - {"data_dir"}
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known, 1, 0.7)
+            meant = f" (is {near[0]} meant?)" if near else ""
+            raise UsageError(f"{name} is no setting{meant}: see docs/settings.md for those there are")
+    config = replace(Config(), data_dir=arguments.path(path), **{"max_record_bytes": _RECORD_BYTES, **settings})
+    if config.cold_dir:
+        config = replace(config, cold_dir=os.path.abspath(config.cold_dir))
+    arguments.flag("rebuild", rebuild)
+    arguments.flag("read_only", read_only)
+    if rebuild and read_only:
+        raise UsageError("rebuild and read_only are given: a rebuild writes, so leave out one of them")
+    if rebuild:
+        rebuild_if_damaged(config)
+    return ReadOnlyLog(config) if read_only else Log(config)
+
+
+def _refusal(call: str) -> UsageError:
+    return UsageError(f"{call} writes, and this log was opened with read_only: open it without")
+
+
+def _refused(call: str) -> Callable[..., NoReturn]:
+    """Return the method of a log that is only read in the place of one that writes."""
+
+    def refuse(_self: object, *_arguments: object, **_options: object) -> NoReturn:
+        raise _refusal(call)
+
+    return refuse
+
+
+class _ReadOnlyStarts(Starts):
+    """The calls of a log that is only read."""
+
+    is_frozen = True
+
+    def opening_reader(self, asked: Opening) -> Start[ReaderPut]:
+        """Return the call that finds a reader; making and changing one is refused."""
+        opening = super().opening_reader(asked)
+
+        def start(done: Done[ReaderPut]) -> None:
+            def on_put(found: ReaderPut | TopicsError) -> None:
+                done(_refusal("making or changing a reader") if isinstance(found, LogReadOnlyError) else found)
+
+            opening(on_put)
+
+        return start
+
+
+class _NoWrites:
+    """The calls of a log that write."""
+
+    append = _refused("append")
+    append_many = _refused("append_many")
+    append_nowait = _refused("append_nowait")
+    append_soon = _refused("append_soon")
+    delete = _refused("delete")
+    put_topic = _refused("put_topic")
+    delete_topic = _refused("delete_topic")
+    claim = _refused("claim")
+    ack = _refused("ack")
+    nack = _refused("nack")
+    extend = _refused("extend")
+    put_router = _refused("put_router")
+    delete_router = _refused("delete_router")
+    delete_reader = _refused("delete_reader")
+    checkpoint = _refused("checkpoint")
+    flush = _refused("flush")
+
+
+class _NoMoves:
+    """The calls of a named reader that write."""
+
+    read = _refused("read")
+    commit = _refused("commit")
+    seek = _refused("seek")
+    _commits_at_end = False
+
+
+class ReadOnlyReader(_NoMoves, LogReader):
+    """A named reader in a log that is only read: its position, lag, and what it would get."""
+
+
+class AsyncReadOnlyReader(_NoMoves, AsyncLogReader):
+    """See `ReadOnlyReader`."""
+
+
+class ReadOnlyAsyncLog(_NoWrites, AsyncLog):
+    """See `ReadOnlyLog`."""
+
+    _reader_type = AsyncReadOnlyReader
+
+
+class ReadOnlyLog(_NoWrites, Log):
+    """A log that is only read.
+
+    Nothing waits for records that cannot come: a tail ends at the head.
+    """
+
+    _starts_type = _ReadOnlyStarts
+    _aio_type = ReadOnlyAsyncLog
+    _reader_type = ReadOnlyReader
