@@ -251,3 +251,20 @@ def test_the_asyncio_twin_reads_commits_and_gives_back_what_a_cancelled_await_go
         return (await log.aio.readers("orders"))[0].committed
 
     asyncio.run(work())
+
+
+def test_a_new_reader_begins_by_a_beginning_and_one_that_exists_where_it_is(log: topics.Log) -> None:
+    """R-FROM-8."""
+    log.append("begun", list(range(5)))
+    assert seqs(log.reader("begun", "last", from_={"last": 2}).read()) == [4, 5]
+    assert log.reader("begun", "now", from_="now").position == 5
+    assert log.reader("begun", "last", from_="first").position == 5
+
+    async def opened() -> int:
+        return (await (await log.aio.reader("begun", "awaited", from_={"time": 0})).state()).position
+
+    assert asyncio.run(opened()) == 0
+    with pytest.raises(topics.UsageError, match="from_seq and from_ both say where to begin"):
+        log.reader("begun", "both", from_seq=1, from_="now")
+    with pytest.raises(topics.UsageError, match="from_ is 'end'"):
+        log.reader("begun", "bad", from_="end")

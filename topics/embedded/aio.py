@@ -216,8 +216,10 @@ class AsyncLog:
         holds: bool | None = None,
         trims: bool | None = None,
         from_seq: int = 0,
+        from_: From | None = None,
     ) -> AsyncLogReader:
-        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq)
+        begin = self._starts.beginning(from_seq, from_, None)
+        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
         put = await self._run(self._starts.opening_reader(asked))
         return self._reader_type(self._starts.reader_home(self._log.driver), asked, put, self._run)
 

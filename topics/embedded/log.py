@@ -421,15 +421,17 @@ class Log:
         holds: bool | None = None,
         trims: bool | None = None,
         from_seq: int = 0,
+        from_: From | None = None,
     ) -> LogReader:
         """Return a named reader, which the topic remembers; it is created if it is missing.
 
         delivery: "at-least-once" (the default) or "at-most-once". commit_every: records that are
         done before the position is committed. holds: no cap and no expiry takes what it has not
-        committed. trims: what all such readers have committed is deleted. from_seq: where a new
-        reader begins. What is None stays as it is.
+        committed. trims: what all such readers have committed is deleted. from_seq, from_: where a
+        new reader begins, as in `read`. What is None stays as it is.
         """
-        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq)
+        begin = self._starts.beginning(from_seq, from_, None)
+        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
         put = self._driver.call(self._starts.opening_reader(asked))
         return self._reader_type(self._starts.reader_home(self._driver), asked, put)
 

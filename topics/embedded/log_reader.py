@@ -20,6 +20,7 @@ from topics.embedded.records import GapError, Record, parse_page
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state.named_reader import AT_MOST_ONCE, DELIVERIES, ReaderConfig
+from topics.engine.values.begin import Begin
 from topics.engine.values.results import Done
 from topics.errors import RequestError, TopicsError, UsageError
 
@@ -55,7 +56,7 @@ class Opening(NamedTuple):
     commit_every: int
     holds: bool | None
     trims: bool | None
-    from_seq: int
+    begin: Begin
 
 
 def opening(  # noqa: PLR0917 - as `Log.reader`
@@ -66,8 +67,12 @@ def opening(  # noqa: PLR0917 - as `Log.reader`
     holds: bool | None,
     trims: bool | None,
     from_seq: int,
+    begin: Begin | None,
 ) -> Opening:
-    """Check the arguments of `Log.reader`. Raises: UsageError."""
+    """Check the arguments of `Log.reader`. Raises: UsageError.
+
+    begin: instead of from_seq.
+    """
     arguments.text("topic", topic)
     arguments.text("name", name)
     if delivery is not None and delivery not in DELIVERIES:
@@ -77,7 +82,7 @@ def opening(  # noqa: PLR0917 - as `Log.reader`
     arguments.optional_flag("holds", holds)
     arguments.optional_flag("trims", trims)
     arguments.count("from_seq", from_seq)
-    return Opening(topic, name, delivery, commit_every, holds, trims, from_seq)
+    return Opening(topic, name, delivery, commit_every, holds, trims, begin or Begin("seq", from_seq))
 
 
 def opened(calls: ReaderCalls, asked: Opening) -> Start[ReaderPut]:
@@ -97,7 +102,7 @@ def opened(calls: ReaderCalls, asked: Opening) -> Start[ReaderPut]:
                 config.holds if asked.holds is None else asked.holds,
                 config.trims if asked.trims is None else asked.trims,
             )
-            calls.put(asked.topic, asked.name, config, done, from_seq=asked.from_seq)
+            calls.put(asked.topic, asked.name, config, done, begin=asked.begin)
 
         calls.state(asked.topic, asked.name, on_state)
 

@@ -200,3 +200,17 @@ def test_the_lag_of_each_reader_is_a_metric(world: World) -> None:
     text = world.request("GET", "/v0/metrics").body.decode()
     assert 'topics_reader_lag{reader="r",topic="t"} 4.0' in text
     assert 'topics_reader_lag_ms{reader="r",topic="t"}' in text
+
+
+def test_a_new_reader_begins_by_from_and_both_are_refused(world: World) -> None:
+    """R-FROM-8: each beginning; beside from_seq, or none that it knows, 400."""
+    make(world)
+    head = world.request("GET", "/v0/topics/t").json["head_seq"]
+    for number, (begin, position) in enumerate(
+        (("first", 0), ("now", head), ({"last": 1}, head - 1), ({"time": 0}, 0), ({"time": 1 << 60}, head))
+    ):
+        answer = world.request("PUT", f"{PATH}/b{number}", {"from": begin})
+        assert (answer.status, answer.json["position"]) == (201, position)
+    for body in ({"from": "first", "from_seq": 0}, {"from": "end"}, {"from": {"last": 10_001}}, {"from": 1}):
+        assert world.request("PUT", f"{PATH}/wrong", body).status == 400
+        assert world.request("GET", f"{PATH}/wrong").status == 404

@@ -10,6 +10,7 @@ from tests.engine.fake_store import FakeFormat
 from tests.engine.harness import Answer, Harness
 from topics.engine.readers.reader_results import ReaderPage, ReaderQuery, ReaderState
 from topics.engine.state.named_reader import ReaderConfig
+from topics.engine.values.begin import Begin
 
 
 class Readers:
@@ -29,9 +30,11 @@ class Readers:
         self.harness.settle()
         return answer.get()
 
-    def put(self, name: str = "r", topic: str = "t", *, from_seq: int = 0, **config: Any) -> Any:
+    def put(
+        self, name: str = "r", topic: str = "t", *, from_seq: int = 0, begin: Begin | None = None, **config: Any
+    ) -> Any:
         answer = Answer()
-        self.calls.put(topic, name, ReaderConfig(**config), answer, from_seq=from_seq)
+        self.calls.put(topic, name, ReaderConfig(**config), answer, begin=begin or Begin("seq", from_seq))
         return self.answer(answer)
 
     def start_read(self, name: str = "r", topic: str = "t", **query: Any) -> Answer:

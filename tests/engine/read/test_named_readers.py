@@ -9,6 +9,7 @@ import pytest
 from tests.engine.harness import Answer, Harness
 from tests.engine.read.reader_calls_of import Readers, seqs_of
 from topics.engine.state.named_reader import AT_MOST_ONCE, NO_HOLD, Interval, NamedReader, ReaderConfig, TopicReaders
+from topics.engine.values.begin import Begin
 from topics.errors import RequestError, StorageError
 
 
@@ -282,6 +283,35 @@ def test_a_reader_begins_where_it_is_told_and_keeps_its_position_when_its_settin
     assert (changed.created, changed.state.config.holds) == (False, True)
     assert readers.state().position == 6
     assert "from_seq is 7, and topic 't' ends at 6" in refused(readers.put, "s", from_seq=7).message
+
+
+@pytest.mark.parametrize(
+    ("begin", "position"),
+    [
+        (Begin("first"), 2),
+        (Begin("now"), 6),
+        (Begin("last", 3), 3),
+        (Begin("last", 100), 2),
+        (Begin("time", 0), 2),
+        (Begin("time", 1 << 50), 6),
+    ],
+)
+def test_a_reader_begins_where_a_beginning_is_when_it_is_made(begin: Begin, position: int) -> None:
+    """R-FROM-8: the cap has taken 1 and 2, and is not reported; a reader that exists keeps its position."""
+    _, readers = make(cap_records=4)
+    made = readers.put(begin=begin)
+    assert (made.created, made.state.position, made.state.committed) == (True, position, position)
+    assert readers.seqs() == list(range(position + 1, 7))
+    assert readers.put(begin=Begin("first"), holds=True).state.position == 6
+
+
+def test_what_has_expired_unseen_is_not_reported_to_a_reader_that_begins_with_the_first_record() -> None:
+    """R-FROM-2, R-FROM-8."""
+    harness, readers = make(ttl_ms=1000)
+    harness.advance_ms(2000)
+    harness.append("fresh")
+    assert readers.put(begin=Begin("first")).state.position == 6
+    assert readers.seqs() == [7]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "/", "x" * 256])

@@ -218,7 +218,8 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "POST /v0/topics/:/extend": _PATH | _body(_LEASES | {"lease_ms": NUMBER}),
     "GET /v0/topics/:/work": _PATH | _query("node", "max", "lease_ms", "token"),
     "PUT /v0/topics/:/readers/:": _PATH
-    | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG, "from_seq": NUMBER}),
+    | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG, "from_seq": NUMBER})
+    | _body(_begin("")),
     "GET /v0/topics/:/readers/:": _PATH,
     "GET /v0/topics/:/readers": _PATH,
     "DELETE /v0/topics/:/readers/:": _PATH,

@@ -97,8 +97,12 @@ class Calls:
         """By an object of its own for each reader. Its tokens mean nothing: it has one page at a time."""
         topic, _readers, name, *action = path.strip("/").split("/")[2:]
         if method == "PUT":
-            log.reader(topic, name, **body).abandon()
-            return 200, {}
+            made = log.reader(topic, name, **{"from_" if key == "from" else key: body[key] for key in body})
+            position = made.position
+            made.abandon()
+            return 200, {"position": position}
+        if method == "DELETE":
+            return 200, {"deleted": log.delete_reader(topic, name)}
         if method == "GET":
             (state,) = [each for each in log.readers(topic) if each.name == name]
             return 200, {"committed": state.committed, "position": state.position}

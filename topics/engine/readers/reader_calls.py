@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.readers.page_read import PageCore, PageRead
 from topics.engine.readers.reader_positions import Then, stage_position, trim
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
@@ -15,14 +17,17 @@ from topics.engine.state.named_reader import HandedPage, NamedReader, ReaderConf
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
+from topics.engine.values.begin import Begin
 from topics.engine.values.name_rules import Prefixes, check_reader_name
 from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import Cancel, Done
 from topics.engine.write.admission import check_backlog
+from topics.engine.write.retention import when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
+_AT_ZERO = Begin("seq", 0)
 _READERS_A_STEP = 100
 _BYTES_A_STATE = 4096
 """Share of a pass's budget for reads that the state of a reader costs: it counts live records."""
@@ -155,14 +160,19 @@ class ReaderCalls:
         config: ReaderConfig,
         done: Done[ReaderPut],
         *,
-        from_seq: int = 0,
+        begin: Begin = _AT_ZERO,
         incarnation: str | None = None,
+        is_settled: bool = False,
     ) -> None:
-        """Make a reader above `from_seq`, or change the settings of one. Durable before `done`."""
+        """Make a reader, or change the settings of one. Durable before `done`.
+
+        begin: where a new one begins; taken once. is_settled: routers and expiry have been waited
+        for.
+        """
         core = self._core
 
-        def again() -> None:
-            self.put(topic_name, name, config, done, from_seq=from_seq, incarnation=incarnation)
+        def again(*, is_settled: bool = is_settled) -> None:
+            self.put(topic_name, name, config, done, begin=begin, incarnation=incarnation, is_settled=is_settled)
 
         try:
             check_reader_name(name)
@@ -173,6 +183,9 @@ class ReaderCalls:
             if found is not None and found.config == config:
                 done(ReaderPut(False, state_of(topic, found, core.clock.now_ms()), topic.incarnation))
                 return
+            if found is None and begin.kind != "seq" and not is_settled:
+                self._settle(topic, lambda error: done(error) if error is not None else again(is_settled=True))
+                return
             check_backlog(core.log)
             core.log.check_writable()
             if not core.format.is_newest:  # An older build would lose the positions.
@@ -181,24 +194,34 @@ class ReaderCalls:
             if topic.readers is None:
                 topic.readers = TopicReaders()
             readers = topic.readers
-            if found is None:
-                self._check_new(topic, readers, from_seq)
+            position = self._position_of_new(topic, readers, begin) if found is None else 0
             payload = encode(ReaderPayload(name, *config))
             now_ms = core.clock.now_ms()
-            core.log.stage_control(topic.id, FrameType.READER_PUT, from_seq, now_ms, payload, counted=False)
+            core.log.stage_control(topic.id, FrameType.READER_PUT, position, now_ms, payload, counted=False)
         except TopicsError as error:
             done(error)
             return
         readers.changing = True
-        ReaderChange(core, topic, name, config, from_seq, done).stage(synced=True)
+        ReaderChange(core, topic, name, config, position, done).stage(synced=True)
 
-    def _check_new(self, topic: Topic, readers: TopicReaders, from_seq: int) -> None:
-        """Check that a reader may begin there. Raises: RequestError."""
+    def _settle(self, topic: Topic, then: Then) -> None:
+        """Call `then` in a turn, once all is forwarded to the topic, and its expired records gone.
+
+        A beginning depends on both.
+        """
+        core = self._core
+        look = partial(when_retained, core, topic, core.clock.now_ms(), then)
+        self._catch_up(topic, lambda: core.turns.take(look))
+
+    def _position_of_new(self, topic: Topic, readers: TopicReaders, begin: Begin) -> int:
+        """Return the position of another reader that begins there. Raises: RequestError."""
         most = self._core.config.max_readers
         if most and len(readers.by_name) >= most:
             raise refusals.limit_reached("max_readers", most)
-        if from_seq > topic.head:
-            raise refusals.above_head("from_seq", from_seq, topic)
+        position = begin_cursor(self._core.turns, topic, begin)
+        if position > topic.head:
+            raise refusals.above_head("from_seq", position, topic)
+        return position
 
     def state(self, topic_name: str, name: str, done: Done[ReaderState], *, incarnation: str | None = None) -> None:
         """Return a reader's position, and what it has not committed."""

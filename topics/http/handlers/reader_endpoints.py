@@ -9,6 +9,7 @@ import msgspec
 
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state.named_reader import AT_LEAST_ONCE, DELIVERIES, ReaderConfig
+from topics.engine.values.begin import Begin
 from topics.engine.values.json_fields import Fields
 from topics.engine.values.read_answer import ending
 from topics.engine.values.topic_config import clamped_lease_ms
@@ -28,14 +29,14 @@ def put_reader(call: Call) -> None:
         fields.boolean("holds", False),
         fields.boolean("trims", False),
     )
-    from_seq = fields.u64("from_seq", 0)
+    begin = fields.begin(call.service.config, "from_seq") or Begin("seq", fields.u64("from_seq", 0))
 
     @call.or_fail
     def done(put: ReaderPut) -> None:
         created = b',"created":' + json_bool(put.created)
         call.reply(_answer(call, created + b"," + _members(put.state)), 201 if put.created else 200)
 
-    call.service.engine.readers.put(call.name, call.plan.child, config, done, from_seq=from_seq)
+    call.service.engine.readers.put(call.name, call.plan.child, config, done, begin=begin)
 
 
 def get_reader(call: Call) -> None:

@@ -389,7 +389,13 @@ OPERATIONS: dict[str, ApiOperation] = {
         "7.10",
         {200: _READER_MADE, 201: _READER_MADE},
         (404,),
-        body=question((), **_READER_SET, from_seq=u64("where a new reader begins", default=0)),
+        body=question(
+            (),
+            **_READER_SET,
+            from_seq=u64("where a new reader begins", default=0),
+            **{"from": ref("Begin")},
+        )
+        | {"not": {"required": ["from", "from_seq"]}},
     ),
     "GET /v0/topics/:/readers/:": ApiOperation(
         "A named reader and how far it is",

@@ -136,6 +136,22 @@ class Reading(Clients):
         for reader in topic.readers:
             yield from self._audit_reader(topic, reader, known, head, lossy=lossy and not topic.is_fsync)
         topic.there = found
+        yield from self._begin_somewhere(topic, sorted(found), head)
+
+    def _begin_somewhere(self, topic: ReadTopic, seqs: list[int], head: int) -> Audit:
+        """Make a reader for a moment, by `from`: it begins where the records are that were just read back."""
+        machine, path = self.machine, f"{topic.path}/readers/begun"
+        first = seqs[0] - 1 if seqs else head
+        last = seqs[-2] - 1 if len(seqs) > 1 else first
+        begin, position = self.rng.choice((("first", first), ("now", head), ({"last": 2}, last), ({"time": 0}, first)))
+        status, answer = yield "DELETE", path, None
+        if status == 200:  # a crash has left one
+            status, answer = yield "PUT", path, {"from": begin}
+        if status in {200, 201}:
+            if answer["position"] != position:
+                raise machine.wrong(f"{path}: begins at {answer['position']} by {begin}, and not at {position}")
+            machine.counts["readers that begin by a beginning"] += 1
+            yield "DELETE", path, None
 
     def _audit_reader(
         self, topic: ReadTopic, reader: Reader, known: dict[int, str], head: int, *, lossy: bool
