@@ -190,6 +190,9 @@ class FakeRing:
     def write_now(self, fd: int, buffer: Any, offset: int, *, dsync: bool) -> int:
         return len(memoryview(buffer))
 
+    def sync_now(self, fd: int) -> int:
+        return 0
+
     def free_bytes(self, path: str) -> int:
         return 1 << 30
 

@@ -238,6 +238,10 @@ class Driver:
         """Whether this thread is in the midst of a pass; code called from there cannot wait."""
         return self._driving == threading.get_ident()
 
+    def waits_alone(self) -> bool:
+        """Return whether no thread waits for the one that drives."""
+        return not (self._inbox or self._asleep)
+
     # --- ending ------------------------------------------------------------------------------------------------------
     def end(self, first: Callable[[], None]) -> None:
         """Run `first` on the loop (it ends waits of other calls), then stop the maintenance thread.

@@ -135,6 +135,7 @@ class Log:
             self._engine = parts.opened.engine
             self._starts = starts = self._starts_type(self._engine, config, self._loop.clock.monotonic_ns)
             self._driver = Driver(self._loop, exclusive=ring is not None, begin_us=config.pass_requests_us // _BEGINS)
+            parts.opened.log.sync_in_place(self._driver.waits_alone)
             self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
             self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
         except OSError as error:

@@ -115,6 +115,10 @@ class Files:
         """
         return self._ring.write_now(fd, buffer, offset, dsync=dsync)
 
+    def sync_now(self, fd: int) -> int:
+        """Sync a file's data before returning. Return 0 or -errno. Blocks the thread."""
+        return self._ring.sync_now(fd)
+
     def commit_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int, int], None]) -> None:
         """Queue the commit chain. `done(write_res, sync_res)` is called once, after both.
 

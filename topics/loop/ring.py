@@ -202,6 +202,12 @@ class Ring(Protocol):
         For a thread that waits for no other operation. `dsync` as in `queue_write`.
         """
 
+    def sync_now(self, fd: int) -> int:
+        """Sync a file's data past the queue, before returning. Return 0 or -errno.
+
+        For a thread that waits for no other operation.
+        """
+
     def free_bytes(self, path: str) -> int:
         """Return the bytes an unprivileged writer may still use on the file system of `path`."""
 

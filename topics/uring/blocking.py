@@ -109,6 +109,13 @@ class BlockingCalls:
         except OSError as error:
             return -(error.errno or errno.EIO)
 
+    def sync_now(self, fd: int) -> int:
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            return -(error.errno or errno.EIO)
+        return 0
+
     def free_bytes(self, path: str) -> int:
         space = os.statvfs(path)
         return space.f_bavail * space.f_frsize

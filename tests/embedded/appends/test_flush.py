@@ -125,6 +125,52 @@ def test_what_of_a_topic_is_synced_does_not_depend_on_other_topics() -> None:
     log.close()
 
 
+def test_the_only_caller_of_a_flush_makes_its_sync_and_others_leave_it_to_the_ring() -> None:
+    log, ring = sim_log()
+    log.append("a", [1])
+    (wal,) = log._opened.log.shards
+    queued: list[int] = []
+    queue_fsync = ring.queue_fsync
+
+    def queue(user_data: int, fd: int, *, data_only: bool) -> None:
+        if fd == wal._end.file.stored.fd:  # type: ignore[union-attr]
+            queued.append(fd)
+        queue_fsync(user_data, fd, data_only=data_only)
+
+    ring.queue_fsync = queue  # type: ignore[method-assign]
+    log.append("a", ["by itself"])
+    assert log.flush("a") == 2
+    assert is_durable(ring, b"by itself")
+    assert not queued
+
+    log.append("a", ["beside another"])
+    log.driver.submit(log._starts.asking_state("a", touch=False), lambda _state: None)
+    log.driver.waits_alone = lambda: False  # type: ignore[method-assign]  # as if its thread slept
+    log._opened.log.sync_in_place(log.driver.waits_alone)
+    assert log.flush("a") == 3
+    assert is_durable(ring, b"beside another")
+    assert len(queued) == 1
+    log.close()
+
+
+def test_a_flush_leaves_a_sync_of_many_bytes_to_the_ring_so_that_no_append_waits_for_it() -> None:
+    log, ring = sim_log(wal_file_bytes=8 << 20)
+    log.append("a", ["x"])
+    made: list[int] = []
+    sync_now = ring.sync_now
+    ring.sync_now = lambda fd: made.append(fd) or sync_now(fd)  # type: ignore[method-assign,func-returns-value]
+    log.append("a", [b"x" * 30_000] * 12)
+    (wal,) = log._opened.log.shards
+    log._loop.run_until(lambda: not wal._durable.sealed)
+    assert wal.unsynced_bytes > 256 << 10
+    log.flush()
+    assert not made
+    log.append("a", ["x"])
+    log.flush()
+    assert len(made) == 1
+    log.close()
+
+
 def test_a_flush_that_takes_too_long_goes_on() -> None:
     log, ring = sim_log()
     log.append("a", ["creates the topic"])

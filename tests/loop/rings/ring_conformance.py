@@ -603,6 +603,12 @@ class RingConformance:
         assert driver.read(fd, 5000, 10) == b"x" * 4096
         assert driver.ring.write_now(-1, b"x", 0, dsync=dsync) == -errno.EBADF
 
+    def test_a_sync_that_is_waited_for_has_ended_when_it_returns(self, driver: Driver, path: str) -> None:
+        fd = driver.open(path)
+        assert driver.ring.write_now(fd, b"x" * 4096, 0, dsync=False) == 4096
+        assert driver.ring.sync_now(fd) == 0
+        assert driver.ring.sync_now(1 << 20) == -errno.EBADF
+
     # --- the commit chain ---------------------------------------------------------------------------------------
     def test_a_commit_answers_both_its_write_and_its_sync(self, driver: Driver, path: str) -> None:
         fd = driver.open(path)

@@ -264,6 +264,17 @@ class SimFiles:
             self._core.take_effect(lambda: results.append(self._write(written, view, bytes(view), offset, dsync=dsync)))
         return results[-1]
 
+    def sync_now(self, fd: int) -> int:
+        """Takes effect when it returns, or not at all; nothing else completes meanwhile."""
+        handle = self._core.fds.get(fd)
+        results: list[int] = [-errno.EBADF]
+        if handle is not None:
+            synced = handle
+            upto = handle.node.order if isinstance(handle.node, SimFile) else self._disk.order
+            self._core.events.clock.advance_ns(self._core.usual_ns("sync"))
+            self._core.take_effect(lambda: results.append(self._sync(synced, upto)))
+        return results[-1]
+
     def allocate(self, fd: int, size: int) -> None:
         node = self._core.handle_of(fd).node
         if not isinstance(node, SimFile):

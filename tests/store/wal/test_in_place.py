@@ -7,6 +7,7 @@ import errno
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from typing_extensions import Buffer
@@ -142,6 +143,19 @@ def test_a_server_zeroes_no_file_behind_one_that_was_filled_with_bare_writes(fsy
     for _ in range(3):
         fill_file(world, fsync=fsync)
     assert list(files_of(world).values()) == [True, True, fsync, fsync, fsync]
+
+
+def test_a_file_behind_one_that_callers_flushed_often_is_zeroed() -> None:
+    """Its syncs then have no metadata to write."""
+    world = in_place()
+    told: list[object] = []
+    for number in range(70):
+        world.settle(world.write(fsync=False))
+        world.loop.call_soon(partial(world.log.when_flushed, 1, told.append))
+        world.loop.run_until(lambda number=number: len(told) == number + 1)  # type: ignore[misc]
+    for _ in range(2):
+        fill_file(world, fsync=False)
+    assert list(files_of(world).values())[:3] == [True, True, True]
 
 
 def test_a_server_zeroes_the_file_behind_one_that_was_left_before_it_was_filled() -> None:

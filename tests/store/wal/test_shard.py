@@ -206,6 +206,23 @@ def test_flushes_at_the_same_time_share_a_sync() -> None:
     assert recover(world.crash()).seqs[1] == list(range(1, 65))
 
 
+def test_a_flush_covers_what_the_pass_commits_in_which_it_was_asked_for() -> None:
+    world = LogWorld()
+    told: list[object] = []
+    world.settle(world.write(fsync=False))
+
+    def ask() -> None:
+        world.log.when_flushed(1, told.append)
+        world.write(fsync=False)
+        world.log.when_flushed(1, told.append)
+
+    world.log.commit_in_place()
+    world.loop.call_soon(ask)
+    world.loop.run_until(lambda: len(told) == 2)
+    assert world.log.counters.fsyncs == 1
+    assert recover(world.crash()).seqs[1] == [1, 2]
+
+
 def test_a_flush_waits_for_what_is_staged_and_for_every_file_that_was_left() -> None:
     world = LogWorld()
     told: list[object] = []

@@ -58,6 +58,8 @@ class BackgroundSync:
         """The timer that will start a sync."""
         self.owed: deque[tuple[int, Durable]] = deque()
         """(batch number, callback once that batch is on stable storage): see `when_durable`."""
+        self.due = False
+        """Whether a sync is to begin at the end of the pass, after its commits."""
 
     @property
     def planned(self) -> bool:
@@ -69,8 +71,11 @@ class BackgroundSync:
         if self.timer is None and self._every_ns is not None:
             self.timer = self._loop.call_later(self._every_ns, self._on_timer)
 
-    def start(self) -> None:
-        """Sync the oldest unsynced bytes, unless a sync is running."""
+    def start(self, *, in_place: bool = False) -> None:
+        """Sync the oldest unsynced bytes, unless a sync is running.
+
+        in_place: the thread waits for it.
+        """
         durable = self._durable
         if self.running or not durable.unsynced or self._admission.read_only:
             return
@@ -85,12 +90,18 @@ class BackgroundSync:
             durable.cover()
             size = durable.bytes_written
         self.running = True
-        self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, size, self._loop.clock.monotonic_ns()))
+        on_sync = partial(self._on_sync, upto, size, self._loop.clock.monotonic_ns())
+        if in_place:
+            on_sync(self._loop.files.sync_now(fd))
+        else:
+            self._loop.files.fdatasync_nowait(fd, on_sync)
 
-    def when_durable(self, done: Durable) -> None:
+    def when_durable(self, done: Durable, *, waited: bool = False) -> None:
         """Call `done` once all batches committed so far are on stable storage, or cannot be.
 
         No commit waits for that: a background sync begins, or another one follows the running one.
+        waited: a caller waits. The sync begins at the end of this pass, so that those who ask in
+        the same pass share it.
         """
         durable = self._durable
         if not durable.unsynced:
@@ -99,7 +110,10 @@ class BackgroundSync:
             done(self._admission.read_only_error())
         else:
             self.owed.append((durable.written, done))
-            self.start()
+            if waited:
+                self._start_at_pass_end()
+            else:
+                self.start()
 
     def report(self) -> None:
         """Call the callbacks whose batches are on stable storage now.
@@ -121,6 +135,10 @@ class BackgroundSync:
         if self.timer is not None:
             self.timer.cancel()
 
+    def _start_at_pass_end(self) -> None:
+        self.due = True
+        self._loop.again()
+
     def _on_timer(self) -> None:
         self.timer = None
         self.start()
@@ -135,7 +153,9 @@ class BackgroundSync:
         self._counters.count_sync(self._loop.clock.monotonic_ns() - submitted_ns)
         if self.owed:
             self.report()
-        if self._durable.sealed or self.owed:
+        if self._durable.sealed:
             self.start()
+        elif self.owed:
+            self._start_at_pass_end()
         elif self._durable.unsynced:
             self.plan()

@@ -167,7 +167,7 @@ class Commitment:
         counters.commit.add(elapsed_ns)
         self._bound.on_written(used)
         if synced:
-            end.synced_commits += 1
+            end.waited_syncs += 1
             counters.count_sync(elapsed_ns)
         base, sync_ns = position + BATCH_HEADER_BYTES, elapsed_ns if synced else 0
         unsynced = None if synced else durable.topics

@@ -22,8 +22,8 @@ class LogEnd:
         """Checksum of the last batch written, or of the file's header."""
         self.leaves_file = False
         """Whether the next batch opens another file, though this one has room."""
-        self.synced_commits = 0
-        """Number of synced commits in this file."""
+        self.waited_syncs = 0
+        """Number of syncs of this file that callers waited for, those of commits included."""
 
     def request_rotation(self) -> None:
         """Have the next batch open another file.
@@ -44,7 +44,7 @@ class LogEnd:
     def begin(self, file: WalFile) -> None:
         """Continue in a prepared file; the one before was left."""
         assert self.file is None, "the file before was not left"
-        self.synced_commits = 0
+        self.waited_syncs = 0
         self.file = file
         header = self._directory.begin(file, self._durable.written + 1, self._clock.now_ms())
         self.header = header.pack()

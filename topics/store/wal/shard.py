@@ -29,7 +29,7 @@ from topics.store.format.rows import Framed, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
 from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
-from topics.store.wal.commit_choice import Choice, Held, Until, choose
+from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, Target, failed
 from topics.store.wal.counters import LogCounters
@@ -46,8 +46,8 @@ _log = logging.getLogger(__name__)
 
 _FRAME_ROOM = 128
 """Bytes of a frame beside its record's JSON, unless tag or node are unusually long."""
-_SYNCED_COMMITS_FEW = 64
-"""Number of synced commits below which a file has mostly unsynced writes.
+_WAITED_SYNCS_FEW = 64
+"""Number of syncs that callers waited for, below which a file has mostly unsynced writes.
 
 Zeroing the next one would then write every byte twice.
 """
@@ -89,6 +89,8 @@ class Shard:
         self._sizes = sizes
         self.setting = commit if directory.direct_works else Primitive.LINK.value
         self.exclusive = False
+        self.waits_alone: Callable[[], bool] = _never
+        """Whether no other call waits for the thread, which may then wait for a sync."""
         self.max_unsynced = max_unsynced
         self.window_ns = window_ns
         """Delay of a commit after the end of the previous one, to gather more."""
@@ -141,16 +143,19 @@ class Shard:
         """Prepare the first file, if there is space for one. Raises OSError."""
         await self.preallocation.open()
 
-    def when_durable(self, done: Durable) -> None:
-        """Call `done` once all that is committed so far is on stable storage, or cannot be."""
-        self._sync.when_durable(done)
+    def when_durable(self, done: Durable, *, waited: bool = False) -> None:
+        """Call `done` once all that is committed so far is on stable storage, or cannot be.
+
+        waited: a caller waits for it, within a pass.
+        """
+        self._sync.when_durable(done, waited=waited)
 
     def when_flushed(self, done: Durable) -> None:
         """Call `done` once all that is staged so far is on stable storage, or cannot be.
 
         A batch that failed was reported to its writers. What is before it is waited for.
         """
-        self.when_settled(lambda: self._sync.when_durable(done))
+        self.when_settled(lambda: self._sync.when_durable(done, waited=True))
 
     def when_settled(self, done: Callable[[], None]) -> None:
         """Call `done` once all that is staged so far was committed, or has failed."""
@@ -209,15 +214,37 @@ class Shard:
     def flush(self) -> None:
         """Commit the next batch, if there is one and nothing delays it.
 
-        The delay ends in a later pass.
+        The delay ends in a later pass. A sync that callers wait for begins after the commit.
         """
         staging = self.staging
-        if staging.is_empty:
-            return
-        self._counters.on_queue_depth(self.queue_depth)
-        if self._in_flight is None:
-            self._send_next()
-        staging.close_large()
+        if not staging.is_empty:
+            self._counters.on_queue_depth(self.queue_depth)
+            if self._in_flight is None:
+                self._send_next()
+            staging.close_large()
+        if self._sync.due:
+            self._start_due_sync()
+
+    def _start_due_sync(self) -> None:
+        """Begin a sync that callers wait for.
+
+        It is made in place if it is small and the thread waits for nothing else: through the ring
+        it needs a worker of the kernel, and two more turns of threads.
+        """
+        sync, durable, clock = self._sync, self._durable, self._clock
+        sync.due = False
+        in_place = (
+            self.waits_alone()
+            and self._in_flight is None
+            and not durable.sealed
+            and durable.unsynced_bytes <= DSYNC_BYTES_MAX
+            and self._in_place_limit.allows()
+        )
+        self._end.waited_syncs += 1
+        began_ns = clock.monotonic_ns()
+        sync.start(in_place=in_place)
+        if in_place:
+            self._in_place_limit.watch(clock.monotonic_ns() - began_ns, sync_running=False)
 
     def commit_in_place(self) -> None:
         """Let commits block the thread from here on, which waits for nothing else."""
@@ -543,7 +570,7 @@ class Shard:
         They gain nothing by zeros, and all would wait for them.
         """
         filled = self.exclusive or file.position >= file.size - file.size // _FILLED_BUT
-        return filled and self._end.synced_commits < _SYNCED_COMMITS_FEW
+        return filled and self._end.waited_syncs < _WAITED_SYNCS_FEW
 
     def _leave(self, file: WalFile) -> None:
         self._end.leave(file)
@@ -596,6 +623,10 @@ class Shard:
             if not file.stored.zeroed:
                 with contextlib.suppress(OSError):
                     await self._files.unlink(file.stored.path)
+
+
+def _never() -> bool:
+    return False
 
 
 def _drop(_batch: Batch) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -269,7 +270,7 @@ class ShardedLog:
 
         def on_settled() -> None:
             shared = [wal for wal in wals if wal is own or wal.unsynced_from(topic_id) is not None]
-            _when_all([wal.when_durable for wal in shared], done)
+            _when_all([partial(wal.when_durable, waited=True) for wal in shared], done)
 
         own.when_settled(on_settled)
 
@@ -377,6 +378,14 @@ class ShardedLog:
         """
         for wal in self._wals:
             wal.commit_in_place()
+
+    def sync_in_place(self, waits_alone: Callable[[], bool]) -> None:
+        """Let a small sync that a caller waits for block the thread, too, from here on.
+
+        waits_alone: returns whether no other call waits for the thread.
+        """
+        for wal in self._wals:
+            wal.waits_alone = waits_alone
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more.
