@@ -14,6 +14,8 @@ from tests.long.fuzz import protocols
 from tests.long.fuzz.examples import EXAMPLES, damaged
 from tests.server.lane_bytes import LaneBytes, samples
 from topics.engine.shared.topic_snapshot import TopicsSnapshot
+from topics.engine.state.control_frames import ReaderPayload, encode
+from topics.engine.state.named_reader import ReaderConfig, ReaderRow, TopicReaders
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store.format import codec
 from topics.store.format.compressed_segment import (
@@ -109,6 +111,20 @@ def _compressed_segment(data: bytes) -> None:
     image_of(data, "x")
 
 
+def _reader_frame(data: bytes) -> None:
+    """A payload as a start takes it, as a new reader, a position and an end; a snapshot states the same reader."""
+    stated = msgspec.json.decode(data, type=ReaderPayload)
+    assert msgspec.json.decode(encode(stated), type=ReaderPayload) == stated
+    readers = TopicReaders()
+    readers.put(stated.reader, ReaderConfig(stated.delivery, stated.holds, stated.trims), len(data))
+    readers.found(readers.by_name[stated.reader], len(data) + 1)
+    rows = readers.described()
+    assert msgspec.json.decode(msgspec.json.encode(rows), type=list[ReaderRow]) == rows
+    assert (readers.trimmed() == len(data) + 1) == stated.trims
+    readers.remove(stated.reader)
+    assert not readers.by_name
+
+
 class _Bytes:
     """A file that is read as a pack is."""
 
@@ -141,13 +157,15 @@ def _snapshot(data: bytes) -> None:
     """The parts of a snapshot are decoded only when its checksum is right; here they are in any case."""
     with contextlib.suppress(CorruptError):
         SnapshotFile.unpack(data, "x")
-    with contextlib.suppress(msgspec.DecodeError, CorruptError, FormatError):
+    with contextlib.suppress(*_of_json):
         msgspec.json.decode(data, type=TopicsSnapshot)
-    with contextlib.suppress(msgspec.DecodeError, CorruptError, FormatError):
+    with contextlib.suppress(*_of_json, CorruptError, FormatError):
         unpack_store_part(data)
     SnapshotFile.unpack(data, "x")
 
 
+_of_json: tuple[type[Exception], ...] = (msgspec.DecodeError, UnicodeDecodeError)
+"""Errors of decoding text that is not JSON, or not UTF-8."""
 _lane = LaneBytes()
 """Not a decoder: a server that has the lane, and one that has not, answer alike."""
 _server = protocols.WholeServer()
@@ -162,7 +180,7 @@ def _of_files() -> list[Decoder]:
     files = _files()
     errors: tuple[type[Exception], ...] = (CorruptError, FormatError)
     segment, index = files["seg-00000000000000000001.data"], files["seg-00000000000000000001.idx"]
-    pack = files["pack-"]
+    pack, snapshot = files["pack-"], SnapshotFile.unpack(files["snapshot-"], "x")
 
     def of(decode: Callable[[bytes, str], Any]) -> Callable[[bytes], object]:
         return lambda data: decode(data, "x")
@@ -186,8 +204,20 @@ def _of_files() -> list[Decoder]:
             damaged(pack_idempotency(Idempotency(3, 1_000, b"key")))
             | {"of a part": pack_producer_part(ProducerPart(3, 1_000, 5, 6, 1 << 63, b"producer"))},
         ),
+        Decoder(
+            "reader frame",
+            _reader_frame,
+            _of_json,
+            damaged(encode(ReaderPayload("r", "at-most-once", True, True)))
+            | {"of a position": encode(ReaderPayload("r"))},
+        ),
         Decoder("compressed segment", _compressed_segment, errors, damaged(_compressed(segment))),
-        Decoder("snapshot", _snapshot, errors, damaged(files["snapshot-"])),
+        Decoder(
+            "snapshot",
+            _snapshot,
+            errors,
+            damaged(files["snapshot-"]) | {"its catalog": snapshot.catalog, "its part of the store": snapshot.store},
+        ),
     ]
 
 

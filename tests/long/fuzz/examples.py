@@ -157,6 +157,10 @@ _MESSAGES = {
     "subscribe to many": b'{"op":"subscribe","topics":{"a":{"from_seq":1},"b":{"tail":true}},"request_id":"r"}',
     "unsubscribe": b'{"op":"unsubscribe","topics":["a","b"]}',
     "publish": b'{"op":"publish","topic":"a","records":[{"data":1,"tag":"t"}],"idempotency_key":"k","request_id":{}}',
+    "publish bytes": b'{"op":"publish","topic":"a","records":[{"data_base64":"/wA="},{"data":1}]}',
+    "subscribe from the last": b'{"op":"subscribe","topic":"a","from":{"last":10}}',
+    "subscribe from a time": b'{"op":"subscribe","topics":{"a":{"from":{"time":1789000000000}},"b":{"from":"now"}}}',
+    "two places to begin": b'{"op":"subscribe","topic":"a","from_seq":1,"from":"first"}',
     "an op that is none": b'{"op":"sing"}',
     "an op twice": b'{"op":"ping","op":"publish"}',
     "a start of the wrong kind": b'{"op":"subscribe","topics":{"a":1}}',
@@ -174,6 +178,13 @@ _BODIES = {
     b'{"data":0}],"node":"m","idempotency_key":"k","create":true,"config":{"cap_records":5}}',
     "a part": b'{"records":[{"data":0}],"producer":{"id":"\\u0070","epoch":9223372036854775807,"part":65535,"x":[]}}',
     "a part with too much": b'{"producer":{"id":"p","epoch":9223372036854775808,"part":1e5,"id":""},"records":[]}',
+    "bytes": b'{"records":[{"data_base64":"/wA=","tag":"t"},{"data":1},{"data_base64":""}]}',
+    "bytes with escapes": b'{"records":[{"data_\\u0062ase64":"\\u002fwA\\u003d"}]}',
+    "both kinds of data": b'{"records":[{"data":1,"data_base64":"/wA="}]}',
+    "base64 without its end": b'{"records":[{"data_base64":"/wA"}]}',
+    "base64 with bits behind its end": b'{"records":[{"data_base64":"/wB="}]}',
+    "base64 of another alphabet": b'{"records":[{"data_base64":"_wA="},{"data_base64":"/w A="}]}',
+    "base64 that is no text": b'{"records":[{"data_base64":[47]}]}',
     "blanks everywhere": b' { "records" : [ { "data" : { "a" : 1 } } ] } ',
     "nulls": b'{"records":[{"data":null,"tag":null,"node":null,"meta":null}],"node":null,"config":null}',
     "escaped names": b'{"\\u0072ecords":[{"d\\u0061ta":1}]}',
@@ -240,6 +251,17 @@ _SERVER = {
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2["a read"],
     "metrics": _request(b"GET /v0/metrics?format=json", fields=b"Accept-Encoding: gzip\r\n"),
     "a page": _request(b"GET /docs"),
+    "a write of bytes": _request(b"POST /v0/topics/log", b'{"records":[{"data_base64":"/wA="},{"data":0}]}'),
+    "a read from a time": _request(b"POST /v0/topics/log/diff", b'{"from":{"time":1789000000000},"limit":2}'),
+    "a read of the last": _request(b"POST /v0/topics/log/diff", b'{"from":{"last":3},"max_batch_bytes":1}'),
+    "a reader": _request(
+        b"PUT /v0/topics/log/readers/r", b'{"delivery":"at-most-once","holds":true,"trims":true,"from_seq":0}'
+    ),
+    "a page of a reader": _request(b"POST /v0/topics/log/readers/r/read", b'{"limit":1,"lease_ms":100,"peek":false}'),
+    "a commit of a reader": _request(b"POST /v0/topics/log/readers/r/commit", b'{"token":"page_1","seq":1}'),
+    "a seek of a reader": _request(b"POST /v0/topics/log/readers/r/seek", b'{"seq":1}'),
+    "readers": _request(b"GET /v0/topics/log/readers") + _request(b"GET /v0/topics/log/readers/r"),
+    "the end of a reader": _request(b"DELETE /v0/topics/log/readers/r"),
     "a method that is not there": _request(b"PATCH /v0/topics/log"),
     "a name that is too long": _request(b"GET /v0/topics/" + b"n" * 300),
     "a name with a zero": _request(b"GET /v0/topics/a%00b"),
@@ -251,6 +273,9 @@ _LANE = {
     "two connections, one broken": _WRITE.replace(b"/a ", b"/t0-0 ")
     + b"\xfd"
     + _WRITE.replace(b"/a ", b"/t1-0 ").replace(b"Host:", b"Host :"),
+    "bytes": _request(b"POST /v0/topics/t0-0", b'{"records":[{"data_base64":"/wA="},{"data":1}]}')
+    + _request(b"POST /v0/topics/t0-0/diff", b'{"from_seq":0,"limit":9}'),
+    "no base64": _request(b"POST /v0/topics/t0-0", b'{"records":[{"data_base64":"/wB="}]}'),
     "smuggled": _request(b"POST /v0/topics/t0-1", _WRITE, b"Transfer-Encoding: identity\r\n"),
 }
 

@@ -24,6 +24,7 @@ NAMES = (
     "pack header",
     "pack index",
     "extension",
+    "reader frame",
     "compressed segment",
     "snapshot",
     "HTTP/1.1 by httptools",
