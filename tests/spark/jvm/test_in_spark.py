@@ -197,7 +197,7 @@ def test_a_wrong_option_is_told_by_load_before_any_job(spark: Any, url: str) -> 
     ("given", "words"),
     [
         ({"startingOffsets": "latest"}, "startingOffsets=latest leaves a batch nothing to read"),
-        ({"subscribe": "nosuch"}, "topic 'nosuch' is not at"),
+        ({"subscribe": "nosuch"}, "topic 'nosuch' does not exist at"),
         ({"startingOffsets": '{"a": 1}'}, r"TOPICS_DATA_LOSS topic=a seq 1\.\.2 reason=cap"),
         ({"token": SECRET}, "401 unauthorized"),
         ({"url": "http://127.0.0.1:1", "retries": 0}, "no answer from http://127.0.0.1:1 after 1 tries"),
