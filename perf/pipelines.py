@@ -171,7 +171,7 @@ def _measure_on_spark(place: Path, rows: int, rounds: int) -> None:
     prebuild(data, place / "rows.arrow")
     spark = session("perf", "local[1]", CONFIG)
     spark.dataSource.register(PrebuiltSource)
-    engine = SparkEngine(spark)
+    engine = SparkEngine(lambda: spark)
     prebuilt = spark.read.format("prebuilt").options(file=str(place / "rows.arrow"), parts=1).load().drop("topic")
 
     def exporting_on_spark() -> None:
