@@ -51,6 +51,8 @@ class Reader:
         self.seen: set[str] = set()
         """Texts that came, at most once."""
         self.pages: list[Page] = []
+        self.reads = 0
+        """Reads without an answer: an object of the library says, with each, that the page before is done."""
         self.moves = 0
         """Seeks that were asked for."""
         self.seeking = 0
@@ -113,7 +115,7 @@ class Reading(Clients):
         for topic in self.topics:
             for reader in topic.readers:
                 reader.pages.clear()
-                reader.seeking = 0
+                reader.reads = reader.seeking = 0
 
     # --- after a crash -----------------------------------------------------------------------------------------------
     def audits(self) -> list[Audit]:
@@ -255,7 +257,10 @@ class ReadingClient(Client):
             reader.sent.update(page.texts.values())
             reader.pages.remove(page)
 
+        reader.reads += 1
+
         def got(status: int, answer: Any) -> None:
+            reader.reads -= status != 0
             if not self._next("pages of named readers", status, answer):
                 return
             if mine and still():
@@ -297,7 +302,9 @@ class ReadingClient(Client):
             for page in reader.pages:
                 if asked_ns > page.got_ns and now_ms <= page.until_ms and (twice := texts.keys() & page.texts.keys()):
                     raise machine.wrong(f"{where}: {sorted(twice)} are client {page.client}'s, and come again")
-            if not stays:
+            if not stays or (self.shared.is_library and reader.reads):
+                if self.shared.is_library:  # the next read of the object says that the page is done
+                    reader.sent.update(texts.values())
                 return
             got_ns, upto = machine.ring.clock.monotonic_ns(), answer["next_from_seq"]
             reader.pages.append(Page(self.number, answer["token"], texts, upto, asked_ns, got_ns, answer["deadline"]))
