@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from tests.contract.world import websocket_client
 from tests.contract.world.world import Connection, World, request_bytes
-from tests.long.limits.cases import IN_NEW_TOPIC, Case, Fields, with_value
+from tests.long.limits.cases import HEAD, IN_NEW_TOPIC, Case, Fields, with_value
 from tests.long.limits.fields import WRITE
-from tests.long.limits.values import Scale
+from tests.long.limits.values import Scale, const
 from tests.ws.frame_client import TEXT, Incoming, frame
 
 FRAME_BYTES = 8 << 20
@@ -28,6 +28,7 @@ class Target(NamedTuple):
     path: str = ""
     body: Fields = {}  # noqa: RUF012 - never changed
     query: str = ""
+    reader: str = ""
 
 
 TARGETS = {
@@ -43,6 +44,13 @@ TARGETS = {
     "POST /v0/topics/:/nack": Target("jobs", {"node": b'"n"'}),
     "POST /v0/topics/:/extend": Target("jobs", {"node": b'"n"', "lease_ms": b"100"}),
     "GET /v0/topics/:/work": Target("jobs", query="node=n&lease_ms=100"),
+    "PUT /v0/topics/:/readers/:": Target("doomed", {"trims": b"true"}, reader="slow"),
+    "GET /v0/topics/:/readers/:": Target("large", reader="r0"),
+    "GET /v0/topics/:/readers": Target("large"),
+    "DELETE /v0/topics/:/readers/:": Target("doomed", reader="absent"),
+    "POST /v0/topics/:/readers/:/read": Target("large", reader="r0"),
+    "POST /v0/topics/:/readers/:/commit": Target("doomed", reader="trim"),
+    "POST /v0/topics/:/readers/:/seek": Target("doomed", {"seq": b"0"}, reader="trim"),
     "PUT /v0/routers/:": Target("router", {"source": b'"quiet"', "dest": b'"copies"'}),
     "GET /v0/routers/:": Target("absent"),
     "DELETE /v0/routers/:": Target("absent"),
@@ -52,14 +60,19 @@ TARGETS = {
     "WS unsubscribe": Target(body={"op": b'"unsubscribe"', "topic": b'"large"'}),
     "WS publish": Target(body={"op": b'"publish"', "topic": b'"published"', "records": b'[{"data":0}]'}),
 }
-_EMPTIES = ("PUT /v0/topics/:", "DELETE /v0/topics/:", "POST /v0/topics/:/delete")
+_SLOWS = ("PUT /v0/topics/:/readers/:", "DELETE /v0/topics/:/readers/:")
+"""Operations whose cases may change or delete the one reader because of which nothing is trimmed."""
+_TRIMS = ("POST /v0/topics/:/readers/:/commit", "POST /v0/topics/:/readers/:/seek")
+"""Operations whose cases move the one reader that trims."""
+_EMPTIES = ("PUT /v0/topics/:", "DELETE /v0/topics/:", "POST /v0/topics/:/delete", *_SLOWS, *_TRIMS)
 """Operations whose cases may take records from the topic `doomed`."""
 _HOLDS = ("POST /v0/topics/:/ack", "POST /v0/topics/:/nack", "POST /v0/topics/:/extend")
 _STREAMS = ("GET /v0/topics/:/work", "GET /v0/watch/:")
 
 
 class Client:
-    """One server with `scale.topics` topics and large ones: `large`, `doomed` (a tag a record), `jobs` (a queue)."""
+    """One server with `scale.topics` topics and large ones: `large` (as many readers as it may have), `doomed` (a tag a
+    record), `jobs` (a queue)."""
 
     def __init__(self, world: World, scale: Scale) -> None:
         self._world = world
@@ -80,6 +93,8 @@ class Client:
         self._put("jobs", {"type": "queue"})
         self._write("jobs", scale.records)
         self._write("large", scale.records)
+        for number in range(scale.config.max_readers):
+            self._put(f"large/readers/r{number}", {})
         self._world.write("quiet", 0)
         for path in ("/docs", "/openapi.json"):  # made by the first request, and kept
             assert link.request("GET", path).status == 200
@@ -114,6 +129,8 @@ class Client:
             self._refill()
         if case.operation in _HOLDS:
             body = {**body, **self._hold()}
+        if case.operation in (*_SLOWS, *_TRIMS):
+            body = {**body, **self._read(case.operation)}
         if field in ("topics", "seqs") or field.startswith("topics.*"):
             body = {name: text for name, text in body.items() if name not in ("topic", "lease_ids")}
         if case.operation == "GET /v0/watch/:":
@@ -122,6 +139,9 @@ class Client:
         is_new = field.startswith("config") or case.value.name.endswith(IN_NEW_TOPIC)
         if is_new or case.operation == "PUT /v0/routers/:":
             path = f"new{next(self._numbers)}"
+        value = case.value
+        if value is HEAD:
+            value = const(value.name, b"%d" % self._world.state("doomed")["head_seq"])
         text = b""
         if place == "body":
             if "topic" in body and is_new:
@@ -130,12 +150,15 @@ class Client:
             if case.operation != WRITE and not case.operation.startswith("WS "):
                 most = scale.config.max_command_bytes - ROOM_BYTES
                 scale = scale._replace(body_bytes=min(scale.body_bytes, most))
-            text = with_value(body, field, case.value, scale)
+            text = with_value(body, field, value, scale)
         elif body:
             text = b"{%b}" % b",".join([b'"%b":%b' % (name.encode(), value) for name, value in body.items()])
         if case.operation.startswith("WS "):
             return _frames(text)
-        if place == "path":
+        reader = target.reader
+        if place == "path" and reader:
+            reader = case.value.text(self._scale, 0).decode()
+        elif place == "path":
             path = case.value.text(self._scale, 0).decode()
         elif place == "query":
             value = case.value.text(self._scale, 0).decode()
@@ -143,7 +166,7 @@ class Client:
         elif place == "header":
             headers[field] = case.value.text(self._scale, 0).decode()
         method, _, pattern = case.operation.partition(" ")
-        url = pattern.replace(":", path) + (f"?{query}" if query else "")
+        url = pattern.replace("readers/:", f"readers/{reader}").replace(":", path) + (f"?{query}" if query else "")
         if case.operation == "GET /v0/ws":
             return request_bytes(method, url, headers=websocket_client.HEADERS)
         if method == "GET":
@@ -207,6 +230,24 @@ class Client:
         jobs = answer.json["claimed"]
         leases = [job["lease_id"] for job in jobs]
         return {"seqs": json.dumps([job["$seq"] for job in jobs]).encode(), "lease_ids": json.dumps(leases).encode()}
+
+    def _read(self, operation: str) -> Fields:
+        """Prepare the readers of `doomed` that trim; return the token of a page, where the operation takes one."""
+        readers = "/v0/topics/doomed/readers"
+        self._put("doomed/readers/trim", {"trims": True})
+        self._seek_trimming(0)
+        self._world.request("DELETE", f"{readers}/slow")
+        if operation in _SLOWS:
+            self._put("doomed/readers/slow", {"trims": True})
+            self._seek_trimming(self._world.state("doomed")["head_seq"])
+            return {}
+        if not operation.endswith("commit"):
+            return {}
+        page = self._world.request("POST", f"{readers}/trim/read", {"limit": 10_000, "lease_ms": 600_000}).json
+        return {"token": json.dumps(page["token"]).encode()}
+
+    def _seek_trimming(self, seq: int) -> None:
+        assert self._world.request("POST", "/v0/topics/doomed/readers/trim/seek", {"seq": seq}).status == 200
 
     def _close(self, link: Connection) -> None:
         link._stream.reset()  # `Connection.reset` waits, too

@@ -36,6 +36,8 @@ Fields = dict[str, bytes]
 
 IN_NEW_TOPIC = "in a new topic"
 """The end of the names of values that are written to a topic which the write creates."""
+HEAD = const("the head", b"0")
+"""The seq of the last record of the topic `doomed`, which the sender fills in."""
 _HEAD_ROOM_BYTES = 1000
 """Bytes of a head for the rest of it."""
 
@@ -218,16 +220,16 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "POST /v0/topics/:/extend": _PATH | _body(_LEASES | {"lease_ms": NUMBER}),
     "GET /v0/topics/:/work": _PATH | _query("node", "max", "lease_ms", "token"),
     "PUT /v0/topics/:/readers/:": _PATH
-    | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG, "from_seq": NUMBER})
-    | _body(_begin("")),
+    | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG})
+    | _body({"from_seq": (HEAD, *NUMBER)} | _begin("")),
     "GET /v0/topics/:/readers/:": _PATH,
     "GET /v0/topics/:/readers": _PATH,
-    "DELETE /v0/topics/:/readers/:": _PATH,
+    "DELETE /v0/topics/:/readers/:": {"path": (const("the one because of which nothing is trimmed", b"slow"), *PLAIN)},
     "POST /v0/topics/:/readers/:/read": _PATH
     | _body({"limit": NUMBER, "max_batch_bytes": NUMBER, "wait_ms": (const("1", b"1"), LONG), "lease_ms": NUMBER})
     | _body({"peek": FLAG}),
     "POST /v0/topics/:/readers/:/commit": _PATH | _body({"token": TEXT, "seq": NUMBER}),
-    "POST /v0/topics/:/readers/:/seek": _PATH | _body({"seq": NUMBER}),
+    "POST /v0/topics/:/readers/:/seek": _PATH | _body({"seq": (HEAD, *NUMBER)}),
     "PUT /v0/routers/:": _PATH
     | _body(
         {
