@@ -264,6 +264,19 @@ def test_a_cold_directory_that_is_not_mounted_is_refused_also_before_anything_we
     assert len(StoreWorld(ring, config=config()).open().topic(1).rows) == 100
 
 
+def test_a_bit_that_flips_in_the_mark_of_the_cold_directory_stops_the_start() -> None:
+    """Without "both" a bare mount point would be marked as the cold directory."""
+    ring = filled(hot_retain_segments=100).end(power_cut=False)
+    mark = f"{DIRECTORY}/cold-directory"
+    for at in range(len(ring.file_bytes(mark))):
+        ring.corrupt_file(mark, at, 1 << at % 7)
+        again = StoreWorld(ring, config=config())
+        with pytest.raises(StorageError):
+            again.open()
+        ring = again.end(power_cut=False)
+        ring.corrupt_file(mark, at, 1 << at % 7)
+
+
 def test_a_start_without_the_cold_directory_is_refused_with_the_remedy() -> None:
     assert "set TOPICS_COLD_DIR" in refusal(filled(), cold_dir="")
 

@@ -48,7 +48,12 @@ class Tiers(NamedTuple):
             yield COLD, self.cold
 
 
-class _Mark(msgspec.Struct, omit_defaults=True):
+class _Mark(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """The contents of a mark.
+
+    An unknown name is damage: without `both` an empty mount would be marked.
+    """
+
     id: str
     both: bool = False
     """In the data directory: the cold one was marked, so it is not one without a mark."""
