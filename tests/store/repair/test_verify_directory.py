@@ -23,6 +23,7 @@ from topics.store.format.segment_format import (
 )
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import VerifyReport, verify
+from topics.store.segments.pack import scan_runs
 from topics.store.segments.segment import read_footer
 
 SEGMENTS = f"{DIRECTORY}/topics/0000000000000001"
@@ -134,6 +135,22 @@ def test_bits_of_a_footers_mark_that_flip_are_found_and_the_footer_is_read_all_t
         assert (finding.path, finding.offset, finding.topic_id, finding.is_index) == (path, begin, 1, True)
         assert read_footer(ring.file_bytes(path), path) == read_footer(data, path)
         ring.corrupt_file(path, begin + at, 1 << bit)
+
+
+def test_bits_of_the_mark_of_a_run_that_flip_are_found_also_if_none_of_its_records_is_live() -> None:
+    """The snapshot lists no run without live records, and runs are read up to the first one without its mark."""
+    world = filled()
+    world.delete(3, [*range(1, 7)])
+    world.checkpoint()
+    ring = world.end(power_cut=False)
+    path = f"{DIRECTORY}/packs/pack-0000000000000001.data"
+    runs = scan_runs(ring.file_bytes(path), path)
+    assert runs[-1].header.topic_id == 3
+    for at in range(4):
+        ring.corrupt_file(path, runs[-1].position + at)
+        (finding,) = check(ring).findings
+        assert (finding.path, finding.offset, finding.topic_id, finding.seq) == (path, runs[-1].position, 3, 1)
+        ring.corrupt_file(path, runs[-1].position + at)
 
 
 def test_a_sealed_segment_without_a_footer_is_damaged() -> None:

@@ -265,6 +265,11 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
             report.findings.append(Damage(full, "the index of the pack is damaged", is_index=True))
         if pack is not None and len(runs) <= max(pack.runs, default=-1):
             report.findings.append(Damage(full, f"holds {len(runs)} runs, fewer than the snapshot lists"))
+        elif index is not None and len(runs) < len(index.table):
+            row = index.table[len(runs)]
+            text = "the mark of a run is damaged; none of its records is live, nor of those after it"
+            place = (int(row["position"]), int(row["topic_id"]), int(row["first_seq"]))
+            report.findings.append(Damage(full, text, *place))
     for path in listed:
         report.findings.append(Damage(f"{directory}/{path}", "the snapshot lists it, and it is missing"))
 
