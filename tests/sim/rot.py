@@ -1,6 +1,6 @@
 """Every byte of a small data directory rots in its turn: fsck says so, and no reader is ever shown a wrong record.
 
-python -m tests.sim.rot [--every 1] [--jobs 2]
+python -m tests.sim.rot [--every 1] [--only PART] [--jobs 2]
 
 A flipped byte may stop the start, or fail the read it is met in, or take the last batch of the log, which looks like
 a torn end then; what is served is what was written. fsck finds every one, but for bytes that say nothing: padding, what
@@ -11,6 +11,7 @@ that no checksum covers (whether a record is deleted) are tried with each of the
 from __future__ import annotations
 
 import argparse
+import base64
 import copy
 import functools
 import logging
@@ -24,8 +25,17 @@ from typing import Any
 from tests.contract.world.sim_world import SimWorld
 from tests.sim import SimRing
 from tests.sim.world.sim_disk import SimDisk
+from topics.errors import CorruptError, StorageError
 from topics.loop.loop import Loop
 from topics.store.format import codec
+from topics.store.format.compressed_segment import (
+    HEADER_BYTES,
+    blocks_of,
+    flag_offsets,
+    flag_place,
+    image_of,
+    is_compressed,
+)
 from topics.store.format.log_format import (
     BATCH_ALIGN,
     BATCH_HEADER_BYTES,
@@ -54,8 +64,12 @@ SETTINGS: dict[str, Any] = {
     "checkpoint_wal_bytes": 1,
     "hot_tail_bytes": 0,
     "sync_every_ms": 1,
+    "cold_dir": "/srv/cold",
+    "segment_codec": "zstd",
+    "hot_retain_segments": 1,
+    "compact_below": 0.0,  # a segment with deleted records stays as it is
 }
-DIRECTORY = "/srv/topics"
+DIRECTORY, COLD = "/srv/topics", "/srv/cold"
 _TORN = "in the last batch of the log, which looks torn"
 PADDING_BYTES_MIN = 64
 """So many zeros in a row are no part of anything."""
@@ -63,8 +77,8 @@ TOPICS = ("long", "short", "capped", "jobs", "copies")
 
 
 class Store:
-    """A directory with sealed and unsealed segments, packs, deleted records, a queue, copies of a router, two snapshots
-    and a log behind them."""
+    """A directory with sealed and unsealed segments, some of them compressed in a cold directory, packs, deleted
+    records, records of bytes, named readers, a queue, copies of a router, two snapshots and a log behind them."""
 
     def __init__(self) -> None:
         world = SimWorld(**SETTINGS)
@@ -75,24 +89,38 @@ class Store:
             world.put(name, durability="fsync")
         world.request("PUT", "/v0/routers/r", {"source": "short", "dest": "copies"})
         for round_ in range(3):
-            for name, count in (("long", 12), ("short", 2), ("capped", 3), ("jobs", 3)):
+            for name, count in (("long", 18), ("short", 2), ("capped", 3), ("jobs", 3)):
                 if name in {"long", "capped"}:
                     world.put(name, durability="fsync", cap_records=5 if name == "capped" else 0)
-                rows = [(f"{name} {round_} {at}", f"t:{at % 3}") for at in range(count)]
-                said = world.write_records(name, [{"data": data, "tag": tag} for data, tag in rows])
+                rows = [(payload(name, round_, at), f"t:{at % 3}") for at in range(count)]
+                said = world.write_records(name, [{kind: data, "tag": tag} for (kind, data), tag in rows])
                 self.written[name].update(zip(said["seqs"], rows, strict=True))
+            self._read(world, round_)
             job = world.request("POST", "/v0/topics/jobs/claim", {"node": "w", "max": 2}).json["claimed"][0]["$seq"]
             world.request("POST", "/v0/topics/jobs/ack", {"node": "w", "seqs": [job]})
             world.wait_until(lambda: len(answers(world, "copies") or ()) == len(self.written["short"]), 1000)
-            world.delete("long", match="t:2", before_seq=12 * round_ + 7)
+            world.delete("long", match="t:2", before_seq=18 * round_ + 7)
             world.delete("short", before_seq=round_ + 1)
             if round_ < 2:
                 world.advance_ms(1100)
         self.written["copies"] = self.written["short"]
         self.wanted = {name: answers(world, name) for name in TOPICS}
+        self.readers = {name: readers(world, name) for name in TOPICS}
         world.crash()
         self.disk: SimDisk = world.ring.disk
-        self.paths = sorted(world._files(DIRECTORY))
+        self.paths = sorted(world._files(DIRECTORY) + world._files(COLD))
+        assert any(self._is_compressed(path) for path in self.paths), "a segment has moved to the cold directory"
+
+    @staticmethod
+    def _read(world: SimWorld, round_: int) -> None:
+        """Named readers: pages that are committed, and records that are held against a cap and trimmed."""
+        world.request("PUT", "/v0/topics/long/readers/r", {})
+        page = world.request("POST", "/v0/topics/long/readers/r/read", {"limit": 2}).json
+        world.request("POST", "/v0/topics/long/readers/r/commit", {"token": page["token"]})
+        world.request("PUT", "/v0/topics/capped/readers/archive", {"holds": True, "trims": True})
+        world.request("POST", "/v0/topics/capped/readers/archive/seek", {"seq": 3 * round_ + 2})
+        world.request("PUT", "/v0/topics/short/readers/once", {"delivery": "at-most-once"})
+        world.request("POST", "/v0/topics/short/readers/once/read", {"limit": 1})
 
     def size(self, path: str) -> int:
         return len(self._live(self.disk, path))
@@ -125,6 +153,18 @@ class Store:
         end = len(data) - len(bytes(data[at:]).lstrip(b"\0"))
         return "in padding" if end - begin > PADDING_BYTES_MIN else ""
 
+    def says_the_same(self, world: SimWorld, path: str) -> str:
+        """What fsck need not find: bits of a compressed block that its decompression ignores."""
+        if not self._is_compressed(path):
+            return ""
+        found, whole = (bytes(self._live(disk, path)) for disk in (world.ring.disk, self.disk))
+        begin = blocks_of(whole, path).header.blocks_at
+        try:
+            is_same = found[:begin] == whole[:begin] and image_of(found, path) == image_of(whole, path)
+        except CorruptError:
+            return ""
+        return "in a compressed block that says the same" if is_same else ""
+
     @functools.cache  # noqa: B019 - there is one
     def _log_end(self, path: str) -> tuple[int, int]:
         """Where its last batch begins, and ends."""
@@ -143,10 +183,16 @@ class Store:
             last, number, chain = at, scan.batch_no, scan.chain
             at = align_up(scan.position, BATCH_ALIGN)
 
+    def _is_compressed(self, path: str) -> bool:
+        return path.endswith(".data") and is_compressed(self._live(self.disk, path))
+
     @functools.cache  # noqa: B019 - there is one
     def _alignment(self, path: str) -> frozenset[int]:
-        """The few zeros behind batches, behind the frames of a segment, and behind the runs of a pack."""
+        """The few zeros behind batches, behind the frames of a segment, and behind the runs of a pack; of a compressed
+        segment the flags that belong to no frame."""
         data = bytes(self._live(self.disk, path))
+        if self._is_compressed(path):
+            return frozenset(range(HEADER_BYTES, blocks_of(data, path).header.table_at)) - self.flags(path)
         if "/wal-" in path:
             starts = [
                 at for at in range(WAL_FIRST_BATCH_OFFSET, len(data), BATCH_ALIGN) if data[at : at + 4] == b"TPBT"
@@ -168,6 +214,8 @@ class Store:
         """Places of the bytes that say whether records are deleted."""
         data = bytes(self._live(self.disk, path))
         places: list[int] = []
+        if self._is_compressed(path):
+            return frozenset(map(flag_place, flag_offsets(image_of(data, path))))
         if path.endswith(".idx"):
             header, _ = IndexHeader.unpack(data, path)
             begin = INDEX_HEADER_BYTES + FLAGS_OFFSET_PER_ROW * header.rows
@@ -197,6 +245,24 @@ class Store:
         return world
 
 
+def payload(name: str, round_: int, at: int) -> tuple[str, str]:
+    """The field of a record and its value: every third one is bytes, which are neither JSON nor text."""
+    text = f"{name} {round_} {at}"
+    return ("data_base64", base64.b64encode(b"\xff" + text.encode()).decode()) if at % 3 == 1 else ("data", text)
+
+
+def data_of(row: dict[str, Any]) -> tuple[str, Any]:
+    """The field of a record that is read, and its value."""
+    return next((kind, row[kind]) for kind in ("data", "data_base64") if kind in row)
+
+
+def readers(world: SimWorld, name: str) -> dict[str, tuple[Any, ...]]:
+    """Settings and committed positions of a topic's named readers."""
+    members = ("delivery", "holds", "trims", "committed")
+    rows = world.request("GET", f"/v0/topics/{name}/readers").json["readers"]
+    return {row["reader"]: tuple(row[member] for member in members) for row in rows}
+
+
 def answers(world: SimWorld, name: str) -> dict[int, tuple[Any, Any]] | None:
     """Every record of a topic; None when the server says that it cannot read it."""
     found: dict[int, tuple[Any, Any]] = {}
@@ -206,18 +272,21 @@ def answers(world: SimWorld, name: str) -> dict[int, tuple[Any, Any]] | None:
         if answer.status != 200:
             return None
         page = answer.json
-        found |= {row["$seq"]: (row["data"], row.get("$tag")) for row in page["records"]}
+        found |= {row["$seq"]: (data_of(row), row.get("$tag")) for row in page["records"]}
         if page["caught_up"]:
             return found
         cursor = page["next_from_seq"]
 
 
-def rot(every: int, counts: Counter[str], share: tuple[int, int] = (0, 1)) -> Iterator[str]:
-    """Yields what went wrong. share: only the flips number share[0], share[0] + share[1], and so on."""
+def rot(every: int, counts: Counter[str], share: tuple[int, int] = (0, 1), only: str = "") -> Iterator[str]:
+    """Yields what went wrong.
+
+    share: only the flips number share[0], share[0] + share[1], and so on; only: in files whose path contains this.
+    """
     store = Store()
     number = flip = 0
     for path in store.paths:
-        if path.endswith("/lock") or "/spare-" in path:
+        if path.endswith("/lock") or "/spare-" in path or only not in path:
             continue
         for at in range(store.used(path)):
             number += 1
@@ -229,17 +298,25 @@ def rot(every: int, counts: Counter[str], share: tuple[int, int] = (0, 1)) -> It
             for mask in [1 << bit for bit in range(8)] if at in store.flags(path) else [1 << flip % 8]:
                 place = f"{path} byte {at} bit {mask:#x}"
                 world = store.rotten(path, at, mask)
-                loop = Loop(world.ring, world.ring.clock)
-                found = bool(loop.run_task(verify(loop, DIRECTORY)).findings)
+                found = fsck_finds(world)
                 counts["bits flipped"] += 1
                 counts["found by fsck"] += found
-                why_not = store.says_nothing(path, at)
+                why_not = store.says_nothing(path, at) or store.says_the_same(world, path)
                 if not found:
                     counts[why_not or "NOT found by fsck"] += 1
                     if not why_not:
                         yield f"{place}: not found by fsck"
                 yield from _serve(store, world, place, found, counts, is_torn=why_not == _TORN)
             counts["bytes"] += 1
+
+
+def fsck_finds(world: SimWorld) -> bool:
+    """Whether fsck reports damage, or refuses a directory whose mark of its cold one it cannot read."""
+    loop = Loop(world.ring, world.ring.clock)
+    try:
+        return bool(loop.run_task(verify(loop, DIRECTORY, COLD)).findings)
+    except StorageError:
+        return True
 
 
 def _serve(
@@ -265,30 +342,38 @@ def _serve(
             yield f"{place}: {name} shows {strange}"
         elif shown != wanted:
             yield f"{place}: {name} lacks {sorted(wanted.keys() - shown.keys())}"
+        known = readers(world, name)
+        if known != store.readers[name]:
+            if is_torn and known.keys() <= store.readers[name].keys():
+                counts["took what a reader committed in the last batch"] += 1
+            else:
+                yield f"{place}: {name} has the readers {known}"
     world.crash()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="only each so many bytes")
+    parser.add_argument("--only", default="", help="only in files whose path contains this, such as /srv/cold/")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     counts: Counter[str] = Counter()
     failed = 0
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-        for part, failures in pool.starmap(_share, [(options.every, (at, options.jobs)) for at in range(options.jobs)]):
+        shares = [(options.every, (at, options.jobs), options.only) for at in range(options.jobs)]
+        for part, failures in pool.starmap(_share, shares):
             counts += part
             failed += failures
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     return 1 if failed else 0
 
 
-def _share(every: int, share: tuple[int, int]) -> tuple[Counter[str], int]:
+def _share(every: int, share: tuple[int, int], only: str) -> tuple[Counter[str], int]:
     """One process's part; what went wrong is printed and counted."""
     logging.disable()
     counts: Counter[str] = Counter()
     failed = 0
-    for failure in rot(every, counts, share):
+    for failure in rot(every, counts, share, only):
         failed += 1
         print(failure, flush=True)
     return counts, failed
