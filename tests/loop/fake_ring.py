@@ -29,6 +29,7 @@ class FakeRing:
     name = "fake"
     receive_buffer_bytes = 4096
     wake_fd = -1
+    ready_fd = -1
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock

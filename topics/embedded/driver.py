@@ -36,7 +36,10 @@ _LOOK_NS = 1_000_000
 """Time for which callers ignore operations in flight, before one of them checks for completions."""
 _SOON_NS = 1_000_000
 _POLL_NS = 2_000_000
-"""Interval in which the maintenance thread checks for completions that a caller left in flight."""
+"""Time after which the maintenance thread takes over operations that a caller left in flight."""
+_TURN_NS = 5_000_000
+"""Time after which another log has its turn at the maintenance thread, apart from the last pass."""
+_QUIET_PASSES = 2
 
 
 class Driver:
@@ -76,7 +79,12 @@ class Driver:
         self._refusal: Callable[[], TopicsError] | None = None
         self._over = False
         self.maintenance = Maintenance(
-            loop.clock, due_ns=lambda: self._due_ns, continues=lambda: self._refusal is None, drive=self._maintain
+            loop.clock,
+            ready_fd=loop.ring.ready_fd,
+            due_ns=lambda: self._due_ns,
+            continues=lambda: self._refusal is None,
+            drive=self._maintain,
+            waits=lambda: loop.operations_in_flight > 0,
         )
         if not exclusive:
             self.maintenance.start()
@@ -463,21 +471,39 @@ class Driver:
 
     # --- maintenance -------------------------------------------------------------------------------------------------
     def _maintain(self) -> bool:
-        """Drive as the maintenance thread. Return False if another thread drives."""
+        """Drive for a turn as the maintenance thread. Return False if another thread drives."""
         if not self._take_wheel():
             return False
         try:
             if self._refusal is None:
-                self._drive(self._is_idle)
-        except BaseException:
+                self._drive_turn()
+        except BaseException as error:
+            self._fail(error)
             _log.exception("the log failed while no call was made")
         finally:
             self._give_wheel()
         return True
 
-    def _is_idle(self) -> bool:
-        """Return whether no work is ready, and all calls without a driver are answered."""
-        return not self._inbox and self._submitted == self._answered and self._loop.ns_until_work() != 0
+    def _drive_turn(self) -> None:
+        """Make passes that wait for nothing, until two in a row had no work, or the turn ends.
+
+        The second of these submits what the work before has queued.
+        """
+        loop, stats = self._loop, self._loop.stats()
+        until_ns = loop.clock.monotonic_ns() + _TURN_NS
+        quiet_passes = 0
+        while True:
+            if self._inbox:
+                loop.call_soon(self._start_inbox)
+            reaped = stats.completions
+            loop.run_pass(0)
+            has_work = bool(self._inbox) or loop.ns_until_work() == 0
+            quiet_passes = 0 if has_work or stats.completions != reaped else quiet_passes + 1
+            self._drove_ns = now_ns = loop.clock.monotonic_ns()
+            if quiet_passes == _QUIET_PASSES or now_ns >= until_ns:
+                break
+        wait_ns = loop.ns_until_work() if quiet_passes == _QUIET_PASSES else 0
+        self._due_ns = NEVER if wait_ns is None else now_ns + wait_ns
 
 
 def closed_log() -> UsageError:

@@ -1,73 +1,179 @@
-"""The thread that drives a log's loop while there are no calls.
+"""The thread that drives the loops of all open logs while no call does.
 
-It runs timers, syncs, checkpoints, and operations that callers left in flight.
+It runs timers, syncs, checkpoints, operations that callers left in flight, and calls without a
+waiting caller. There is one for all logs of a process: logs take turns of a few milliseconds, and
+between turns the thread waits for all of their rings at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
+import os
+import select
 import threading
+from collections import deque
 from collections.abc import Callable
 
-from topics.clock import Clock
+from topics.clock import Clock, SystemClock
 from topics.errors import TopicsError
 
 NEVER = 1 << 63
 """A time later than any reading of the clock."""
-_BUSY_S = 0.001
+_BUSY_NS = 1_000_000
 
 
-class Stirred:
-    """A flag that any thread sets and one takes.
+class _SharedThread:
+    """The thread, from the first open log to the last one's close.
 
-    `threading.Event` does not serve: it holds a lock while it makes objects, and the collector may
-    run a finalizer there that sets the flag, too, by an append.
+    Its two descriptors stay. Any thread may stir it, also a finalizer in the midst of a call of
+    this class, so what `stir` uses has no lock.
     """
-
-    __slots__ = ("_lock",)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        """Lock that is free while the flag is set."""
-        self._lock.acquire()
+        """Held for the members and the thread's start and end; for no turn."""
+        self._members: dict[int, Maintenance] = {}
+        """By descriptor of the ring."""
+        self.thread: threading.Thread | None = None
+        self._stirred: deque[Maintenance] = deque()
+        self._wake_fd = -1
+        self._epoll: select.epoll | None = None
 
-    def set(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it is set
-            self._lock.release()
+    def add(self, member: Maintenance) -> None:
+        with self._lock:
+            if self._epoll is None:
+                self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                self._epoll = select.epoll()
+                self._epoll.register(self._wake_fd, select.EPOLLIN)
+            self._epoll.register(member.ready_fd, select.EPOLLONESHOT)
+            self._members[member.ready_fd] = member
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._run, name="topics-maintenance", daemon=True)
+                self.thread.start()
+            member.thread = self.thread
 
-    def take(self, timeout_s: float) -> bool:
-        """Wait until the flag is set, and take it. Return False after the time. -1: forever."""
-        return self._lock.acquire(timeout=timeout_s)
+    def remove(self, member: Maintenance) -> None:
+        with self._lock:
+            if self._members.get(member.ready_fd) is not member:
+                return
+            del self._members[member.ready_fd]
+            assert self._epoll is not None, "it has had a member"
+            self._epoll.unregister(member.ready_fd)
+            is_last = not self._members
+        if is_last:
+            self._wake()
+
+    def stir(self, member: Maintenance) -> None:
+        """Give a log a turn soon."""
+        self._stirred.append(member)
+        self._wake()
+
+    def arm(self, member: Maintenance) -> None:
+        """Give a log a turn once its ring has completions."""
+        with self._lock:
+            if self._members.get(member.ready_fd) is member and self._epoll is not None:
+                self._epoll.modify(member.ready_fd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def forget(self) -> None:
+        """Begin anew in a forked child, which has neither the thread nor its logs."""
+        if self._epoll is not None:
+            self._epoll.close()
+            os.close(self._wake_fd)
+        self.__init__()  # type: ignore[misc]  # as a new one, which all refer to
+
+    def _wake(self) -> None:
+        if self._wake_fd >= 0:
+            os.eventfd_write(self._wake_fd, 1)
+
+    def _run(self) -> None:
+        turns: deque[Maintenance] = deque()
+        planned: list[tuple[int, int, Maintenance]] = []
+        """A heap by time; an entry that its log has replaced by another is passed over."""
+        now_ns, number = SystemClock().monotonic_ns, 0
+        while True:
+            while self._stirred:
+                member = self._stirred.popleft()
+                member.is_stirred = False
+                turns.append(member)
+            while planned and planned[0][0] <= now_ns():
+                due_ns, _number, member = heapq.heappop(planned)
+                if member.planned_ns == due_ns:
+                    member.planned_ns = NEVER
+                    turns.append(member)
+            if not turns:
+                with self._lock:
+                    if not self._members:
+                        self.thread = None
+                        return
+                self._sleep(planned[0][0] - now_ns() if planned else None, turns)
+                continue
+            member = turns.popleft()
+            due_ns = member.take_turn()
+            if due_ns != member.planned_ns:
+                member.planned_ns, number = due_ns, number + 1
+                if due_ns != NEVER:
+                    heapq.heappush(planned, (due_ns, number, member))
+
+    def _sleep(self, wait_ns: int | None, turns: deque[Maintenance]) -> None:
+        epoll = self._epoll
+        assert epoll is not None, "it runs"
+        for fd, _event in epoll.poll(None if wait_ns is None else max(0, wait_ns) / 1e9):
+            member = self._members.get(fd)
+            if member is not None:
+                turns.append(member)
+            elif fd == self._wake_fd:
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(fd)
+
+
+_shared = _SharedThread()
+os.register_at_fork(after_in_child=_shared.forget)
 
 
 class Maintenance:
-    """A thread that sleeps until work is due, or it is stirred for earlier work.
+    """One log's part of the thread, which sleeps until work is due, or it is stirred for some.
 
-    due_ns: returns when it should drive next, as far as known. continues: returns False to end the
-    thread. drive: takes its turn at the loop; returns False if another thread drives, which runs
-    the timers too.
+    ready_fd: the ring's descriptor, see `Ring`. due_ns: returns when it should drive next, as far
+    as known. continues: returns False once it is not to drive any more. drive: takes a turn at the
+    loop; returns whether it did, and not another thread, which runs the timers too. waits: returns
+    whether the ring has operations to wait for.
     """
 
     def __init__(
-        self, clock: Clock, *, due_ns: Callable[[], int], continues: Callable[[], bool], drive: Callable[[], bool]
+        self,
+        clock: Clock,
+        *,
+        ready_fd: int,
+        due_ns: Callable[[], int],
+        continues: Callable[[], bool],
+        drive: Callable[[], bool],
+        waits: Callable[[], bool],
     ) -> None:
         self._clock = clock
+        self.ready_fd = ready_fd
         self._due_ns = due_ns
         self._continues = continues
         self._drive = drive
-        self._stirred = Stirred()
-        self._sleeping_until_ns = 0
+        self._waits = waits
+        self._turn = threading.RLock()
+        """Held in a turn."""
+        self.is_stirred = False
+        self.planned_ns = NEVER
+        """Time of the next turn in the thread's heap."""
+        self._sleeping_until_ns = NEVER
         self._gathered_ns = NEVER
         self.on_gathered: Callable[[], None] = _nothing
-        self._thread = threading.Thread(target=self._run, name="topics-maintenance", daemon=True)
+        self.thread: threading.Thread | None = None
+        """The thread, once it serves this log."""
 
     def start(self) -> None:
-        self._thread.start()
+        _shared.add(self)
 
     @property
     def ident(self) -> int | None:
         """Id of the thread; None before `start`."""
-        return self._thread.ident
+        return None if self.thread is None else self.thread.ident
 
     @property
     def runs_here(self) -> bool:
@@ -75,16 +181,18 @@ class Maintenance:
 
         (Once it has ended, another may have its `ident`.)
         """
-        return threading.get_ident() == self._thread.ident and self._thread.is_alive()
+        return self.thread is threading.current_thread()
 
     def stir(self) -> None:
-        """Wake the thread because there is work, or because it is to end."""
-        self._stirred.set()
+        """Wake the thread because there is work."""
+        if self.thread is not None and not self.is_stirred:
+            self.is_stirred = True
+            _shared.stir(self)
 
     def stir_if_due(self, due_ns: int) -> None:
         """Wake the thread if it sleeps longer than `due_ns`."""
         if due_ns < self._sleeping_until_ns:
-            self._stirred.set()
+            self.stir()
 
     def gather_until(self, due_ns: int) -> None:
         """Have `on_gathered` called at that time or soon after, without driving the loop."""
@@ -97,25 +205,32 @@ class Maintenance:
             self.gather_until(self._clock.monotonic_ns() + ns)
 
     def join(self) -> None:
-        """Wait for the thread, which has no reason to continue."""
-        self._stirred.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        """Return when the thread takes no turn any more; it has no reason to."""
+        _shared.remove(self)
+        with self._turn:
+            self.thread = None
 
-    def _run(self) -> None:
-        now_ns = self._clock.monotonic_ns
-        while self._continues():
-            # before `due_ns` is read: a thread that changes it now will stir this one
-            self._sleeping_until_ns = NEVER
-            self._sleeping_until_ns = due_ns = min(self._due_ns(), self._gathered_ns)
-            self._stirred.take(-1.0 if due_ns == NEVER else max(0.0, (due_ns - now_ns()) / 1e9))
+    def take_turn(self) -> int:
+        """Drive, if this log still has a reason to. Return the time of the next turn."""
+        with self._turn:
+            if self.thread is None or not self._continues():
+                return NEVER
+            now_ns = self._clock.monotonic_ns
             if self._gathered_ns <= now_ns():
                 self._gathered_ns = NEVER
                 # closed, or broken: callers that ask for a result get the error
                 with contextlib.suppress(TopicsError):
                     self.on_gathered()
-            if not self._drive() and self._stirred.take(_BUSY_S):
-                self._stirred.set()  # it was set for later
+            least_ns = 0
+            if not self._drive():
+                least_ns = now_ns() + _BUSY_NS
+            elif self._waits():
+                _shared.arm(self)
+            # before `due_ns` is read: a thread that changes it now will stir this one
+            self._sleeping_until_ns = NEVER
+            due_ns = min(self._due_ns(), self._gathered_ns)
+            self._sleeping_until_ns = due_ns = due_ns if due_ns == NEVER else max(due_ns, least_ns)
+            return due_ns
 
 
 def _nothing() -> None:

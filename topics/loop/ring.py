@@ -155,6 +155,10 @@ class Ring(Protocol):
     def reap(self) -> Completions:
         """Return all completions present, oldest first, without waiting."""
 
+    @property
+    def ready_fd(self) -> int:
+        """Descriptor that is readable while there are completions to reap; -1: none."""
+
     def wake(self) -> None:
         """End a `submit_and_wait` in progress, or the next one.
 

@@ -413,6 +413,7 @@ static int arm_wake(tp_ring *r)
 
 void tp_spin(tp_ring *r, int64_t ns) { r->spin_ns = ns; }
 uint64_t tp_spins(tp_ring *r) { return r->spins; }
+int tp_fd(tp_ring *r) { return r->refused ? -1 : r->uring.ring_fd; }
 
 static int64_t now_ns(void)
 {

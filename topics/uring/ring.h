@@ -72,6 +72,8 @@ int tp_nop(tp_ring *ring, uint64_t user_data);
 /* Set how long a wait polls before it sleeps, while waits prove to be that short; 0: it never
  * polls. */
 void tp_spin(tp_ring *ring, int64_t ns);
+/* Return the descriptor of the ring, which is readable while there are CQEs; -1: it is closed. */
+int tp_fd(tp_ring *ring);
 /* Return the number of waits that polled. */
 uint64_t tp_spins(tp_ring *ring);
 /* Submit, and wait for at least one CQE unless some are unreaped. timeout_ns: 0: do not wait; < 0:

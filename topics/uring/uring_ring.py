@@ -247,6 +247,10 @@ class UringRing(BlockingCalls):
     def queue_cancel(self, user_data: int, target: int) -> None:
         self._check(lib.tp_cancel(self._ring, user_data, target))
 
+    @property
+    def ready_fd(self) -> int:
+        return int(lib.tp_fd(self._ring))
+
     def submit_and_wait(self, timeout_ns: int | None) -> None:
         result = lib.tp_submit_and_wait(self._ring, -1 if timeout_ns is None else max(0, timeout_ns))
         if result < 0:

@@ -32,8 +32,9 @@ def test_the_program_that_was_rewritten_takes_both_trades(tmp_path: Path) -> Non
 
 
 @line("`AofManager`")
-def test_several_logs_are_open_at_a_time(tmp_path: Path) -> None:
+def test_several_logs_are_open_at_a_time_with_one_thread_for_all(tmp_path: Path) -> None:
     with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        assert [thread.name for thread in threading.enumerate()].count("topics-maintenance") == 1
         assert one.append("t", [b"one"]).first_seq == other.append("t", [b"one"]).first_seq == 1
 
 

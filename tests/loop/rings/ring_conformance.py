@@ -16,6 +16,7 @@ import errno
 import gc
 import os
 import random
+import select
 import stat
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -713,6 +714,20 @@ class RingConformance:
         assert world.ring.make_directory(below) is True
         with pytest.raises(FileNotFoundError):
             world.ring.remove_directory(f"{world.directory}/nowhere")
+
+    def test_the_ready_descriptor_is_readable_while_completions_wait(self, driver: Driver, path: str) -> None:
+        ring = driver.ring
+        if ring.ready_fd < 0:
+            pytest.skip("this ring has none")
+        fd = driver.open(path)
+        while select.select([ring.ready_fd], [], [], 0)[0]:
+            ring.submit_and_wait(0)
+            assert ring.reap()[0] == []
+        ring.queue_write(FILE, fd, b"x", 0)
+        ring.submit_and_wait(0)
+        while FILE not in ring.reap()[0]:
+            assert select.select([ring.ready_fd], [], [], 20)[0]
+            ring.submit_and_wait(0)
 
     def test_a_lock_is_held_by_one(self, driver: Driver, world: World, path: str) -> None:
         fd = world.ring.lock(path)

@@ -39,6 +39,7 @@ class SimRing:
     """
 
     name = "sim"
+    ready_fd = -1
 
     def __init__(
         self,

@@ -167,6 +167,10 @@ class PortableRing(BlockingCalls):
         self._collect_files()
         return self._completions.take()
 
+    @property
+    def ready_fd(self) -> int:
+        return self._epoll.fileno()
+
     def wake(self) -> None:
         try:
             self._wake_end.send(b"\0")

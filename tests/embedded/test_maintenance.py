@@ -1,0 +1,111 @@
+"""One thread maintains all open logs of a process, by turns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import topics
+from tests.embedded.conftest import SMALL
+from tests.embedded.test_fork import in_child
+
+
+def maintaining() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "topics-maintenance"]
+
+
+async def append(log: topics.Log) -> int:
+    """A call without a waiting caller: the thread drives it."""
+    return (await asyncio.wait_for(log.aio.append("t", [1]), 30)).last_seq
+
+
+@pytest.mark.parametrize("io", ["auto", "portable"])
+def test_many_logs_share_a_thread_that_ends_with_the_last_of_them(tmp_path: Path, io: str) -> None:
+    before = maintaining()
+    with ExitStack() as stack:
+        logs = [stack.enter_context(topics.open(tmp_path / str(number), io=io, **SMALL)) for number in range(10)]
+        (thread,) = maintaining()
+        for log in logs:
+            assert asyncio.run(append(log)) == 1
+        logs[0].close()
+        assert maintaining() == [thread]
+        assert asyncio.run(append(logs[1])) == 2
+    thread.join(20)
+    assert not thread.is_alive()
+    with topics.open(tmp_path / "0", io=io, **SMALL) as again:
+        assert asyncio.run(append(again)) == 2
+        assert maintaining() != [thread]
+    assert before == []
+
+
+def test_a_log_takes_few_descriptors(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "first", **SMALL):
+        before = len(os.listdir("/proc/self/fd"))
+        with topics.open(tmp_path / "second", **SMALL) as log:
+            log.append("t", [1])
+            assert len(os.listdir("/proc/self/fd")) - before <= 10
+
+
+def test_a_log_whose_work_has_no_end_leaves_others_their_turns(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "busy", **SMALL) as busy, topics.open(tmp_path / "other", **SMALL) as other:
+        goes_on = True
+
+        def again() -> None:
+            if goes_on:
+                busy._loop.call_soon(again)
+
+        busy._loop.call_soon_threadsafe(again)
+        busy.driver.maintenance.stir()
+        for number in range(5):
+            assert asyncio.run(append(other)) == number + 1
+        goes_on = False
+
+
+def test_a_log_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    failing, other = topics.open(tmp_path / "failing", **SMALL), topics.open(tmp_path / "other", **SMALL)
+
+    def fail() -> None:
+        raise MemoryError
+
+    failing._loop.call_soon_threadsafe(fail)
+    failing.driver.maintenance.stir()
+    with pytest.raises(topics.LogFailedError):
+        asyncio.run(append(failing))
+    assert asyncio.run(append(other)) == 1
+    with pytest.raises(topics.LogFailedError):
+        failing.close()
+    assert asyncio.run(append(other)) == 2
+    other.close()
+
+
+def test_two_logs_that_are_awaited_at_once_are_both_answered(tmp_path: Path) -> None:
+    """Neither waits for the other's news."""
+
+    async def wait_and_append(one: topics.Log, other: topics.Log) -> list[int]:
+        waits = [asyncio.ensure_future(log.aio.page("t", 1, wait_ms=30_000)) for log in (one, other)]
+        found = []
+        for log, wait in ((other, waits[1]), (one, waits[0])):
+            await log.aio.append("t", [2])
+            found += [record.seq for record in (await asyncio.wait_for(wait, 20)).records]
+        return found
+
+    with topics.open(tmp_path / "one", **SMALL) as one, topics.open(tmp_path / "other", **SMALL) as other:
+        one.append("t", [1])
+        other.append("t", [1])
+        assert asyncio.run(wait_and_append(one, other)) == [2, 2]
+
+
+def test_a_forked_child_has_a_thread_of_its_own(tmp_path: Path) -> None:
+    def work() -> int:
+        with topics.open(tmp_path / "child", **SMALL) as log:
+            return asyncio.run(append(log))
+
+    with topics.open(tmp_path / "parent", **SMALL) as log:
+        assert asyncio.run(append(log)) == 1
+        assert in_child(work) == "1"
+        assert asyncio.run(append(log)) == 2
