@@ -49,3 +49,19 @@ def test_the_budget_holds_but_for_the_newest_chunk_of_each_file() -> None:
     assert tail.bytes_held == 0
     assert tail.find(1, position - 10, 10) is None
     tail.forget(1)
+
+
+def test_a_large_batch_takes_the_memory_of_the_large_one_before_it() -> None:
+    tail = HotTail(64 << 20)
+    size = (5 << 20) + 96
+    tail.place(1, 4096, memoryview(b"a" * size))
+    assert tail.find(1, 4096, size) == b"a" * size
+    held = tail.bytes_held
+    blocks = tail.place(1, 4096 + size, memoryview(b"b" * size))
+    assert blocks[: 96 + size] == b"a" * 96 + b"b" * size
+    assert tail.bytes_held == held
+    assert tail.find(1, 4096, size) is None
+    assert tail.find(1, 4096 + size, size) == b"b" * size
+    tail.place(2, 4096, memoryview(b"c" * size))
+    assert tail.bytes_held == 2 * held
+    assert tail.find(1, 4096 + size, size) == b"b" * size

@@ -102,6 +102,20 @@ def test_rotation_goes_on_in_the_next_file_and_old_records_stay_readable() -> No
     assert recover(world.crash("kill")).seqs == {1: list(range(1, 1201))}
 
 
+def test_the_file_of_a_batch_that_is_larger_than_one_is_not_zeroed_first() -> None:
+    """Zeros would cost as much again as its bytes, and the batch waits."""
+    world = LogWorld()
+    world.settle(world.write())
+    world.loop.run_until(lambda: not world.log.shards[0].preallocation.preparing)
+    world.settle(world.write(count=5, bytes_each=100_000, fsync=False))
+    current = world.log.shards[0]._end.file
+    assert current is not None
+    assert current.size > world.config.wal_file_bytes
+    assert not current.stored.zeroed
+    world.close()
+    assert recover(world.crash()).seqs[1] == list(range(1, 7))
+
+
 def test_a_batch_larger_than_a_file_gets_one_of_its_own() -> None:
     world = LogWorld()
     world.write()

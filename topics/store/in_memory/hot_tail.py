@@ -14,7 +14,7 @@ from collections import deque
 
 import numpy as np
 
-from topics.common.memory import page_aligned
+from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20
@@ -126,19 +126,30 @@ class HotTail:
     def _open(  # noqa: PLR0917 - called in one place
         self, file_id: int, start: int, prefix: int, needed: int, before: TailBuffer | None, room: TailBuffer | None
     ) -> TailBuffer:
-        """Return a chunk from block `start` on; its first `prefix` bytes are the last chunk's."""
+        """Return a chunk from block `start` on; its first `prefix` bytes are the last chunk's.
+
+        A large batch takes the memory of the large one before it, which is then read from its file:
+        new memory would cost more than the write, a page at a time.
+        """
         capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))
+        block = b""
+        if prefix:
+            assert before is not None, "a file's first bytes begin a block"
+            begin = start - before.start
+            block = bytes(before.view[begin : begin + prefix])
         if room is not None and capacity <= room.capacity:
             chunk, capacity = room, room.capacity
         elif self._free and capacity == self._chunk_bytes:
             chunk = self._free.pop()
+        elif before is not None and LARGE_BYTES <= capacity <= before.capacity <= 2 * capacity:
+            chunk, capacity = before, before.capacity
+            self._files[file_id].remove(chunk)
+            self._oldest.remove(chunk)
+            self.bytes_held -= capacity
         else:
             chunk = TailBuffer(capacity)
         chunk.file_id, chunk.start, chunk.used = file_id, start, prefix
-        if prefix:
-            assert before is not None, "a file's first bytes begin a block"
-            begin = start - before.start
-            chunk.view[:prefix] = before.view[begin : begin + prefix]
+        chunk.view[:prefix] = block
         self.bytes_held += capacity
         self._ranges = bytearray()
         self._oldest.append(chunk)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from topics.common.memory import LARGE_BYTES
 from topics.errors import StorageError
 from topics.store.format._codec import ffi
 from topics.store.format.codec import Pointer
@@ -110,10 +111,12 @@ class Batch:
         """The preparation done before the batch is committed."""
 
     def grow(self, needed: int) -> None:
-        """Grow to room for `needed` bytes in all, by doubling."""
+        """Grow to room for `needed` bytes in all, by doubling; for one large request to no more."""
         room = self.room
         while room < needed:
             room *= 2
+        if needed >= LARGE_BYTES and self.used < needed // 2:
+            room = needed
         memory = bytearray(room)
         memory[: self.used] = memoryview(self.memory)[: self.used]
         self.memory, self.room = memory, room

@@ -226,11 +226,17 @@ class WalDirectory:
         await files.fsync(fd)
 
     async def grow(self, file: WalFile, size: int) -> None:
-        """Enlarge a prepared file for a batch that needs one of its own. Raises like `prepare`."""
+        """Enlarge a prepared file for a batch that needs one of its own. Raises like `prepare`.
+
+        The space is only reserved: the batch that waits would have its bytes written twice.
+        """
+        files, fd = self._loop.files, file.stored.fd
         try:
-            await self._loop.files.allocate_zeroed(file.stored.fd, size)
+            files.allocate(fd, size)
+            await files.fsync(fd)
         except OSError as error:
             self._raise(error, size)
+        file.stored.zeroed = False
         file.size = size
 
     def begin(self, file: WalFile, first_batch_no: int, now_ms: int) -> WalHeader:
