@@ -147,7 +147,7 @@ def test_a_topic_gets_the_newest_records_once_however_often_it_is_run(
         assert len(server.records("newest")) == len(wanted)
 
 
-def test_records_of_bytes_stay_bytes_in_a_topic_and_are_refused_in_files(tmp_path: Path) -> None:
+def test_records_of_bytes_stay_bytes_in_a_topic_and_in_files_with_a_column_for_them(tmp_path: Path) -> None:
     with opened(tmp_path / "data") as log:
         records = [("a", b"old"), ("a", b"\x00\xff"), ("b", {"n": 1}), ("c", None)]
         log.append("raw", [topics.NewRecord(value, tag=tag) for tag, value in records])
@@ -158,9 +158,13 @@ def test_records_of_bytes_stay_bytes_in_a_topic_and_are_refused_in_files(tmp_pat
         assert (report.topics["raw"].written, report.topics["raw"].nulls) == (2, 1)
         found = [(one["$tag"], one.get("data"), one.get("data_base64")) for one in server.records("newest")]
         assert found == [("a", None, "AP8="), ("b", {"n": 1}, None)]
-    with pytest.raises(PipelineError, match="record 2 of topic raw is bytes, .* into another one with --to-topic"):
+    with pytest.raises(PipelineError, match="record 2 of topic raw is bytes, .* run again with --bytes, .* --to-topic"):
         run(tmp_path / "data", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    compact.run(Options(origin, str(tmp_path / "out"), nulls="drop", bytes=True), clock=ManualClock())
+    written = pq.read_table(tmp_path / "out/topic=raw/part-00000.parquet", partitioning=None)
+    assert written.column("bytes").to_pylist() == [b"\x00\xff", None]
+    assert written.column("data").to_pylist() == [None, '{"n":1}']
 
 
 def test_long_records_make_more_parts_each_sent_once(

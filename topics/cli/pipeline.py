@@ -232,6 +232,7 @@ def compact(  # noqa: PLR0917 - typer makes options of them
     subscribe_pattern: Pattern = "",
     untagged: Annotated[str, typer.Option(help="Records without a tag: keep or drop.")] = "keep",
     nulls: Annotated[str, typer.Option(help="Tags whose newest record is null: keep or drop.")] = "keep",
+    with_bytes: Annotated[bool, typer.Option("--bytes", help="Add a column for records of bytes.")] = False,
     compression: Compression = "zstd",
     no_verify: NoVerify = False,
     engine: EngineName = "",
@@ -247,7 +248,7 @@ def compact(  # noqa: PLR0917 - typer makes options of them
 
         origin = origin_of(path, cold_path, subscribe, subscribe_pattern, verify=not no_verify)
         return pipeline.run(
-            pipeline.Options(origin, to, untagged, nulls, compression, to_topic, url, token_file),
+            pipeline.Options(origin, to, untagged, nulls, compression, to_topic, url, token_file, with_bytes),
             engine=open_engine(engine, master, conf or ()),
             progress=progress,
         )

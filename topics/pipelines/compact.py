@@ -65,6 +65,7 @@ class Options:
     untagged: records without a tag, `keep` or `drop`.
     nulls: tags whose newest record has `null` as data, `keep` or `drop` (such a record marks its
         tag as deleted).
+    bytes: files get the column `bytes`; without it a record of bytes fails the run.
     """
 
     origin: Origin
@@ -75,6 +76,7 @@ class Options:
     to_topic: str = ""
     url: str = ""
     token_file: str = ""
+    bytes: bool = False
 
 
 @dataclass
@@ -146,7 +148,7 @@ def run(
             CompactUnit(number, selection.topics[one[0].topic].head, one, _between(newest[one[0].topic], one))
             for number, one in enumerate(ranges)
         ]
-        keeping = Keeping(target, options.untagged, options.nulls, options.compression, verify, sink)
+        keeping = Keeping(target, options.untagged, options.nulls, options.compression, verify, sink, options.bytes)
         for kept in job.results(partial(keep_newest, keeping), units, "written"):
             _add(report, kept)
             refuse_unseen(target, [(kept.path, kept.bytes)] if kept.path else [])
@@ -289,6 +291,8 @@ class Keeping(NamedTuple):
     verify: bool
     sink: SinkOptions | None
     """The topic to append to; None to write files below `target`."""
+    bytes: bool
+    """Whether files have the column `bytes`."""
 
 
 class Kept(NamedTuple):
@@ -332,7 +336,7 @@ def keep_newest(keeping: Keeping, unit: CompactUnit) -> Kept:
     path, size = "", 0
     if parts and keeping.sink is None:
         path = os.path.join(topic_directory(topic), f"part-{unit.number:05d}.parquet")
-        size = _write(os.path.join(keeping.target, path), topic, parts, keeping.compression)
+        size = _write(os.path.join(keeping.target, path), topic, parts, keeping)
     elif parts and keeping.sink is not None:
         _send(keeping, keeping.sink, unit, pa.Table.from_batches(parts))
     return Kept(topic, path, size, written, untagged, nulls, vanished, losses)
@@ -360,23 +364,26 @@ def _send(keeping: Keeping, sink: SinkOptions, unit: CompactUnit, rows: pa.Table
         client.close()
 
 
-def _write(path: str, topic: str, parts: list[pa.RecordBatch], compression: str) -> int:
+def _write(path: str, topic: str, parts: list[pa.RecordBatch], keeping: Keeping) -> int:
     """Write a file durably; return its size in bytes.
 
-    A file that an earlier try of the same unit wrote is replaced. Raises: PipelineError for bytes.
+    A file that an earlier try of the same unit wrote is replaced. Raises: PipelineError for bytes
+    without a column for them.
     """
     with disk_errors(f"target {path}"):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         table = pa.Table.from_batches(parts)
         octets = table.column("bytes")
-        if octets.null_count < len(octets):
+        if not keeping.bytes and octets.null_count < len(octets):
             seq = table.column("seq")[pc.index(pc.is_valid(octets), True).as_py()]
             raise PipelineError(
-                f"record {seq} of topic {topic} is bytes, which files of a compaction cannot hold: compact that topic "
-                "into another one with --to-topic, or leave it out with --subscribe"
+                f"record {seq} of topic {topic} is bytes, and the files have no column for them: run again with "
+                "--bytes, compact that topic into another one with --to-topic, or leave it out with --subscribe"
             )
-        table = table.drop_columns(["bytes"]).cast(arrow_schema(Shape()))
-        replace_file(path, partial(pq.write_table, table, compression=compression, use_dictionary=["tag", "node"]))
+        shape = arrow_schema(Shape(bytes=keeping.bytes))
+        table = table.select(shape.names).cast(shape)
+        options = {"compression": keeping.compression, "use_dictionary": ["tag", "node"]}
+        replace_file(path, partial(pq.write_table, table, **options))
         sync_directory(os.path.dirname(path))
         return os.path.getsize(path)
 
