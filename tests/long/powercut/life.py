@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.long.powercut.disk import LoggedDisk
-from tests.long.soak.kill_loop import choose_settings, whole_difference
+from tests.long.soak.kill_loop import as_bytes_at_times, choose_settings, reader_call, whole_difference
 from tests.long.soak.model import Operation, Record, Topic, outcomes
 from tests.long.soak.server_client import Client, Gone, Server
 
@@ -132,7 +132,9 @@ class Writer:
         config = {"durability": "fsync", **rng.choice(({}, {}, {"cap_records": 40}, {"cap_bytes": 3000}))}
         if choice < 0.72 or not topic.exists:
             return self._write(topic, path, config)
-        if choice < 0.86:
+        if choice < 0.78:
+            return reader_call(rng, topic, path)
+        if choice < 0.88:
             before = rng.randint(0, topic.head + 2) if rng.random() < 0.5 else None
             match = rng.choice((None, "a", "b*")) if before is not None else rng.choice(("a", "b", "*"))
             body = {"before_seq": before, "match": match}
@@ -145,9 +147,11 @@ class Writer:
         rng = self._rng
         count = 1 if rng.random() < 0.5 else rng.randint(2, 40)
         width = rng.choice((12, 60, 900))
-        records = [Record(self._data(width), rng.choice((None, "a", "b", "b:1"))) for _ in range(count)]
+        records = [
+            Record(as_bytes_at_times(rng, self._data(width)), rng.choice((None, "a", "b", "b:1"))) for _ in range(count)
+        ]
         key = f"k{self._serial}" if rng.random() < 0.2 else None
-        rows = [{"data": record.data, "tag": record.tag} for record in records]
+        rows = [record.row for record in records]
         body = {"records": rows, "idempotency_key": key, "config": None if topic.exists else config}
         create = None if topic.exists else config
         return Operation("write", (records, key), create), "POST", path, body
@@ -164,6 +168,7 @@ def live(
     rng = random.Random(seed)
     settings = {**choose_settings(rng, io), "disk_reserve_bytes": 1 << 20, "disk_low_water_bytes": 2 << 20}
     settings["wal_file_bytes"] = min(settings["wal_file_bytes"], 1 << 20)
+    settings["cold_dir"] = Path(disk.mountpoint) / "cold"
     writers = [Writer(number, random.Random(f"{seed} {number}"), disk) for number in range(WRITERS)]
     begin = 0
     for turn in range(kills + 1):

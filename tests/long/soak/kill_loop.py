@@ -132,6 +132,8 @@ class Writer:
             self._do(client, owned, Operation("create", (config,)), "PUT", path, config)
         elif choice < 0.89:
             self._do(client, owned, Operation("delete"), "DELETE", path, None)
+        elif choice < 0.94:
+            self._do(client, owned, *reader_call(rng, topic, path))
         else:
             self._read(client, topic, rng.randint(0, topic.head))
 
@@ -140,13 +142,13 @@ class Writer:
         kind = rng.random()
         count = 1 if kind < 0.5 else rng.randint(2, 60) if kind < 0.97 else 2000
         width = 40 if kind < 0.9 else 400 if kind < 0.99 else 30_000 // count
-        records = [Record(self._data(width), rng.choice(_TAGS)) for _ in range(count)]
+        records = [Record(as_bytes_at_times(rng, self._data(width)), rng.choice(_TAGS)) for _ in range(count)]
         key = None
         if rng.random() < 0.4:
             resend = topic.keys and rng.random() < 0.3
             key = rng.choice(list(topic.keys)) if resend else f"k{self.number}-{self.serial}"
         config = None if topic.exists else choose_config(rng)
-        rows = [{"data": record.data, "tag": record.tag} for record in records]
+        rows = [record.row for record in records]
         body = {"records": rows, "idempotency_key": key, "config": config}
         self._do(client, owned, Operation("write", (records, key), config), "POST", f"/v0/topics/{topic.name}", body)
 
@@ -197,6 +199,19 @@ class Writer:
             self.counts["verified records"] += len(owned.model.records)
 
 
+def as_bytes_at_times(rng: random.Random, text: str) -> str | bytes:
+    """A payload for this text: every fourth one is bytes, which are not text."""
+    return b"\xff" + text.encode() if rng.random() < 0.25 else text
+
+
+def reader_call(rng: random.Random, topic: Topic, path: str) -> tuple[Operation, str, str, Any]:
+    """The creation of the topic's named reader, or a move of it; it may be anywhere up to the head."""
+    if topic.reader < 0:
+        return Operation("put_reader"), "PUT", f"{path}/readers/r", {}
+    seq = rng.randint(0, topic.head)
+    return Operation("seek", (seq,)), "POST", f"{path}/readers/r/seek", {"seq": seq}
+
+
 def whole_difference(client: Client, topic: Topic) -> str | None:
     """Return how the server's topic differs from the model; None: it does not."""
     status, state = client.ask("GET", f"/v0/topics/{topic.name}")
@@ -212,6 +227,10 @@ def whole_difference(client: Client, topic: Topic) -> str | None:
     found = {name: state["config"][name] for name in config}
     if found != config:
         return f"{found} should be {config}"
+    status, answer = client.ask("GET", f"/v0/topics/{topic.name}/readers")
+    positions = {row["reader"]: row["committed"] for row in answer["readers"]} if status == 200 else status
+    if positions != ({"r": topic.reader} if topic.reader >= 0 else {}):
+        return f"readers {positions} should be at {topic.reader}"
     cursor = 0
     while True:
         difference = read_difference(client, topic, cursor)
@@ -234,7 +253,7 @@ def read_difference(client: Client, topic: Topic, cursor: int) -> str | None:
     gap = tombstone and (tombstone["gap_from"], tombstone["gap_to"])
     if gap != topic.tombstone(cursor):
         return f"{topic.name}: tombstone {gap} at {cursor} should be {topic.tombstone(cursor)}"
-    found = {row["$seq"]: Record(row["data"], row.get("$tag")) for row in answer["records"]}
+    found = {row["$seq"]: Record.of(row) for row in answer["records"]}
     expected = {seq: record for seq, record in topic.records.items() if seq > cursor}
     expected = dict(list(expected.items())[:1000])
     if found == expected:

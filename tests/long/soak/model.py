@@ -6,19 +6,33 @@ right; `outcomes` lists them, and a client that reads the server back picks the 
 
 from __future__ import annotations
 
+import base64
 import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
 class Record(NamedTuple):
-    data: str
+    data: str | bytes
     tag: str | None
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Record:
+        """The record of a row that was read."""
+        encoded = row.get("data_base64")
+        return cls(row["data"] if encoded is None else base64.b64decode(encoded), row.get("$tag"))
 
     @property
     def size(self) -> int:
-        """Accounted bytes: compact JSON of an ASCII string without escapes."""
-        return len(self.data) + 2
+        """Accounted bytes: of compact JSON of an ASCII string without escapes, or the bytes."""
+        return len(self.data) if isinstance(self.data, bytes) else len(self.data) + 2
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row to write."""
+        if isinstance(self.data, bytes):
+            return {"data_base64": base64.b64encode(self.data).decode(), "tag": self.tag}
+        return {"data": self.data, "tag": self.tag}
 
 
 class Written(NamedTuple):
@@ -31,13 +45,17 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Topic:
-    """exists False: deleted, or never made. floor: highest seq a cap has taken."""
+    """exists False: deleted, or never made. floor: highest seq a cap has taken.
+
+    reader: position of its named reader, -1 if it has none.
+    """
 
     name: str
     exists: bool = False
     config: dict[str, Any] = field(default_factory=dict)
     head: int = 0
     floor: int = 0
+    reader: int = -1
     records: dict[int, Record] = field(default_factory=dict)
     keys: dict[str, Written] = field(default_factory=dict)
 
@@ -88,6 +106,12 @@ class Topic:
             self.keys[key] = written
         self._evict()
         return written
+
+    def put_reader(self) -> None:
+        self.reader = max(self.reader, 0)
+
+    def seek(self, seq: int) -> None:
+        self.reader = seq
 
     def delete_records(self, before: int | None, match: str | None) -> int:
         bound = self.head + 1 if before is None else min(before, self.head + 1)
