@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError
-from tests.sim.whole.run_seed import first_difference, make_actors, make_workers, start
+from tests.sim.whole.run_seed import first_difference, make_actors, make_reading, make_workers, start
 from tests.sim.whole.seed_plan import Faulty, Plan, PlannedFault
 from tests.sim.world.faults import AGAIN
 
@@ -68,6 +68,7 @@ STORIES = {
     "queues-6": Story(6, make_workers, 20, audited=True),
     "queues-3": Story(3, make_workers, 20, audited=True),
     "records-1": Story(1, make_actors, 14),
+    "readers-6": Story(6, make_reading, 20),
 }
 
 
