@@ -13,7 +13,7 @@ from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
-from topics.embedded.jobs import Job, Jobs
+from topics.embedded.jobs import AwaitedClaim, Job, Jobs
 from topics.embedded.log_reader import AsyncLogReader, opening
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
@@ -38,7 +38,7 @@ from topics.engine.values.results import (
     TopicHead,
     TopicState,
 )
-from topics.errors import UsageError
+from topics.errors import TopicsError, UsageError
 
 R = TypeVar("R")
 
@@ -131,7 +131,18 @@ class AsyncLog:
     async def claim(
         self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
     ) -> list[Job]:
-        return await self._run(self._starts.claiming(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms))
+        """Claim as `Log.claim`. If the await is cancelled, the jobs are claimable again."""
+        starts = self._starts
+        claim = AwaitedClaim(
+            starts.claiming(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms),
+            lambda jobs: starts.nacking(queue, node, jobs, delay_ms=0),
+        )
+        try:
+            return await self._run(claim.begin)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TopicsError):  # the log was closed, which ended the claim
+                self._log.driver.submit(claim.give_up, _nothing)
+            raise
 
     async def put_router(
         self,
@@ -339,3 +350,7 @@ class AsyncLog:
 
         self._log.driver.submit(start, on_answer)
         return await future
+
+
+def _nothing(_outcome: object) -> None:
+    pass

@@ -32,6 +32,7 @@ from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
     AppendResult,
+    Cancel,
     CheckpointResult,
     DeleteResult,
     DeleteTopicResult,
@@ -204,7 +205,10 @@ class Starts:
             raise UsageError("delete needs before_seq, match, or both")
         return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
 
-    def claiming(self, queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int) -> Start[list[Job]]:
+    def claiming(
+        self, queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int
+    ) -> Callable[[Done[list[Job]]], Cancel]:
+        """Return the call of a claim, which returns what cancels it."""
         arguments.text("queue", queue)
         arguments.encoded("node", node)
         arguments.count("limit", limit)

@@ -147,3 +147,43 @@ def test_leases_are_new_after_a_restart(tmp_path: Path) -> None:
             leases = {job.lease_id for job in log.claim("jobs", "w", 100)}
             assert not seen & leases
             seen |= leases
+
+
+@pytest.mark.timeout(60)
+def test_an_awaited_claim_that_is_cancelled_keeps_no_job(tmp_path: Path) -> None:
+    async def claim(log: topics.Log) -> None:
+        waits = asyncio.ensure_future(log.aio.claim("jobs", "gone", wait_ms=60_000))
+        topic = log._engine._core.registry.by_name["jobs"]
+        while not topic.waiters:
+            await asyncio.sleep(0)
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        log.append("jobs", [1])
+        assert [job.data for job in log.claim("jobs", "w")] == [1]
+        assert log.stats().pendings == 0
+
+    with topics.open(tmp_path) as log:
+        log.put_topic("jobs", type="queue")
+        asyncio.run(claim(log))
+
+
+@pytest.mark.timeout(60)
+def test_jobs_of_an_awaited_claim_that_was_cancelled_before_it_got_them_are_given_back(tmp_path: Path) -> None:
+    async def claim(log: topics.Log, *, begun: bool) -> None:
+        gone = asyncio.ensure_future(log.aio.claim("jobs", "gone", lease_ms=60_000))
+        await asyncio.sleep(0)
+        topic = log._engine._core.registry.by_name["jobs"]
+        while begun and not topic.queue.leased:  # type: ignore[union-attr]
+            log.state("jobs")
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        (job,) = log.claim("jobs", "w", wait_ms=30_000)
+        log.ack("jobs", "w", [job])
+
+    with topics.open(tmp_path) as log:
+        log.put_topic("jobs", type="queue")
+        for begun in (True, False):
+            log.append("jobs", [1])
+            asyncio.run(claim(log, begun=begun))
