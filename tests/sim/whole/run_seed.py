@@ -233,13 +233,15 @@ def _begin_after_lies(machine: Machine, actors: list[Actor]) -> None:
     """A disk that lied has lost power: the server says what is wrong, or serves what is whole, the same every time."""
     machine.excuse()
     said: list[list[Any]] = []
+    stands_still = False  # routers, for the length of the log (R-LOG-3): they go on after a start
     for _ in range(2):
         if not machine.start():
             machine.counts["lies noticed at the start"] += 1
             return
         said.append(machine.survey(actors))
+        stands_still = stands_still or machine.log_is_short
         machine.crash(power_cut=False)
-    if said[0] != said[1]:
+    if said[0] != said[1] and not stands_still:
         raise machine.wrong(f"after lies a second start shows something else: {first_difference(*said)}")
     for _status, answer in said[0]:
         for row in answer.get("records", ()):
