@@ -194,6 +194,9 @@ class FakeRing:
     def sync_now(self, fd: int) -> int:
         return 0
 
+    def read_now(self, fd: int, buffer: Any, offset: int) -> int:
+        return len(memoryview(buffer))
+
     def free_bytes(self, path: str) -> int:
         return 1 << 30
 

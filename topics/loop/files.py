@@ -119,6 +119,18 @@ class Files:
         """Sync a file's data before returning. Return 0 or -errno. Blocks the thread."""
         return self._ring.sync_now(fd)
 
+    def read_now(self, fd: int, buffer: Buffer, offset: int) -> int:
+        """Read before returning, from any thread. Blocks that thread.
+
+        Return the count, which is short at the end of the file, or -errno.
+        """
+        res = 0
+        for _ in range(_TRIES):
+            res = self._ring.read_now(fd, buffer, offset)
+            if res not in _NOTHING_DONE:
+                break
+        return res
+
     def commit_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int, int], None]) -> None:
         """Queue the commit chain. `done(write_res, sync_res)` is called once, after both.
 

@@ -38,7 +38,7 @@ Send = tuple[int, int, Buffer]
 class Ring(Protocol):
     """Queue operations, submit and wait, reap.
 
-    One thread at a time drives it; other threads may only `wake` it.
+    One thread at a time drives it; other threads may only `wake` it, and `read_now`.
     """
 
     name: str
@@ -210,6 +210,12 @@ class Ring(Protocol):
         """Sync a file's data past the queue, before returning. Return 0 or -errno.
 
         For a thread that waits for no other operation.
+        """
+
+    def read_now(self, fd: int, buffer: Buffer, offset: int) -> int:
+        """Read past the queue, before returning, from any thread.
+
+        Return the count, which may be short, or -errno. The caller keeps the descriptor open.
         """
 
     def free_bytes(self, path: str) -> int:

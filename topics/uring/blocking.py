@@ -116,6 +116,12 @@ class BlockingCalls:
             return -(error.errno or errno.EIO)
         return 0
 
+    def read_now(self, fd: int, buffer: Buffer, offset: int) -> int:
+        try:
+            return os.preadv(fd, (buffer,), offset)
+        except OSError as error:
+            return -(error.errno or errno.EIO)
+
     def free_bytes(self, path: str) -> int:
         space = os.statvfs(path)
         return space.f_bavail * space.f_frsize

@@ -610,6 +610,15 @@ class RingConformance:
         assert driver.ring.sync_now(fd) == 0
         assert driver.ring.sync_now(1 << 20) == -errno.EBADF
 
+    def test_a_read_that_is_waited_for_has_its_bytes_when_it_returns(self, driver: Driver, path: str) -> None:
+        fd = driver.open(path)
+        assert driver.ring.write_now(fd, b"0123456789", 0, dsync=False) == 10
+        buffer = bytearray(6)
+        assert driver.ring.read_now(fd, memoryview(buffer)[:4], 2) == 4
+        assert buffer == b"2345\0\0"
+        assert driver.ring.read_now(fd, buffer, 7) == 3, "short at the end of the file"
+        assert driver.ring.read_now(-1, buffer, 0) == -errno.EBADF
+
     # --- the commit chain ---------------------------------------------------------------------------------------
     def test_a_commit_answers_both_its_write_and_its_sync(self, driver: Driver, path: str) -> None:
         fd = driver.open(path)

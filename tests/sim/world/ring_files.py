@@ -275,6 +275,14 @@ class SimFiles:
             self._core.take_effect(lambda: results.append(self._sync(synced, upto)))
         return results[-1]
 
+    def read_now(self, fd: int, buffer: Buffer, offset: int) -> int:
+        """Read as another thread than the driver does: the clock moves, and no effect is counted."""
+        handle = self._core.fds.get(fd)
+        if handle is None:
+            return -errno.EBADF
+        self._core.events.clock.advance_ns(self._core.usual_ns("read"))
+        return self._read(handle, memoryview(buffer).cast("B"), offset)
+
     def allocate(self, fd: int, size: int) -> None:
         node = self._core.handle_of(fd).node
         if not isinstance(node, SimFile):
