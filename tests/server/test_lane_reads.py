@@ -163,7 +163,7 @@ def test_a_damaged_record_is_refused_in_the_words_of_the_general_path() -> None:
     reads.world.write("t", "some text to be found")
     answer = reads.ask('{"from_seq":0}')
     assert b"some text to be found" in answer
-    tail = reads.world.server.engine._core.reader._tail  # type: ignore[union-attr]
+    tail = reads.world.server.engine._core.reader.tail  # type: ignore[union-attr]
     for chunk in next(iter(tail._files.values())):
         at = bytes(chunk.view).find(b"some text to be found")
         if at >= 0:

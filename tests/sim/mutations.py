@@ -141,6 +141,20 @@ MUTANTS = (
         "            chunk.view[:prefix] = bytes(prefix)",
     ),
     _one(
+        "files not held while a thread reads them",
+        "store/read/lent_pieces.py",
+        "            done(None)\n",
+        "            self._lender._returned.append(self._held); self._lender.release(); done(None)\n",
+        hunt="library",
+    ),
+    _one(
+        "chunks of the hot tail used again while a thread reads them",
+        "store/in_memory/hot_tail.py",
+        " and not chunk.lent:",
+        ":",
+        hunt="library",
+    ),
+    _one(
         "batches claim to be synced when they are written",
         "store/wal/commitment.py",
         "durable.written + 1, durable.synced, end.chain",

@@ -17,7 +17,7 @@ from topics.embedded.jobs import AwaitedClaim, Job, Jobs
 from topics.embedded.log_reader import AsyncLogReader, opening
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
-from topics.embedded.records import Page, Record
+from topics.embedded.records import Page, Record, UnreadPage
 from topics.embedded.routing import router_config
 from topics.embedded.seen import Seen
 from topics.embedded.starts import From, Starts, Values
@@ -206,7 +206,7 @@ class AsyncLog:
             from_=from_,
             from_time=from_time,
         )
-        return await self._run(start)
+        return await self._finish(await self._run(start))
 
     async def get(self, topic: str, seq: int) -> Record | None:
         return await self._run(self._starts.getting(topic, seq))
@@ -232,7 +232,7 @@ class AsyncLog:
         begin = self._starts.beginning(from_seq, from_, None)
         asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
         put = await self._run(self._starts.opening_reader(asked))
-        return self._reader_type(self._starts.reader_home(self._log.driver), asked, put, self._run)
+        return self._reader_type(self._starts.reader_home(self._log.driver), asked, put, self._run, self._finish)
 
     async def readers(self, topic: str) -> list[ReaderState]:
         return await self._run(self._starts.listing_readers(topic))
@@ -327,9 +327,17 @@ class AsyncLog:
             else:
                 try:
                     answer = await self._run(step)
+                    if isinstance(answer, UnreadPage):
+                        answer = await self._finish(answer)
                 except UsageError as error:
                     answer = error
             step = next_step(steps, answer)
+
+    async def _finish(self, unread: UnreadPage) -> Page:
+        """Read a page: a short one in memory here, since another thread costs more than that."""
+        if unread.is_short:
+            return unread.read(_no_pause)
+        return await asyncio.to_thread(unread.read, self._log.driver.pause)
 
     async def _run(self, start: Start[R]) -> R:
         loop = asyncio.get_running_loop()
@@ -353,4 +361,8 @@ class AsyncLog:
 
 
 def _nothing(_outcome: object) -> None:
+    pass
+
+
+def _no_pause() -> None:
     pass

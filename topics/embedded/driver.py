@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -35,6 +36,7 @@ _log = logging.getLogger("topics.embedded")
 _LOOK_NS = 1_000_000
 """Time for which callers ignore operations in flight, before one of them checks for completions."""
 _SOON_NS = 1_000_000
+_PAUSE_S = 20e-6
 _POLL_NS = 2_000_000
 """Time after which the maintenance thread takes over operations that a caller left in flight."""
 _TURN_NS = 5_000_000
@@ -149,6 +151,15 @@ class Driver:
         finally:
             signals.release()
 
+    def call_soon(self, do: Callable[[], None]) -> None:
+        """Submit `do`, which is run on the loop, after the calls that were made before."""
+
+        def start(done: Callable[[None], None]) -> None:
+            do()
+            done(None)
+
+        self.submit(start, _ignore)
+
     def submit_soon(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
         """Submit a call for the next pass, or for one within a millisecond; several share it.
 
@@ -240,6 +251,14 @@ class Driver:
     def pendings(self) -> int:
         """Calls without a waiting caller that have no answer yet."""
         return self._submitted - self._answered
+
+    def pause(self) -> None:
+        """Let a thread that drives continue, if it waits for the interpreter's lock.
+
+        A thread that releases the lock and takes it again at once is not overtaken.
+        """
+        if self._driving is not None and not self.drives_here:
+            time.sleep(_PAUSE_S)
 
     @property
     def drives_here(self) -> bool:
@@ -524,6 +543,10 @@ def _failed(cause: BaseException) -> LogFailedError:
     error = LogFailedError(f"this log failed ({type(cause).__name__}: {cause}): close it and open it again")
     error.__cause__ = cause
     return error
+
+
+def _ignore(_outcome: object) -> None:
+    pass
 
 
 def _at_once() -> bool:

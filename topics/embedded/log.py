@@ -27,7 +27,7 @@ from topics.embedded.log_reader import LogReader, opening
 from topics.embedded.open_logs import open_logs
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
-from topics.embedded.records import Page, Record
+from topics.embedded.records import Page, Record, UnreadPage
 from topics.embedded.routing import router_config
 from topics.embedded.seen import Seen
 from topics.embedded.starts import From, Starts, Values
@@ -53,6 +53,7 @@ from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsErr
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
 from topics.store.disk.data_directory import TakenDirectory, take, take_frozen
+from topics.store.read.lent_pieces import Lender
 
 R = TypeVar("R")
 _BEGINS = 10
@@ -133,9 +134,10 @@ class Log:
             """Why the ring is the one that it is."""
             self._opened = parts.opened
             self._engine = parts.opened.engine
-            self._starts = starts = self._starts_type(self._engine, config, self._loop.clock.monotonic_ns)
             self._driver = Driver(self._loop, exclusive=ring is not None, begin_us=config.pass_requests_us // _BEGINS)
             parts.opened.log.sync_in_place(self._driver.waits_alone)
+            self._lender = Lender(parts.opened.store.reader, self._loop.call_later, self._driver.call_soon)
+            self._starts = starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
             self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
             self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
         except OSError as error:
@@ -332,6 +334,8 @@ class Log:
             else:
                 try:
                     answer = self._driver.call(step)
+                    if isinstance(answer, UnreadPage):
+                        answer = answer.read(self._driver.pause)
                 except UsageError as error:
                     answer = error
             step = next_step(steps, answer)
@@ -365,7 +369,7 @@ class Log:
             from_=from_,
             from_time=from_time,
         )
-        return self._driver.call(start)
+        return self._driver.call(start).read(self._driver.pause)
 
     def get(self, topic: str, seq: int) -> Record | None:
         """Return one record; None if it is not live: deleted, or not written yet.
@@ -403,7 +407,8 @@ class Log:
         At most `limit` records of `max_bytes` (accounted) in all. Check `tombstone`, and continue
         from `next_from_seq`. from_: as in `read`.
         """
-        return self._driver.call(self._starts.reading_columns(topic, from_seq, limit, max_bytes, from_))
+        start = self._starts.reading_columns(topic, from_seq, limit, max_bytes, from_)
+        return self._driver.call(start).read(self._driver.pause)
 
     def state(self, topic: str, *, touch: bool = True) -> TopicState:
         """Return head, floor, counts, config.
@@ -597,7 +602,10 @@ class Log:
             with contextlib.suppress(TopicsError):
                 self._gatherer.drain()
                 self._admission.drain(self.config.shutdown_grace_ms)
-            self._driver.end(self._begin_end)
+            try:
+                self._driver.end(self._begin_end)
+            finally:
+                self._lender.end()
             self._run(self._opened.close(), "close")
         except OSError as error:
             raise _storage_error("closing failed, and left out the checkpoint", error) from error

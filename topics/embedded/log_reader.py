@@ -16,13 +16,14 @@ from topics.common.tuples import make_tuple
 from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.driver import Driver
-from topics.embedded.records import GapError, Record, parse_page
+from topics.embedded.records import GapError, Page, Record, UnreadPage
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state.named_reader import AT_MOST_ONCE, DELIVERIES, ReaderConfig
 from topics.engine.values.begin import Begin
 from topics.engine.values.results import Done
 from topics.errors import RequestError, TopicsError, UsageError
+from topics.store.read.lent_pieces import Lender
 
 R = TypeVar("R")
 Dropped = deque[tuple[str, str, int, str]]
@@ -45,6 +46,7 @@ class ReaderHome(NamedTuple):
     dropped: Dropped
     most: int
     """Records of a page."""
+    lender: Lender
 
 
 class Opening(NamedTuple):
@@ -146,7 +148,7 @@ class ReaderObject:
         self.delivery = put.state.config.delivery
         self._commit_every = asked.commit_every
         self._incarnation = put.incarnation
-        self._readers, self._driver, self._dropped, self._most = home
+        self._readers, self._driver, self._dropped, self._most, self._lender = home
         self._token = 0
         """The page that the caller has; 0: none, or one that needs no commit."""
         self._upto = 0
@@ -182,7 +184,8 @@ class ReaderObject:
                 # Whatever the answer is, this page is done, or late.
                 token, self._token = self._token, 0
             query = make_tuple(
-                ReaderQuery, (limit, max_bytes, wait_ms, peek, token, self._commit_every, None, False, True)
+                ReaderQuery,
+                (limit, max_bytes, wait_ms, peek, token, self._commit_every, None, False, True, self._lender),
             )
             while self._dropped:
                 topic, name, number, incarnation = self._dropped.popleft()
@@ -223,27 +226,25 @@ class ReaderObject:
 
     def _submit(self, do: Callable[[], None]) -> None:
         """Run `do` on the loop, after the calls that were made before."""
-
-        def start(done: Done[None]) -> None:
-            do()
-            done(None)
-
         with contextlib.suppress(TopicsError):  # A closed log has no pages any more.
-            self._driver.submit(start, _ignore)
+            self._driver.call_soon(do)
 
     def _give_back(self, token: int) -> None:
         self._readers.give_back(self.topic, self.name, token, incarnation=self._incarnation)
 
-    def _took(self, page: ReaderPage, *, peek: bool) -> list[Record]:
-        """Return the records of a page. Raises: GapError."""
+    def _took(self, page: ReaderPage, *, peek: bool) -> UnreadPage:
+        """Note which page the caller has, to be read. Raises: GapError."""
         if not peek:
             self._token, self._upto = page.token, page.upto
         if page.result.tombstone is not None:
             raise GapError(self.topic, page.result.tombstone)
-        parsed = parse_page(self.topic, page.result)
-        if isinstance(parsed, TopicsError):
-            raise parsed
-        return parsed.records
+        return UnreadPage(self.topic, page.result)
+
+    def _lost(self) -> None:
+        """Give back the page that could not be read."""
+        token, self._token = self._token, 0
+        if token:
+            self._release(token)
 
     def _committing(self, seq: int | None) -> Start[int]:
         arguments.optional_count("seq", seq)
@@ -323,8 +324,9 @@ class LogReader(ReaderObject):
         handed = _Handed()
         try:
             page = self._driver.call(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
-            return self._took(page, peek=peek)
+            return self._took(page, peek=peek).read(self._driver.pause).records
         except TopicsError:
+            self._lost()
             raise
         except BaseException:
             self._left(handed)
@@ -390,11 +392,17 @@ class AsyncLogReader(ReaderObject):
     """A named reader (`log.aio.reader`), whose calls are awaited. See `LogReader`."""
 
     def __init__(
-        self, home: ReaderHome, asked: Opening, put: ReaderPut, run: Callable[[Start[Any]], Awaitable[Any]]
+        self,
+        home: ReaderHome,
+        asked: Opening,
+        put: ReaderPut,
+        run: Callable[[Start[Any]], Awaitable[Any]],
+        finish: Callable[[UnreadPage], Awaitable[Page]],
     ) -> None:
-        """run: awaits the answer of a call."""
+        """run: awaits the answer of a call. finish: reads a page."""
         super().__init__(home, asked, put)
         self._run = run
+        self._finish = finish
 
     async def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
         return await self._page(limit, max_bytes, wait_ms, peek=False)
@@ -407,8 +415,10 @@ class AsyncLogReader(ReaderObject):
         handed = _Handed()
         try:
             page = await self._run(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
-            return self._took(page, peek=peek)
+            read: Page = await self._finish(self._took(page, peek=peek))
+            return read.records
         except TopicsError:
+            self._lost()
             raise
         except BaseException:
             self._left(handed)
@@ -453,7 +463,3 @@ class AsyncLogReader(ReaderObject):
 def _left_by_caller() -> UsageError:
     """Return the answer of a read whose caller has left."""
     return UsageError("the caller left this read before it was answered")
-
-
-def _ignore(_outcome: object) -> None:
-    pass

@@ -1,16 +1,24 @@
-"""Values for readers of the library: records, pages, and gaps that cannot be overlooked."""
+"""Values for readers of the library: records, pages, and gaps that cannot be overlooked.
+
+The records of a page were chosen on the loop; the caller's thread reads and decodes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from topics.engine.read.chosen_read import ChosenResult, Step
+from topics.engine.read.column_read import ColumnPage, columns_of
 from topics.engine.values.results import DiffResult, Tombstone
 from topics.errors import TopicsError
 
 T = TypeVar("T")
+_STEP = Step(32, 32 << 10)
+"""Rows that are decoded between two pauses. Threads that need the interpreter wait for no more."""
+_SHORT_BYTES = 32 << 10
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +85,17 @@ def put_payloads(records: Sequence[msgspec.Struct], payloads: Sequence[tuple[int
         msgspec.structs.force_setattr(records[index], "data", payload)
 
 
-def parse_page(topic: str, result: DiffResult | TopicsError) -> Page | TopicsError:
-    """Return the engine's answer with its records decoded; an error is returned unchanged."""
-    if isinstance(result, TopicsError):
-        return result
-    records = _decoder.decode(b"[" + result.records + b"]")
-    put_payloads(records, result.payloads)
+def decoded(elements: bytes, payloads: Sequence[tuple[int, bytes]]) -> list[Record]:
+    """Return records of the elements of a JSON array, and of the payloads that come apart."""
+    records = _decoder.decode(b"[" + elements + b"]")
+    put_payloads(records, payloads)
+    return records
+
+
+def parse_page(topic: str, result: DiffResult, records: list[Record] | None = None) -> Page:
+    """Return the engine's answer with its records, which are decoded if they are not given."""
+    if records is None:
+        records = decoded(result.records, result.payloads)
     return Page(
         topic, records, result.next_from_seq, result.head_seq, result.earliest_seq, result.tombstone, result.size
     )
@@ -96,6 +109,47 @@ def parse_one(topic: str, result: DiffResult | TopicsError) -> Record | TopicsEr
         return None if result.tombstone.reason == _IS_NEW else GapError(topic, result.tombstone)
     if not result.count:
         return None
-    records = _decoder.decode(b"[" + result.records + b"]")
-    put_payloads(records, result.payloads)
-    return records[0]
+    return decoded(result.records, result.payloads)[0]
+
+
+class UnreadPage:
+    """A page of records. `read` makes it, on any thread, once."""
+
+    __slots__ = ("_result", "_topic")
+
+    def __init__(self, topic: str, result: DiffResult) -> None:
+        self._topic = topic
+        self._result = result
+
+    @property
+    def is_short(self) -> bool:
+        """Whether to read it takes no time to speak of: it is in memory, and has few bytes."""
+        return not isinstance(self._result, ChosenResult) or self._result.memory_bytes <= _SHORT_BYTES
+
+    def read(self, pause: Callable[[], None]) -> Page:
+        """Read and decode the records; between steps call `pause`, which lets other threads run.
+
+        Raises: StorageError; UsageError, the log was closed meanwhile.
+        """
+        result = self._result
+        if not isinstance(result, ChosenResult):
+            return parse_page(self._topic, result)
+        pause()
+        records: list[Record] = []
+        renderer = result.renderer()
+        for _ in result.add_to(renderer, _STEP):
+            records += decoded(*renderer.take())
+            pause()
+        return parse_page(self._topic, result._replace(size=renderer.size), records)
+
+
+class UnreadColumns:
+    """A page of columns, see `UnreadPage`."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: ChosenResult) -> None:
+        self._result = result
+
+    def read(self, pause: Callable[[], None]) -> ColumnPage:
+        return columns_of(self._result, pause)

@@ -15,11 +15,11 @@ from topics.embedded.driver import Driver
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
 from topics.embedded.log_reader import Dropped, Opening, ReaderHome, opened
 from topics.embedded.producer import Producer, part_of
-from topics.embedded.records import GapError, Page, Record, parse_one, parse_page
+from topics.embedded.records import GapError, Record, UnreadColumns, UnreadPage, parse_one
 from topics.embedded.seen import Seen, known_topics
 from topics.engine.engine import Engine
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
-from topics.engine.read.column_read import ColumnPage
+from topics.engine.read.chosen_read import chosen
 from topics.engine.read.one_record import Location
 from topics.engine.read.wait import Heads
 from topics.engine.readers.reader_results import ReaderPut, ReaderState
@@ -37,6 +37,7 @@ from topics.engine.values.results import (
     DeleteResult,
     DeleteTopicResult,
     DiffQuery,
+    DiffResult,
     Done,
     FlushResult,
     PutResult,
@@ -49,6 +50,7 @@ from topics.engine.values.trampoline import Trampoline
 from topics.engine.write.value_rows import rows_from, rows_from_bytes
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
+from topics.store.read.lent_pieces import Lender
 
 Values = Iterable[Any]
 """Records for `append`: bytes, JSON-encodable values, or NewRecord for tag, node, meta."""
@@ -66,9 +68,10 @@ class Starts:
     is_frozen = False
     """Whether nothing is ever written."""
 
-    def __init__(self, engine: Engine, config: Config, now_ns: Callable[[], int]) -> None:
-        """now_ns: monotonic time."""
+    def __init__(self, engine: Engine, config: Config, lender: Lender, now_ns: Callable[[], int]) -> None:
+        """lender: lends what callers' threads read. now_ns: monotonic time."""
         self._engine = engine
+        self._lender = lender
         self._config = config
         self._now_ns = now_ns
         self.append_times = Histogram()
@@ -260,7 +263,7 @@ class Starts:
         wait_ms: int,
         from_: From | Begin | None,
         from_time: int | None = None,
-    ) -> Start[Page]:
+    ) -> Start[UnreadPage]:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
         begin = self.beginning(from_seq, from_, from_time)
@@ -281,7 +284,14 @@ class Starts:
             begin=begin,
             bytes_apart=True,
         )
-        return lambda done: self._engine.diff(topic, query, lambda result: done(parse_page(topic, result)))
+
+        def start(done: Done[UnreadPage]) -> None:
+            def on_chosen(result: DiffResult | TopicsError) -> None:
+                done(result if isinstance(result, TopicsError) else UnreadPage(topic, result))
+
+            self._engine.choose(topic, query, self._lender, on_chosen)
+
+        return start
 
     def beginning(self, from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None:
         return arguments.beginning(from_seq, from_, from_time, self._config.max_last)
@@ -336,15 +346,20 @@ class Starts:
 
     def reading_columns(
         self, topic: str, from_seq: int, limit: int, max_bytes: int, from_: From | None
-    ) -> Start[ColumnPage]:
+    ) -> Start[UnreadColumns]:
         arguments.text("topic", topic)
         arguments.count("from_seq", from_seq)
         arguments.count("limit", limit, least=1)
         arguments.count("max_bytes", max_bytes)
-        begin = self.beginning(from_seq, from_, None)
+        query = DiffQuery(
+            from_seq, limit, max_batch_bytes=max_bytes, begin=self.beginning(from_seq, from_, None), bytes_apart=True
+        )
 
-        def start(done: Done[ColumnPage]) -> None:
-            self._engine.columns(topic, from_seq, limit, max_bytes, begin, done)
+        def start(done: Done[UnreadColumns]) -> None:
+            def on_chosen(result: DiffResult | TopicsError) -> None:
+                done(result if isinstance(result, TopicsError) else UnreadColumns(chosen(result)))
+
+            self._engine.choose_columns(topic, query, self._lender, on_chosen)
 
         return start
 
@@ -386,7 +401,7 @@ class Starts:
 
     def reader_home(self, driver: Driver) -> ReaderHome:
         """Return what the objects of named readers use."""
-        return ReaderHome(self._engine.readers, driver, self._dropped, self._config.max_limit)
+        return ReaderHome(self._engine.readers, driver, self._dropped, self._config.max_limit, self._lender)
 
     def listing_readers(self, topic: str) -> Start[list[ReaderState]]:
         arguments.text("topic", topic)

@@ -26,7 +26,8 @@ from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.read.begin_cursor import begin_cursor
-from topics.engine.read.column_read import ColumnPage, read_columns
+from topics.engine.read.chosen_read import ChoosingDiff
+from topics.engine.read.column_read import choose_columns
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.diff import Diff
 from topics.engine.read.listing import list_topics
@@ -79,6 +80,7 @@ from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
 from topics.engine.write.write_columns import GroupRow
 from topics.errors import RequestError, TopicsError, WouldBlockError
+from topics.store.read.lent_pieces import Lender
 
 FLUSH_ORDER = 10
 """The engine's place among the hooks at the end of a pass: before the log's, which commits."""
@@ -257,25 +259,28 @@ class Engine:
 
         self._forwarding.catch_up(topic, look if begin.kind != "last" else lambda: core.turns.take(look))
 
-    def columns(  # noqa: PLR0917 - the fields of a query
-        self,
-        name: str,
-        from_seq: int,
-        limit: int,
-        max_bytes: int,
-        begin: Begin | None,
-        done: Done[ColumnPage],
-    ) -> None:
-        """Return records after a cursor as columns, up to the bounds, but at least one.
+    def choose(self, name: str, query: DiffQuery, lender: Lender, done: Done[DiffResult]) -> Cancel:
+        """Choose records as `diff`, for a thread that then reads them without the loop.
 
-        The bounds are not clamped. begin: a beginning instead of `from_seq`.
+        The result is a `ChosenResult`, unless a filter by nodes has to see the records.
+        """
+        topic = self._core.registry.visible(name)
+        if topic is None or query.nodes:
+            return self.diff(name, query, done)
+        diff = ChoosingDiff(lender, self._core, self._reads, self._forwarding.catch_up, topic, query, done)
+        diff.begin()
+        return diff.cancel
+
+    def choose_columns(self, name: str, query: DiffQuery, lender: Lender, done: Done[DiffResult]) -> None:
+        """Choose records after a cursor for `columns_of`, up to the bounds, but at least one.
+
+        The bounds are not clamped, and there is no filter by nodes.
         """
         topic = self._core.registry.visible(name)
         if topic is None:
             done(refusals.topic_not_found(name))
             return
-        query = DiffQuery(from_seq, limit, max_batch_bytes=max_bytes, begin=begin)
-        read_columns(self._core, self._forwarding.catch_up, topic, query, done)
+        choose_columns(lender, self._core, self._forwarding.catch_up, topic, query, done)
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
         """Return records after a cursor (7.6); with `wait_ms` the answer may wait for new ones."""

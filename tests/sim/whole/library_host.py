@@ -1,11 +1,13 @@
 """The library instead of the server: the same clients and the same oracle, asked through calls instead of HTTP.
 
 One thread, which is the simulation's: a call runs to its end before the next one, and what is due between them (syncs,
-checkpoints) runs when its time has come. A crash ends the process in the middle of a call.
+checkpoints) runs when its time has come. A crash ends the process in the middle of a call. Between the steps of a read
+(its rows are chosen, then its bytes are read) that thread does what others would: calls of other clients, a checkpoint.
 """
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +42,10 @@ _STEPS_MAX = 200_000
 _LOOK_EVERY_STEPS = 8
 _FLUSHES = 0.1
 """Share of the requests."""
+_MEANWHILE = 0.3
+"""Share of the pauses of reads in which others do something."""
+_SHORT_NS = 300_000
+"""The longest that nothing happens meanwhile: a call has to be answered in time."""
 _HOWS = (None, None, "nowait", "nowait", 0.0, 0.002, 1.0)
 Asked = tuple[str, str, dict[str, Any]]
 
@@ -219,16 +225,24 @@ def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, An
     return 201 if wrote.created else 200, wrote._asdict()
 
 
+def _ignore(_outcome: object) -> None:
+    pass
+
+
 class LibraryMachine(Machine):
     """Lives of a process that has a log open."""
 
     has_calls = True
     log: Log | None = None
     callers: deque[Calls]
+    _calling: Calls | None = None
+    _pauses = False
+    """A call reads, and others run meanwhile."""
+    _chance: random.Random
 
     def _open(self) -> bool:
         self.callers = deque()
-        self.log = None
+        self.log, self._calling, self._pauses = None, None, False
         only_read = self._look_only()
         try:
             self.log = Log(self.config, self.ring, self.ring.clock)
@@ -236,6 +250,8 @@ class LibraryMachine(Machine):
             return self._refused(str(error))
         if only_read is not None:
             self._compare(only_read, _shown(self.log))
+        self._chance = stream(self.plan.seed, f"{self.ring.life}:meanwhile")
+        self.log.driver.pause = self._meanwhile  # type: ignore[method-assign]
         return True
 
     def _look_only(self) -> dict[str, Any] | None:
@@ -264,13 +280,46 @@ class LibraryMachine(Machine):
                 raise self.wrong(f"read only, {name} was {only_read.get(name)}, and then it is {found.get(name)}")
         self.counts["logs that were read only first"] += 1
 
+    def _meanwhile(self) -> None:
+        """What others do while a call reads the records that it has chosen."""
+        log, rng = self.log, self._chance
+        if self._pauses or rng.random() >= _MEANWHILE:
+            return
+        assert log is not None
+        self._pauses = True
+        try:
+            self.counts["pauses of reads"] += 1
+            if rng.random() < 0.3:
+                log.driver.submit(log._starts.checkpointing(None), _ignore)
+            for _ in range(rng.choice((1, 10, 100))):
+                if self.callers and self.callers[0] is not self._calling:
+                    self.callers.popleft().call()
+                else:
+                    self._rest(_SHORT_NS)
+        finally:
+            self._pauses = False
+
+    def _rest(self, most_ns: int = 1 << 62) -> None:
+        """Do what is due, and let time pass until something else is."""
+        log, events = self.log, self.ring.events
+        assert log is not None
+        waiting = len(self.callers)
+        try:
+            until_work_ns = log.driver.drive_due()
+        except TopicsError as error:
+            raise self.wrong(f"what runs between calls failed: {error}") from error
+        if len(self.callers) > waiting:
+            return  # time has passed meanwhile, and somebody calls: nobody sleeps first
+        now_ns = self.ring.clock.monotonic_ns()
+        due_ns = [now_ns + max(until_work_ns, 1000)] if until_work_ns is not None else []
+        due_ns += [due for due in [events.next_due_ns()] if due is not None]
+        events.advance_to(min(min(due_ns, default=now_ns + 1_000_000), now_ns + most_ns))
+
     def connect(self, on_lost: Callable[[], None], *, may_stall: bool = False) -> Any:
         return Calls(self, on_lost)
 
     def run_until(self, done: Callable[[], bool]) -> None:
         """Calls, and the time between them."""
-        log, events = self.log, self.ring.events
-        assert log is not None
         for number in range(1, _STEPS_MAX):
             if done():
                 self._check_complaints()
@@ -278,18 +327,11 @@ class LibraryMachine(Machine):
             if not number % _LOOK_EVERY_STEPS:
                 self.look()
             if self.callers:
-                self.callers.popleft().call()
-                continue
-            try:
-                until_work_ns = log.driver.drive_due()
-            except TopicsError as error:
-                raise self.wrong(f"what runs between calls failed: {error}") from error
-            if self.callers:
-                continue  # time has passed meanwhile, and somebody calls: nobody sleeps first
-            now_ns = self.ring.clock.monotonic_ns()
-            due_ns = [now_ns + max(until_work_ns, 1000)] if until_work_ns is not None else []
-            due_ns += [due for due in [events.next_due_ns()] if due is not None]
-            events.advance_to(min(due_ns, default=now_ns + 1_000_000))
+                self._calling = self.callers.popleft()
+                self._calling.call()
+                self._calling = None
+            else:
+                self._rest()
         raise self.wrong("the library is busy without end")
 
     @property

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.read.chosen_read import ChoosingPass, ChosenResult
 from topics.engine.read.consumption import mark_read
-from topics.engine.read.read_pass import ReadCore, ReadPass
+from topics.engine.read.read_pass import ReadCore
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
-from topics.errors import TopicsError
+from topics.store.read.lent_pieces import Lender
 from topics.store.read.render_columns import ColumnRenderer
 
 
@@ -39,22 +41,26 @@ class ColumnPage(NamedTuple):
         return self.next_from_seq == self.head_seq
 
 
-def read_columns(
-    core: ReadCore, catch_up: CatchUpFirst, topic: Topic, query: DiffQuery, done: Done[ColumnPage]
+def choose_columns(  # noqa: PLR0917 - called in one place
+    lender: Lender, core: ReadCore, catch_up: CatchUpFirst, topic: Topic, query: DiffQuery, done: Done[DiffResult]
 ) -> None:
-    """Read records as columns, and mark the topic read, as every read does.
+    """Choose records for `columns_of`, and mark the topic read, as every read does.
 
     query: without nodes; limit and max_batch_bytes are its bounds.
     """
-    columns = ColumnRenderer(topic.id)
-
-    def on_read(result: DiffResult | TopicsError) -> None:
-        if isinstance(result, TopicsError):
-            done(result)
-            return
-        seq, ts, offsets, kind = columns.columns()
-        cursors = result.next_from_seq, result.head_seq
-        done(ColumnPage(seq, ts, offsets, result.records, *cursors, result.tombstone, kind))
-
     mark_read(topic, core.clock.now_ms())
-    catch_up(topic, ReadPass(core, topic, query, on_read).into(columns).begin)
+    catch_up(topic, ChoosingPass(lender, core, topic, query, done).begin)
+
+
+def columns_of(result: ChosenResult, pause: Callable[[], None]) -> ColumnPage:
+    """Read chosen records as columns, on any thread; between steps call `pause`.
+
+    Raises: StorageError, UsageError.
+    """
+    pause()
+    columns = ColumnRenderer(result.topic_id)
+    for _ in result.add_to(columns):
+        pause()
+    seq, ts, offsets, kind = columns.columns()
+    cursors = result.next_from_seq, result.head_seq
+    return ColumnPage(seq, ts, offsets, columns.records(), *cursors, result.tombstone, kind)

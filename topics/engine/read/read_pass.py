@@ -9,10 +9,15 @@ change.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.engine.index.index import SelectedRows
 from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.frame_read import FrameRead, with_topic
 from topics.engine.shared.read_turns import ReadTurns
@@ -27,7 +32,6 @@ from topics.engine.write.retention import ExpiryCore, when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import FLAG_NODE
-from topics.store.read.render_columns import ColumnRenderer
 from topics.store.read.render_json import JsonRenderer
 
 SLOTS_MAX = 10_000
@@ -47,12 +51,41 @@ class ReadCore(ExpiryCore, Protocol):
     turns: ReadTurns
 
 
+class Renderer(Protocol):
+    """The collector of the rows that a read delivers."""
+
+    @property
+    def count(self) -> int:
+        """Number of records delivered so far."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def full(self) -> bool:
+        """Whether a bound was reached; rows not examined by the last `add` are left for later."""
+
+    def add(
+        self,
+        data: memoryview,
+        base: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32],
+        seqs: NDArray[np.uint64],
+    ) -> int:
+        """Add rows, see `JsonRenderer.add`. Return how many were examined."""
+
+    def records(self) -> bytes: ...
+
+
 class ReadPass:
     """One pass over a topic.
 
     query: clamped. seen: seq up to which an earlier pass found no record that passes the reader's
     filter. done: called once, unless cancelled; gets topic_not_found when the topic is gone.
     """
+
+    _frames: Callable[[ReaderPort, Topic, SelectedRows], FrameRead] = FrameRead
 
     def __init__(self, core: ReadCore, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> None:
         self._core = core
@@ -69,18 +102,18 @@ class ReadPass:
         """The cursor that the read began at."""
         self._most = 0
         """The last seq that is delivered; 0: up to the head."""
-        self._projection: JsonRenderer | ColumnRenderer | None = None
+        self._projection: Renderer | None = None
         self._cold: set[int] = set()
         """Files of the cold directory that were read."""
         self._in_round = False
         self._more = False
 
-    def into(self, projection: ColumnRenderer) -> ReadPass:
-        """Collect the records as columns instead of rendering JSON.
+    def into(self, projection: Renderer) -> ReadPass:
+        """Collect the records, as columns for instance, instead of rendering JSON.
 
         Only for a query without nodes, whose bounds are then the only ones.
         """
-        assert not self._query.nodes, "columns are not filtered"
+        assert not self._query.nodes, "only JSON is filtered"
         self._projection = projection
         return self
 
@@ -171,7 +204,7 @@ class ReadPass:
                 include_data=query.include_data,
                 bytes_apart=query.bytes_apart,
             )
-        read = FrameRead(self._core.reader, topic, rows)
+        read = self._frames(self._core.reader, topic, rows)
         self._core.turns.spend(read.size)
         if self._core.config.cold_dir:
             files = self._core.files

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.readers.reader_positions import PositionCore, stage_position
@@ -161,7 +162,12 @@ class PageRead(LinedUp):
         interval = self._interval = reader.next_interval(self._passed)
         self._moves = reader.moves
         after, upto = (max(reader.position, self._passed), 0) if interval is None else interval
-        ReadPass(self._core, topic, self._read_query._replace(from_seq=after), self._on_read).upto(upto).begin()
+        query, lender = self._read_query._replace(from_seq=after), self._query.lender
+        if lender is None or (reader.config.delivery == AT_MOST_ONCE and not self._query.peek):
+            read = ReadPass(self._core, topic, query, self._on_read)
+        else:
+            read = ChoosingPass(lender, self._core, topic, query, self._on_read)
+        read.upto(upto).begin()
 
     def _on_read(self, result: DiffResult | TopicsError) -> None:
         reader, interval = self._reader, self._interval

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from topics.engine.state.named_reader import ReaderConfig
 from topics.engine.values.results import DiffResult
+from topics.store.read.lent_pieces import Lender
 
 
 class ReaderQuery(NamedTuple):
@@ -26,6 +27,8 @@ class ReaderQuery(NamedTuple):
     """Whether a page with a tombstone is handed out. Otherwise nothing moves before a seek."""
     bytes_apart: bool = False
     """See `DiffQuery`."""
+    lender: Lender | None = None
+    """Lends a page that may be given back, whose result is a `ChosenResult` then."""
 
 
 class ReaderPage(NamedTuple):

@@ -75,6 +75,11 @@ class StoredFile:
             for fn in waiting:
                 fn()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether something waits for the readers to leave."""
+        return bool(self._waiting)
+
     def when_unread(self, fn: Callable[[], None]) -> None:
         """Call `fn` once no reader holds the file, perhaps at once."""
         if self.readers == 0:

@@ -27,7 +27,7 @@ HOT_RANGE = struct.Struct("=4Q")
 class TailBuffer:
     """Memory for file bytes [start, start + capacity); [start, start + used) is filled."""
 
-    __slots__ = ("address", "capacity", "file_id", "start", "used", "view")
+    __slots__ = ("address", "capacity", "file_id", "lent", "start", "used", "view")
 
     def __init__(self, capacity: int) -> None:
         self.view = memoryview(page_aligned(capacity))
@@ -36,6 +36,8 @@ class TailBuffer:
         self.file_id = 0
         self.start = 0
         self.used = 0
+        self.lent = False
+        """Whether another thread may read it, so that it is not used for other bytes."""
 
 
 class HotTail:
@@ -170,7 +172,7 @@ class HotTail:
 
     def _drop(self, chunk: TailBuffer) -> None:
         self.bytes_held -= chunk.capacity
-        if chunk.capacity == self._chunk_bytes and len(self._free) < _FREE_CHUNKS_MAX:
+        if chunk.capacity == self._chunk_bytes and len(self._free) < _FREE_CHUNKS_MAX and not chunk.lent:
             self._free.append(chunk)
 
     def forget(self, file_id: int) -> None:
@@ -211,6 +213,28 @@ class HotTail:
                     return None
                 chunk = chunks[index]
         return memoryview(b"".join(parts))
+
+    def lend(self, file_id: int, offset: int, length: int) -> list[tuple[int, memoryview]] | None:
+        """Return chunks that hold file bytes [offset, offset + length), in order, or None.
+
+        Each is the offset of its first byte, and a view that stays valid: any thread may read it.
+        A frame is whole in the last chunk that begins at or before it.
+        """
+        chunks = self._files.get(file_id)
+        if not chunks:
+            return None
+        found: list[TailBuffer] = []
+        end = offset
+        for chunk in chunks[max(0, bisect_right(chunks, offset, key=_start) - 1) :]:
+            if chunk.start > end or end >= offset + length:
+                break
+            found.append(chunk)
+            end = chunk.start + chunk.used
+        if end < offset + length:
+            return None
+        for chunk in found:
+            chunk.lent = True
+        return [(chunk.start, chunk.view[: chunk.used]) for chunk in found]
 
 
 def chunk_for(size: int) -> TailBuffer:

@@ -1,22 +1,40 @@
-"""Reads of compressed segments: only the blocks that hold the bytes wanted, in time slices."""
+"""Reads of compressed segments: only the blocks that hold the bytes wanted.
+
+On the loop they take time slices; a caller's thread reads without rests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
+
+from typing_extensions import Buffer
 
 from topics.clock import Clock
 from topics.errors import StorageError
 from topics.loop.files import Files
 from topics.loop.tasks import Future
 from topics.store.disk.time_slices import TimeSlices
-from topics.store.disk.whole_files import ReadCalls
 from topics.store.format.compressed_segment import HEADER_BYTES, Blocks, CompressedHeader
 from topics.store.format.file_table import StoredFile
 
 _SLICE_NS = 2_000_000
 _BLOCKS_AT_ONCE = 256
 """Blocks that one call reads from the disk: a claim of many large jobs is read in several."""
+
+
+class ReadInto(Protocol):
+    """The method of files that reading blocks needs."""
+
+    async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int: ...
+
+
+class Rests(Protocol):
+    """The part of `TimeSlices` that inflating needs."""
+
+    async def turn(self) -> None: ...
+    def working(self) -> AbstractContextManager[None]: ...
 
 
 class LoopOfReads(Protocol):
@@ -49,36 +67,43 @@ class BlockReads:
         self, file: StoredFile, offset: int, length: int, done: Callable[[memoryview | StorageError], None]
     ) -> None:
         try:
-            found: memoryview | StorageError = await self._read(file, offset, length)
+            files = self._loop.files
+            found: memoryview | StorageError = await inflated(files, self._turns, file, file.fd, offset, length)
         except OSError as error:
             found = StorageError(f"reading {file.path} failed: {error.strerror or error}")
         except StorageError as error:
             found = error
         done(found)
 
-    async def _read(self, file: StoredFile, offset: int, length: int) -> memoryview:
-        files = self._loop.files
-        if file.blocks is None:
-            file.blocks = await read_blocks(files, file.fd, file.path)
-        blocks, room, filled = file.blocks, bytearray(length), 0
-        wanted = blocks.covering(offset, length)
-        for first in range(wanted.start, wanted.stop, _BLOCKS_AT_ONCE):
-            some = range(first, min(first + _BLOCKS_AT_ONCE, wanted.stop))
-            begin, size = blocks.place(some)
-            packed = bytearray(size)
-            count = await files.read_into(file.fd, packed, begin)
-            for block in some:
-                await self._turns.turn()
-                with self._turns.working():
-                    text = blocks.inflate(block, memoryview(packed)[:count], begin)
-                    skipped = max(0, offset - block * blocks.header.block_bytes)
-                    part = text[skipped : skipped + length - filled]
-                    room[filled : filled + len(part)] = part
-                    filled += len(part)
-        return memoryview(room)
+
+async def inflated(  # noqa: PLR0917 - the fields of a read
+    files: ReadInto, rests: Rests, file: StoredFile, fd: int, offset: int, length: int
+) -> memoryview:
+    """Return these bytes of a compressed segment, whose open descriptor is `fd`.
+
+    Raises: StorageError or OSError.
+    """
+    if file.blocks is None:
+        file.blocks = await read_blocks(files, fd, file.path)
+    blocks, room, filled = file.blocks, bytearray(length), 0
+    wanted = blocks.covering(offset, length)
+    for first in range(wanted.start, wanted.stop, _BLOCKS_AT_ONCE):
+        some = range(first, min(first + _BLOCKS_AT_ONCE, wanted.stop))
+        begin, size = blocks.place(some)
+        packed = bytearray(size)
+        count = await files.read_into(fd, packed, begin)
+        for block in some:
+            await rests.turn()
+            with rests.working():
+                text = blocks.inflate(block, memoryview(packed)[:count], begin)
+                skipped = max(0, offset - block * blocks.header.block_bytes)
+                part = text[skipped : skipped + length - filled]
+                room[filled : filled + len(part)] = part
+                filled += len(part)
+    return memoryview(room)
 
 
-async def read_blocks(files: ReadCalls, fd: int, path: str) -> Blocks:
+async def read_blocks(files: ReadInto, fd: int, path: str) -> Blocks:
     """Return the blocks of an open file. Raises FormatError, CorruptError or OSError."""
     fixed = bytearray(HEADER_BYTES)
     count = await files.read_into(fd, fixed, 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -56,14 +57,15 @@ class Reader:
         inflating: BlockReads | None = None,
     ) -> None:
         self.files = files
-        self._table = table
-        self._tail = tail
+        self.table = table
+        self.tail = tail
         self.opener = opener
         """The opener of files without a descriptor; None: those cannot be read."""
         self.inflating = inflating
         """The reads of compressed segments; None: there are none."""
         self.checksum_failures = 0
         """Reads that found a frame, or a block of frames, that is not what was written."""
+        self._logging = threading.Lock()
         self._logged: dict[tuple[str, int], None] = {}
 
     def fetch(
@@ -81,14 +83,14 @@ class Reader:
             done(views)
             return
         missing = len(pieces) - len(views)
-        _Fetch(self, done, missing, memory).start(self._table, pieces, found)
+        _Fetch(self, done, missing, memory).start(self.table, pieces, found)
 
     def on_unsound(self, file_id: int, offset: int, size: int, what: str) -> None:
         """Count and log a frame that does not match its checksum or its place.
 
         what: the record that was read.
         """
-        file = self._table.get(file_id)
+        file = self.table.get(file_id)
         path = file.path if file is not None else ""
         self._log_damage(path, offset, f"the {size} bytes of {what} do not match their checksum or their place")
 
@@ -98,18 +100,21 @@ class Reader:
         self._log_damage(detail.get("path", ""), detail.get("offset", 0), str(error))
 
     def _log_damage(self, path: str, offset: int, what: str) -> None:
-        self.checksum_failures += 1
-        if (path, offset) not in self._logged:
-            if len(self._logged) >= _PLACES_LOGGED:
-                del self._logged[next(iter(self._logged))]
-            self._logged[path, offset] = None
+        with self._logging:  # Callers' threads read, too.
+            self.checksum_failures += 1
+            is_new = (path, offset) not in self._logged
+            if is_new:
+                if len(self._logged) >= _PLACES_LOGGED:
+                    del self._logged[next(iter(self._logged))]
+                self._logged[path, offset] = None
+        if is_new:
             log.error("damage in %s at byte %d: %s; `topics fsck` finds all of it", path or "memory", offset, what)
 
     def find(self, piece: FileRange) -> memoryview | None:
         """Return the bytes of a piece if they are in memory, else None."""
-        view = self._tail.find(*piece)
+        view = self.tail.find(*piece)
         if view is None:
-            file = self._table.get(piece.file_id)
+            file = self.table.get(piece.file_id)
             if file is not None and file.memory is not None and piece.offset + piece.length <= file.size:
                 return memoryview(file.memory)[piece.offset : piece.offset + piece.length]
         return view
@@ -119,7 +124,7 @@ class Reader:
 
         Valid until the next commit is placed.
         """
-        return self._tail.ranges()
+        return self.tail.ranges()
 
 
 class _Fetch:
@@ -216,24 +221,25 @@ class _PieceRead:
         raise NotImplementedError
 
 
-class _Read(_PieceRead):
-    """The read of one piece, which continues after a short one.
+class Filling:
+    """The memory that one piece is read to, by one read or, after a short one, by several.
 
     O_DIRECT reads whole blocks into page-aligned memory.
     """
 
-    __slots__ = ("_begin", "_buffer", "_count", "_skip", "length")
+    __slots__ = ("_begin", "_buffer", "_count", "_direct", "_length", "_path", "_skip", "fd")
 
-    def __init__(
-        self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, memory: memoryview | None
-    ) -> None:
-        super().__init__(fetch, index, file, file.fd if file.fd >= 0 else file.direct_fd)
-        self.length = piece.length
+    def __init__(self, file: StoredFile, piece: FileRange, memory: memoryview | None = None) -> None:
+        """memory: the caller's, see `Reader.fetch`."""
+        self.fd = file.fd if file.fd >= 0 else file.direct_fd
+        """The descriptor to read from; -1: the file is not open."""
+        self._path = file.path
+        self._length = piece.length
         self._count = 0
         # A file that commits write past the page cache is read past it, too: a page cached here
         # would become stale.
         if file.kind is FileKind.WAL and file.active and file.direct_fd >= 0:
-            self._fd = file.direct_fd
+            self.fd = file.direct_fd
             self._begin = piece.offset & -BLOCK_BYTES
             self._skip = piece.offset - self._begin
             self._buffer = memoryview(page_aligned(align_up(self._skip + piece.length, BLOCK_BYTES)))
@@ -241,29 +247,60 @@ class _Read(_PieceRead):
             self._begin = piece.offset
             self._skip = 0
             self._buffer = np.empty(piece.length, np.uint8).data if memory is None else memory[: piece.length]
+        self._direct = 0 <= file.direct_fd == self.fd
 
     @property
     def view(self) -> memoryview:
-        return self._buffer[self._skip : self._skip + self.length]
+        """The bytes of the piece."""
+        return self._buffer[self._skip : self._skip + self._length]
+
+    @property
+    def rest(self) -> tuple[memoryview, int]:
+        """The memory that the next read is to fill, and its offset in the file."""
+        return self._buffer[self._count :], self._begin + self._count
+
+    def on_result(self, res: int) -> StorageError | None:
+        """Note what a read returned. Return the error that ends the reads."""
+        if res < 0:
+            return StorageError(f"reading {self._path} failed: {os.strerror(-res)}")
+        self._count += res
+        if self.is_full:
+            return None
+        if res == 0:
+            end = self._begin + self._count
+            return CorruptError(f"{self._path} ends at {end}, inside a record", {"path": self._path, "offset": end})
+        if self._skip or self._direct:
+            self._count &= -BLOCK_BYTES
+        return None
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= self._skip + self._length
+
+
+class _Read(_PieceRead):
+    """The read of one piece through the ring."""
+
+    __slots__ = ("_filling",)
+
+    def __init__(
+        self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, memory: memoryview | None
+    ) -> None:
+        self._filling = Filling(file, piece, memory)
+        super().__init__(fetch, index, file, self._filling.fd)
+
+    @property
+    def view(self) -> memoryview:
+        return self._filling.view
 
     def _read(self) -> None:
-        self._fetch.files.read_nowait(self._fd, self._buffer[self._count :], self._begin + self._count, self._on_result)
+        self._fetch.files.read_nowait(self._fd, *self._filling.rest, self._on_result)
 
     def _on_result(self, res: int) -> None:
-        path = self.file.path
-        if res < 0:
-            self._fetch.on_read(self, StorageError(f"reading {path} failed: {os.strerror(-res)}"))
-            return
-        self._count += res
-        if self._count >= self._skip + self.length:
-            self._fetch.on_read(self, None)
-        elif res == 0:
-            end = self._begin + self._count
-            error = CorruptError(f"{path} ends at {end}, inside a record", {"path": path, "offset": end})
+        error = self._filling.on_result(res)
+        if error is not None or self._filling.is_full:
             self._fetch.on_read(self, error)
         else:
-            if self._skip or self._fd == self.file.direct_fd:
-                self._count &= -BLOCK_BYTES
             self._read()
 
 

@@ -63,6 +63,8 @@ class JsonRenderer:
         self._nodes = nodes
         self._apart = bytes_apart
         self.payloads: list[Payload] = []
+        self._taken = 0
+        """Number of records that `take` has returned."""
         self._out = bytearray()
 
     @property
@@ -131,9 +133,10 @@ class JsonRenderer:
                 nodes = self._nodes
                 lib.tp_project(out, len(self._out), source, len(view), base, *rows, nodes, len(nodes), state)
             ffi.release(out)
-            for at in range(0, 3 * state.apart_count, 3):
-                index, start, length = spans[at : at + 3]
-                self.payloads.append((index, bytes(view[start : start + length])))
+            if state.apart_count:
+                apart = iter(ffi.unpack(spans, 3 * state.apart_count))
+                for index, start, length in zip(apart, apart, apart, strict=True):
+                    self.payloads.append((index, bytes(view[start : start + length])))
             n = int(state.examined)
             done += n
             if state.reason == ScanStop.TORN:
@@ -144,6 +147,18 @@ class JsonRenderer:
     def records(self) -> bytes:
         """Return the elements of the JSON array so far."""
         return bytes(memoryview(self._out)[: self._state.written])
+
+    def take(self) -> tuple[bytes, list[Payload]]:
+        """Return the elements added since the last `take`, and their payloads, and drop them.
+
+        Indexes of payloads count from the first of these elements.
+        """
+        state, first = self._state, self._taken
+        payloads, self.payloads, self._taken = self.payloads, [], int(state.count)
+        # A comma precedes each element but the first of all.
+        records = bytes(memoryview(self._out)[min(first, 1) : state.written])
+        state.written = 0
+        return records, [(index - first, payload) for index, payload in payloads] if first else payloads
 
 
 def _column(kind: str, values: NDArray[np.generic], dtype: type[np.generic]) -> object:

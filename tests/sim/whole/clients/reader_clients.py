@@ -198,9 +198,14 @@ class ReadingClient(Client):
     """One client: it writes, reads pages, and commits those that it has."""
 
     shared: Reading
+    _steps_in = -1
+    """The generation of the machine for which the next step is planned."""
 
     def step(self, wire: Wire) -> None:
         rng = self.rng
+        self._steps_in = -1
+        if self.shared.is_library and wire.outstanding:
+            return  # one call at a time, which goes on: what it does with a page depends on the one before
         topic = rng.choice(self.shared.topics)
         reader = rng.choice(topic.readers)
         mine = [page for page in reader.pages if page.client == self.number]
@@ -232,7 +237,9 @@ class ReadingClient(Client):
         if self.machine.tracing:
             self.machine.say(f"reading {self.number} <- {name}: {status} {str(answer)[:200]}")
         self.count(name, status, answer)
-        self._later(self.rng.randrange(1000, 150_000), self._step)
+        if self._steps_in != self.machine.generation:  # else what came before has seen to it
+            self._steps_in = self.machine.generation
+            self._later(self.rng.randrange(1000, 150_000), self._step)
         return status == 200
 
     def _write(self, wire: Wire, topic: ReadTopic) -> None:

@@ -1,0 +1,267 @@
+"""Reads in two steps: the loop chooses rows, and the caller's thread reads and decodes them beside other calls."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from tests.embedded.conftest import SMALL
+from topics import CorruptError, NewRecord, UsageError
+
+COLD: dict[str, Any] = SMALL | {"hot_tail_bytes": 0}
+"""Settings of a log whose reads come from files."""
+WAYS = ("page", "columns")
+
+
+@pytest.fixture
+def cold(tmp_path: Path) -> Iterator[topics.Log]:
+    with topics.open(tmp_path / "data", **COLD) as opened:
+        yield opened
+
+
+def between(log: topics.Log, do: Callable[[], object]) -> None:
+    """Have `do` run once in the next read, after its rows were chosen and before they are read."""
+
+    once = [do]
+
+    def pause() -> None:
+        if once:
+            once.pop()()
+
+    log.driver.pause = pause  # type: ignore[method-assign]
+
+
+def read(log: topics.Log, way: str, from_seq: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
+    if way == "page":
+        return [(record.seq, record.data) for record in log.page("t", from_seq, limit=limit).records]
+    found = log.columns("t", from_seq, limit=limit)
+    ends = found.offsets.tolist()
+    payloads = [found.payloads[start:end] for start, end in pairwise(ends)]
+    return list(zip(found.seq.tolist(), payloads, strict=True))
+
+
+def payload(seq: int) -> bytes:
+    """The bytes of a record, which follow from its seq. They have one of seven lengths."""
+    return b"%d:" % seq + bytes([seq % 251]) * (seq % 7 * 100)
+
+
+def held(log: topics.Log) -> int:
+    """How many reads hold files of the log."""
+    return sum(file.readers for file in log._opened.store.files)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("tail", [0, 1 << 20])
+def test_a_read_returns_what_there_was_when_its_rows_were_chosen(tmp_path: Path, way: str, tail: int) -> None:
+    """R-DEL-7: a delete before it is seen, one during it is not; log files, segments and memory stay meanwhile."""
+    with topics.open(tmp_path / "data", **SMALL | {"hot_tail_bytes": tail}) as log:
+        log.append("t", [payload(seq) for seq in range(1, 501)])
+        log.checkpoint()
+        log.append("t", [payload(seq) for seq in range(501, 1001)])
+        log.delete("t", before_seq=101)
+
+        def elsewhere() -> None:
+            log.delete("t", before_seq=901)
+            for _ in range(3):
+                log.append("u", [bytes(1000)] * 1000)
+                log.checkpoint()
+
+        writer = threading.Thread(target=elsewhere)
+
+        def during() -> None:
+            writer.start()
+            while log.state("t").earliest_seq < 901:
+                pass
+            for _ in range(3):
+                log.append("v", [bytes(1000)] * 1000)
+
+        between(log, during)
+        assert read(log, way) == [(seq, payload(seq)) for seq in range(101, 1001)]
+        writer.join()
+        assert read(log, way) == [(seq, payload(seq)) for seq in range(901, 1001)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_damage_is_told_with_its_topic_and_seq_and_is_counted_and_logged_once(
+    cold: topics.Log, tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cold.append("t", [payload(seq) for seq in range(1, 11)])
+    cold.checkpoint()
+    place = cold.locate("t", 7)
+    assert place is not None
+    with open(place.path, "r+b") as file:
+        file.seek(place.offset + place.length - 12)
+        file.write(b"!!")
+    logging.getLogger("topics").propagate = True
+    with caplog.at_level(logging.ERROR, "topics"):
+        for count in (1, 2):
+            with pytest.raises(CorruptError, match="topic t") as told:
+                read(cold, way)
+            assert told.value.detail == {"topic": "t", "seq": 7}
+            assert cold.stats().checksum_failures == count
+    assert len([line for line in caplog.messages if "damage" in line]) == 1
+    assert len(read(cold, way, 7)) == 3, "what is beside it is read"
+
+
+def test_a_page_of_a_named_reader_that_cannot_be_read_comes_again(cold: topics.Log) -> None:
+    cold.append("t", [payload(seq) for seq in range(1, 11)])
+    cold.checkpoint()
+    place = cold.locate("t", 3)
+    assert place is not None
+    with open(place.path, "r+b", buffering=0) as file:
+        file.seek(place.offset + place.length - 12)
+        before = file.read(2)
+        file.seek(-2, 1)
+        file.write(b"!!")
+        with cold.reader("t", "r") as reader:
+            for _ in range(3):
+                with pytest.raises(CorruptError):
+                    reader.read()
+            assert reader.committed == 0
+            file.seek(-2, 1)
+            file.write(before)
+            assert [record.data for record in reader.read()] == [payload(seq) for seq in range(1, 11)]
+        assert cold.readers("t")[0].committed == 10
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_files_of_a_read_that_its_caller_leaves_are_free_again(cold: topics.Log, way: str) -> None:
+    cold.append("t", [payload(seq) for seq in range(1, 11)])
+    cold.checkpoint()
+
+    def leave() -> None:
+        assert held(cold) == 1
+        raise KeyboardInterrupt
+
+    between(cold, leave)
+    with pytest.raises(KeyboardInterrupt):
+        read(cold, way)
+    while held(cold):  # the maintenance thread looks for it
+        pass
+    assert len(read(cold, way)) == 10
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_log_that_is_closed_during_a_read_ends_it(cold: topics.Log, way: str) -> None:
+    cold.append("t", [payload(seq) for seq in range(1, 11)])
+    cold.checkpoint()
+    between(cold, cold.close)
+    with pytest.raises(UsageError, match="closed during the read"):
+        read(cold, way)
+
+
+def test_a_close_waits_for_threads_that_read(cold: topics.Log) -> None:
+    cold.append("t", [bytes(100)] * 1000)
+    cold.checkpoint()
+    reads, ends = threading.Event(), threading.Event()
+    pages: list[Any] = []
+
+    def pause() -> None:
+        if cold._lender._held and any(lent()._reading for lent in cold._lender._held):  # type: ignore[union-attr]
+            reads.set()
+            ends.wait()
+
+    cold.driver.pause = pause  # type: ignore[method-assign]
+    reader = threading.Thread(target=lambda: pages.append(cold.page("t")))
+    reader.start()
+    reads.wait()
+    closer = threading.Thread(target=cold.close)
+    closer.start()
+    while not cold.closed:
+        pass
+    ends.set()
+    reader.join()
+    closer.join()
+    assert len(pages[0].records) == 256
+
+
+def test_asyncio_reads_short_pages_at_once_and_others_on_a_thread(cold: topics.Log, tmp_path: Path) -> None:
+    async def page() -> tuple[int, int]:
+        threads: list[int | None] = []
+        cold.driver.pause = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
+        found = await cold.aio.page("t")
+        return len(found.records), len(threads) - threads.count(threading.get_ident())
+
+    cold.append("t", [payload(seq) for seq in range(1, 11)])
+    cold.checkpoint()
+    count, elsewhere = asyncio.run(page())
+    assert count == 10
+    assert elsewhere > 0
+    cold.put_topic("t", durability="ephemeral")
+    cold.delete("t", before_seq=11)
+    cold.append("t", [b"short"])
+    assert asyncio.run(page()) == (1, 0)
+
+
+def test_pages_are_what_the_model_says_beside_writers_deletes_and_checkpoints(tmp_path: Path) -> None:
+    """Threads of one process: one appends, one deletes, one makes checkpoints, four read."""
+    settings = SMALL | {"hot_tail_bytes": 64 << 10, "segment_max_events": 300, "compact_below": 0.7}
+    with topics.open(tmp_path / "data", **settings) as log:
+        log.append("t", [payload(seq) for seq in range(1, 101)])
+        floor, asked, wrong = [1], [1], []
+        ended = threading.Event()
+
+        def run(work: Callable[[random.Random], None], number: int) -> None:
+            rng = random.Random(number)
+            try:
+                while not ended.is_set():
+                    work(rng)
+            except BaseException as error:
+                wrong.append(error)
+                ended.set()
+
+        def append(rng: random.Random) -> None:
+            head = log.state("t").head_seq
+            count = rng.randrange(1, 60)
+            records = [
+                NewRecord(payload(seq), tag="odd" if seq % 2 else None) for seq in range(head + 1, head + 1 + count)
+            ]
+            log.append("t", records)
+            if head > 20_000:
+                ended.set()
+
+        def delete(rng: random.Random) -> None:
+            below = max(1, log.state("t").head_seq - rng.randrange(500, 3000))
+            asked[0] = max(asked[0], below)
+            log.delete("t", before_seq=below)
+            floor[0] = max(floor[0], below)
+            ended.wait(rng.random() / 100)
+
+        def checkpoint(rng: random.Random) -> None:
+            log.checkpoint()
+            ended.wait(rng.random() / 50)
+
+        def look(rng: random.Random) -> None:
+            least, head = floor[0], log.state("t").head_seq
+            cursor = rng.choice((0, least, rng.randrange(head), head - 50))
+            found = read(log, rng.choice(WAYS), cursor, rng.choice((1, 100, 1000)))
+            seqs = [seq for seq, _ in found]
+            if not seqs:  # all that was chosen may have been deleted while a file was opened
+                assert cursor >= head - 50 or asked[0] > cursor + 1
+                return
+            assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+            assert seqs[0] > cursor
+            assert seqs[0] >= least, "deleted before the read began"
+            assert all(data == payload(seq) for seq, data in found)
+
+        works = [append, delete, checkpoint, look, look, look, look]
+        threads = [threading.Thread(target=run, args=(work, number)) for number, work in enumerate(works)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        gc.collect()
+        log.checkpoint()
+        assert held(log) == 0
+        assert log.stats().checksum_failures == 0

@@ -1,0 +1,282 @@
+"""Pieces of stored files that were lent to one other thread, which reads them without the loop.
+
+On the loop, files are held, so that they are neither closed nor used again, and opened. The thread
+then reads with calls that wait for the disk and that release the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from typing_extensions import Buffer
+
+from topics.errors import CorruptError, StorageError, TopicsError, UsageError
+from topics.loop.files import Files
+from topics.store.format.file_table import StoredFile
+from topics.store.read.block_reads import inflated
+from topics.store.read.reader import FileRange, Filling, Reader
+
+_LOOK_NS = 100_000_000
+"""Interval of looks for pieces whose threads have left them, while any are lent."""
+
+
+class Lent(NamedTuple):
+    """Bytes of a piece, and the offset in the file of the first of them."""
+
+    begin: int
+    data: memoryview
+
+
+Held = weakref.ref["LentPieces"]
+
+
+class LentPieces:
+    """The pieces of one read, for one thread at a time.
+
+    Its files are held until it was read, or until the object is dropped.
+    """
+
+    __slots__ = ("__weakref__", "_files", "_found", "_held", "_lender", "_pieces", "_reading", "_revoked")
+
+    def __init__(self, lender: Lender, pieces: Sequence[FileRange]) -> None:
+        self._lender = lender
+        self._pieces = pieces
+        self._found: list[list[Lent]] = []
+        """The parts of each piece that are in memory; none: the piece is in a file."""
+        self._files: list[StoredFile | None] = []
+        self._held: Held | None = None
+        self._reading: int | None = None
+        """Id of the thread that reads."""
+        self._revoked = False
+
+    # --- on the loop -------------------------------------------------------------------------------------------------
+    def hold(self, done: Callable[[StorageError | None], None]) -> None:
+        """Find pieces in memory, hold the files of the others and open them, then call `done`."""
+        lender, reader = self._lender, self._lender.reader
+        lender.release()
+        files: list[StoredFile] = []
+        for piece in self._pieces:
+            parts, file = _in_memory(reader, piece), None
+            if not parts:
+                file = reader.table.get(piece.file_id)
+                if file is None:
+                    done(StorageError(f"file {piece.file_id} is not open"))
+                    return
+                files.append(file)
+            self._found.append(parts)
+            self._files.append(file)
+        if files:
+            for file in files:
+                file.hold()
+                if reader.opener is not None:
+                    reader.opener.touch(file)
+            self._held = lender.note(self, files)
+        self._open(files, done)
+
+    def _open(self, files: list[StoredFile], done: Callable[[StorageError | None], None]) -> None:
+        """Open those of the files that are closed, one after the other."""
+        file = next((file for file in files if file.fd < 0 and file.direct_fd < 0), None)
+        if file is None:
+            done(None)
+            return
+        opener = self._lender.reader.opener
+        if opener is None or not file.path:
+            done(StorageError(f"file {file.file_id} is not open"))
+            return
+
+        def on_opened(res: int) -> None:
+            if res < 0:
+                done(StorageError(f"opening {file.path} failed: {os.strerror(-res)}"))
+            else:
+                self._open(files, done)
+
+        opener.open(file, on_opened)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether some pieces are not in memory."""
+        return self._held is not None
+
+    def revoke(self) -> bool:
+        """Take the files back, unless another thread reads them right now. Return whether."""
+        if self._reading not in (None, threading.get_ident()):
+            return False
+        self._revoked = True
+        return True
+
+    # --- on the thread -----------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read within; the files are given back then. Raises: UsageError, the log is closed."""
+        with self._lender.changing:
+            self._check()
+            self._reading = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._reading = None
+            if self._held is not None:
+                self._lender.give_back(self._held)
+
+    def read(self, index: int) -> list[Lent]:
+        """Return the bytes of a piece, in parts that follow each other.
+
+        Raises: StorageError; UsageError, the log was closed meanwhile (by a signal's handler).
+        """
+        file = self._files[index]
+        if file is None:
+            return self._found[index]
+        self._check()
+        piece = self._pieces[index]
+        try:
+            return [Lent(piece.offset, self._inflated(file, piece) if file.compressed else self._filled(file, piece))]
+        except CorruptError as error:
+            self._lender.reader.on_corrupt(error)
+            raise
+
+    def _filled(self, file: StoredFile, piece: FileRange) -> memoryview:
+        filling = Filling(file, piece)
+        files = self._lender.reader.files
+        while not filling.is_full:
+            self._check()
+            error = filling.on_result(files.read_now(filling.fd, *filling.rest))
+            if error is not None:
+                raise error
+        return filling.view
+
+    def _inflated(self, file: StoredFile, piece: FileRange) -> memoryview:
+        files = _WaitingFiles(self._lender.reader.files, self._check)
+        steps = inflated(files, _NO_RESTS, file, file.fd, piece.offset, piece.length)
+        try:
+            steps.send(None)
+        except StopIteration as end:
+            found: memoryview = end.value
+            return found
+        except OSError as error:
+            raise StorageError(f"reading {file.path} failed: {error.strerror or error}") from error
+        raise AssertionError("a read of a thread waits for no loop")
+
+    def _check(self) -> None:
+        if self._revoked:
+            raise UsageError("this log was closed during the read: open it again")
+
+
+class Lender:
+    """The pieces of one store that are lent.
+
+    The loop holds files, and ends the hold: a thread that has read, or has left, only says so.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        call_later: Callable[[int, Callable[[], None]], object],
+        call_soon: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """call_later: on the loop, after so many ns. call_soon: on the loop, from any thread.
+
+        Raises (`call_soon`): TopicsError, the log takes no calls.
+        """
+        self.reader = reader
+        self._call_later = call_later
+        self._call_soon = call_soon
+        self.changing = threading.Condition(threading.RLock())
+        self._held: dict[Held, list[StoredFile]] = {}
+        self._returned: deque[Held] = deque()
+        """The ones that no thread reads any more."""
+        self._looks = False
+        """Whether a look for them is planned."""
+
+    # --- on the loop -------------------------------------------------------------------------------------------------
+    def note(self, pieces: LentPieces, files: list[StoredFile]) -> Held:
+        """Note that `pieces` holds files: until it is given back or dropped."""
+        # Dropping it runs no code of Python, in which an exception of a signal would be lost.
+        held = weakref.ref(pieces, self._returned.append)
+        self._held[held] = files
+        if not self._looks:
+            self._looks = True
+            self._call_later(_LOOK_NS, self._look)
+        return held
+
+    def _look(self) -> None:
+        self.release()
+        self._looks = bool(self._held)
+        if self._looks:
+            self._call_later(_LOOK_NS, self._look)
+
+    def release(self) -> None:
+        """Release the files of what was given back."""
+        while self._returned:
+            for file in self._held.pop(self._returned.popleft(), ()):
+                file.release()
+
+    # --- on any thread -----------------------------------------------------------------------------------------------
+    def give_back(self, held: Held) -> None:
+        """Have the files released: now, if something waits for that, or with the next read."""
+        self._returned.append(held)
+        with self.changing:
+            self.changing.notify_all()
+        if any(file.is_awaited for file in self._held.get(held, ())):
+            with contextlib.suppress(TopicsError, OSError):  # `end` releases them.
+                self._call_soon(self.release)
+
+    def end(self) -> None:
+        """Take everything back, and wait for threads that are reading. No other thread drives."""
+        with self.changing:
+            while not self._revoke_all():
+                self.changing.wait(_LOOK_NS / 1e9)
+        self._returned.extend(self._held)
+        self.release()
+
+    def _revoke_all(self) -> bool:
+        lent = [pieces for pieces in [held() for held in self._held] if pieces is not None]
+        return all([pieces.revoke() for pieces in lent])  # noqa: C419 - also after one that is read
+
+
+class _WaitingFiles:
+    """Files whose reads wait for the disk: the coroutine that awaits one does not stop."""
+
+    def __init__(self, files: Files, check: Callable[[], None]) -> None:
+        self._files = files
+        self._check = check
+
+    async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
+        view = memoryview(buffer).cast("B")
+        count = 0
+        while count < len(view):
+            self._check()
+            res = self._files.read_now(fd, view[count:], offset + count)
+            if res < 0:
+                raise OSError(-res, os.strerror(-res))
+            if res == 0:
+                break
+            count += res
+        return count
+
+
+class _NoRests:
+    """Work without rests."""
+
+    async def turn(self) -> None:
+        pass
+
+    def working(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+_NO_RESTS = _NoRests()
+
+
+def _in_memory(reader: Reader, piece: FileRange) -> list[Lent]:
+    """Return the parts of a piece that may stay in memory, or none."""
+    chunks = reader.tail.lend(*piece)
+    if chunks is not None:
+        return [Lent(*chunk) for chunk in chunks]
+    view = reader.find(piece)
+    return [] if view is None else [Lent(piece.offset, view)]
