@@ -122,6 +122,18 @@ def test_a_topic_that_refuses_one_append_of_those_that_did_not_wait_takes_the_ot
     log.close()
 
 
+def test_appends_that_joined_each_other_on_a_new_topic_are_begun_at_once() -> None:
+    """They were a line until the end of the pass, so that another thread's append was refused."""
+    log, ring = sim_log()
+    for number in range(3):
+        log.append_nowait("t", [number])
+    in_line: list[Any] = []
+    log._driver.submit_soon(lambda done: done(len(log._admission.line)), in_line.append)
+    drive(log, ring, 1)
+    assert (in_line, data(log)) == ([0], [0, 1, 2])
+    log.close()
+
+
 def test_a_call_between_appends_that_do_not_wait_keeps_its_place() -> None:
     log, _ring = sim_log()
     log.append("t", [0])

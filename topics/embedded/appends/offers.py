@@ -278,10 +278,17 @@ class Admission:
         request = offer.request
         if isinstance(offer, JoinedOffer) and offer.joined.others:
             if not self._engine.takes_plain(request.topic):
-                self.line.extendleft(reversed(self._each_of(offer)))
+                self._admit_each(offer)
                 return
             request = offer.joined.request()
         self._appending(request)(partial(self._on_outcome, offer))
+
+    def _admit_each(self, offer: JoinedOffer) -> None:
+        """Admit joined appends one by one, as far as there is room. The others are next in line."""
+        each = deque(self._each_of(offer))
+        while each and self._refusal(each[0]) is None:
+            self._admit(each.popleft())
+        self.line.extendleft(reversed(each))
 
     def _each_of(self, offer: JoinedOffer) -> list[Offer]:
         """Return an offer for each joined append, because the topic may refuse some.
