@@ -248,13 +248,15 @@ class LibraryMachine(Machine):
             self.log = Log(self.config, self.ring, self.ring.clock)
         except (StorageError, OSError) as error:
             return self._refused(str(error))
+        if isinstance(only_read, CorruptError):
+            raise self.wrong(f"a directory that opens cannot be read: {only_read}")
         if only_read is not None:
             self._compare(only_read, _shown(self.log))
         self._chance = stream(self.plan.seed, f"{self.ring.life}:meanwhile")
         self.log.driver.pause = self._meanwhile  # type: ignore[method-assign]
         return True
 
-    def _look_only(self) -> dict[str, Any] | None:
+    def _look_only(self) -> dict[str, Any] | CorruptError | None:
         """What a log that is opened to be read says, on a copy of the disk; None where there is none yet.
 
         Nothing on that disk may change.
@@ -265,9 +267,7 @@ class LibraryMachine(Machine):
             before = disk.contents(self.config.data_dir)
             log = ReadOnlyLog(self.config, SimRing(self.ring.seed, disk=disk, clock=clock), clock)
         except (FileNotFoundError, StorageError) as error:
-            if isinstance(error, CorruptError):
-                raise self.wrong(f"a directory cannot be read: {error}") from error
-            return None
+            return error if isinstance(error, CorruptError) else None
         shown = _shown(log)
         log.close()
         if disk.contents(self.config.data_dir) != before:
