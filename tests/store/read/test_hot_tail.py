@@ -65,3 +65,16 @@ def test_a_large_batch_takes_the_memory_of_the_large_one_before_it() -> None:
     tail.place(2, 4096, memoryview(b"c" * size))
     assert tail.bytes_held == 2 * held
     assert tail.find(1, 4096 + size, size) == b"b" * size
+
+
+def test_memory_that_was_lent_is_used_for_no_other_bytes() -> None:
+    """A large batch took the memory of the one before it, which another thread was reading."""
+    tail = HotTail(64 << 20)
+    size = 5 << 20
+    tail.place(1, 4096, memoryview(b"a" * size))
+    lent = tail.lend(1, 4096, size)
+    assert lent is not None
+    tail.place(1, 4096 + size, memoryview(b"b" * size))
+    ((begin, data),) = lent
+    assert (begin, data) == (4096, b"a" * size)
+    assert tail.find(1, 4096, size) == b"a" * size

@@ -143,7 +143,7 @@ class HotTail:
             chunk, capacity = room, room.capacity
         elif self._free and capacity == self._chunk_bytes:
             chunk = self._free.pop()
-        elif before is not None and LARGE_BYTES <= capacity <= before.capacity <= 2 * capacity:
+        elif before is not None and not before.lent and LARGE_BYTES <= capacity <= before.capacity <= 2 * capacity:
             chunk, capacity = before, before.capacity
             self._files[file_id].remove(chunk)
             self._oldest.remove(chunk)
