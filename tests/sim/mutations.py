@@ -9,6 +9,7 @@ _SEQS = "tests/sim/whole/scenarios/test_reserved_seqs.py"
 _DELETES = "tests/sim/whole/scenarios/test_lasting_deletes.py"
 _CHECKPOINTS = "tests/sim/whole/scenarios/test_failing_checkpoints.py"
 _FORWARDED = "tests/sim/whole/scenarios/test_forwarded_records.py"
+_WAITING = "tests/sim/whole/scenarios/test_waiting_readers.py"
 _FULL_DISKS = "tests/sim/whole/scenarios/test_full_disks.py"
 _RECOVERY = "tests/store/recovery/test_recovery.py"
 _CRASHES = "tests/store/recovery/test_crash_points.py"
@@ -737,6 +738,7 @@ MUTANTS = (
         "http/lane/lane_answers.py",
         "            self.service.again()  # later bytes run now, and the log has had its turn\n",
         "            pass\n",
+        f"{_WAITING}::test_a_write_that_came_behind_one_of_the_lane_is_committed_without_another_reason_to_wake_up",
     ),
     _one(
         "readers that wait not told of a write",
