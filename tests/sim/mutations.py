@@ -15,6 +15,7 @@ _RECOVERY = "tests/store/recovery/test_recovery.py"
 _CRASHES = "tests/store/recovery/test_crash_points.py"
 _ECHO = "tests/sim/world/test_echo.py"
 _FILES = "tests/files/test_beside_checkpoints.py"
+_BESIDE = "tests/embedded/calls/test_readers_beside.py"
 _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
 
 
@@ -153,7 +154,7 @@ MUTANTS = (
         "store/in_memory/hot_tail.py",
         " and not chunk.lent:",
         ":",
-        hunt="library",
+        hunt=_BESIDE,
     ),
     _one(
         "batches claim to be synced when they are written",
