@@ -130,6 +130,9 @@ class FakeLog:
     ) -> tuple[Framed, Commit] | None:
         return None
 
+    def sync_lone(self) -> bool:
+        return False
+
     is_frozen = False
     is_one_shard = True
 

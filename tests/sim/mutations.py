@@ -1094,6 +1094,13 @@ MUTANTS = (
         "library",
     ),
     _one(
+        "a flush in one step answered without its sync",
+        "store/wal/shard.py",
+        "            self._start_waited_sync(in_place=True)\n        return not durable.unsynced\n",
+        "            return True\n        return not durable.unsynced\n",
+        "library",
+    ),
+    _one(
         "a flush that forgets the file the log has left",
         "store/wal/background_sync.py",
         "        if not durable.unsynced:\n            done(None)\n",

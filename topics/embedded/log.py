@@ -548,7 +548,11 @@ class Log:
         Returns: the seq up to which all records of the topic are on stable storage; 0 without one.
         Raises: TimeoutError if the sync has not ended by then; it continues.
         """
-        return flushed_of(self._driver.call(self.asking_flush(topic, seq, timeout)))
+        start = self.asking_flush(topic, seq, timeout)
+        result = None
+        if timeout is None:
+            result = self._driver.run_exclusively(self._starts.flush_lone, (topic, seq))
+        return flushed_of(self._driver.call(start) if result is None else result)
 
     def asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
         """Return the call of `flush`, for its awaitable, after what `append_soon` has gathered."""

@@ -344,6 +344,10 @@ class Starts:
         wait_ms = arguments.optional_milliseconds("timeout", timeout)
         return lambda done: self._engine.sync_records(topic, seq, wait_ms, done)
 
+    def flush_lone(self, asked: tuple[str | None, int | None]) -> FlushResult | None:
+        """Flush a topic up to a seq in this call, see `Engine.sync_lone`."""
+        return self._engine.sync_lone(*asked)
+
     def reading_columns(
         self, topic: str, from_seq: int, limit: int, max_bytes: int, from_: From | None
     ) -> Start[UnreadColumns]:

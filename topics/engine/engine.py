@@ -73,7 +73,7 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
 from topics.engine.write.delete import delete_records
-from topics.engine.write.flush import sync_records, with_synced_seq
+from topics.engine.write.flush import sync_lone, sync_records, with_synced_seq
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
@@ -442,6 +442,14 @@ class Engine:
         included. Flushes at the same time share a sync, and no commit waits for it.
         """
         sync_records(self._core, name, seq, wait_ms, done)
+
+    def sync_lone(self, name: str | None, seq: int | None) -> FlushResult | None:
+        """Do what `sync_records` does in this call, for a caller with no other work meanwhile.
+
+        Returns: None if it needs more than one small sync: staged records, syncs in progress.
+        Raises: TopicsError, the topic cannot be synced.
+        """
+        return sync_lone(self._core, name, seq)
 
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel:
         """Return the newest snapshot's number after a checkpoint, or after `wait_ms` (7.9).

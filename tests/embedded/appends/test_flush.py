@@ -153,6 +153,55 @@ def test_the_only_caller_of_a_flush_makes_its_sync_and_others_leave_it_to_the_ri
     log.close()
 
 
+def test_a_flush_of_the_only_caller_is_one_sync_and_no_pass_of_the_loop() -> None:
+    log, ring = sim_log()
+    counters, passes = log._opened.log.counters, log._loop.stats
+
+    def costs(*asked: object) -> tuple[int, int, int]:
+        """(what the flush returns, syncs, passes)"""
+        syncs, made = counters.fsyncs, passes().passes
+        return log.flush(*asked), counters.fsyncs - syncs, passes().passes - made  # type: ignore[arg-type]
+
+    log.append("a", [1])
+    log.append("a", ["by itself"])
+    assert costs("a") == (2, 1, 0)
+    assert is_durable(ring, b"by itself")
+    log.append("a", ["another"])
+    assert costs("a", 2) == (2, 0, 0)  # it is synced, and the other is not
+    assert costs() == (0, 1, 0)
+    assert is_durable(ring, b"another")
+    assert costs("a") == (3, 0, 0)
+    log.close()
+
+
+def test_a_flush_after_a_sync_that_failed_amid_its_call_does_not_return() -> None:
+    log, ring = sim_log()
+    log.append("a", ["creates the topic"])
+    log.append("a", ["the record"])
+    failing: list[int] = []
+    ring.sync_now = lambda fd: failing.append(fd) or -errno.EIO  # type: ignore[method-assign,func-returns-value]
+    with pytest.raises(topics.LogReadOnlyError, match="a sync of the log failed"):
+        log.flush("a")
+    assert len(failing) == 1
+    assert log.state("a").synced_seq == 1
+    assert log.flush("a", 1) == 1
+    log.close()
+
+
+def test_a_flush_beside_a_sync_that_runs_waits_for_one_that_covers_its_record() -> None:
+    log, ring = sim_log()
+    log.append("a", ["creates the topic"])
+    log.append("a", ["covered by the sync that runs"])
+    log._engine.begin_sync()
+    log.append("a", ["the record"])
+    made: list[int] = []
+    sync_now = ring.sync_now
+    ring.sync_now = lambda fd: made.append(fd) or sync_now(fd)  # type: ignore[method-assign,func-returns-value]
+    assert log.flush("a") == 3
+    assert is_durable(ring, b"the record")
+    log.close()
+
+
 def test_a_flush_leaves_a_sync_of_many_bytes_to_the_ring_so_that_no_append_waits_for_it() -> None:
     log, ring = sim_log(wal_file_bytes=8 << 20)
     log.append("a", ["x"])

@@ -85,16 +85,32 @@ def sync_records(
     core: FlushCore, name: str | None, seq: int | None, wait_ms: int | None, done: Done[FlushResult]
 ) -> None:
     """See `Engine.sync_records`."""
-    topic: Topic | None = None
-    if name is not None:
-        topic = core.registry.named(name)
-        if topic is None:
-            done(refusals.topic_not_found(name))
-            return
-        if topic.has_memory:
-            done(refusals.nothing_to_flush(topic))
-            return
-        if seq is not None and seq >= topic.next_seq:
-            done(refusals.not_given_out(topic, seq, topic.next_seq - 1))
-            return
+    try:
+        topic = _topic_of(core, name, seq)
+    except TopicsError as error:
+        done(error)
+        return
     Flush(core, topic, done).begin(seq, wait_ms)
+
+
+def sync_lone(core: FlushCore, name: str | None, seq: int | None) -> FlushResult | None:
+    """See `Engine.sync_lone`."""
+    topic = _topic_of(core, name, seq)
+    is_synced = topic is not None and seq is not None and seq <= synced_seq(core, topic)
+    if is_synced or core.log.sync_lone():
+        return FlushResult(0 if topic is None else synced_seq(core, topic), True)
+    return None
+
+
+def _topic_of(core: FlushCore, name: str | None, seq: int | None) -> Topic | None:
+    """Return the topic that is to be synced; None for all. Raises: TopicsError, it cannot be."""
+    if name is None:
+        return None
+    topic = core.registry.named(name)
+    if topic is None:
+        raise refusals.topic_not_found(name)
+    if topic.has_memory:
+        raise refusals.nothing_to_flush(topic)
+    if seq is not None and seq >= topic.next_seq:
+        raise refusals.not_given_out(topic, seq, topic.next_seq - 1)
+    return topic

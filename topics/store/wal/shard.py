@@ -231,18 +231,24 @@ class Shard:
         It is made in place if it is small and the thread waits for nothing else: through the ring
         it needs a worker of the kernel, and two more turns of threads.
         """
-        sync, durable, clock = self._sync, self._durable, self._clock
-        sync.due = False
-        in_place = (
+        self._sync.due = False
+        self._start_waited_sync(in_place=self._may_sync_in_place())
+
+    def _may_sync_in_place(self) -> bool:
+        durable = self._durable
+        return (
             self.waits_alone()
             and self._in_flight is None
             and not durable.sealed
             and durable.unsynced_bytes <= DSYNC_BYTES_MAX
             and self._in_place_limit.allows()
         )
+
+    def _start_waited_sync(self, *, in_place: bool) -> None:
+        clock = self._clock
         self._end.waited_syncs += 1
         began_ns = clock.monotonic_ns()
-        sync.start(in_place=in_place)
+        self._sync.start(in_place=in_place)
         if in_place:
             self._in_place_limit.watch(clock.monotonic_ns() - began_ns, sync_running=False)
 
@@ -281,6 +287,18 @@ class Shard:
         if self.max_unsynced:
             self._sync_in_time()
         return framed, commit
+
+    def sync_lone(self) -> bool:
+        """Bring all there is to stable storage in this call, if one sync in place is all it takes.
+
+        Return False if it takes more, or if the sync failed, which the usual way then reports.
+        """
+        durable = self._durable
+        if self._in_flight is not None or not self.staging.is_empty:
+            return False
+        if durable.unsynced and not self._sync.running and self._may_sync_in_place():
+            self._start_waited_sync(in_place=True)
+        return not durable.unsynced
 
     # --- what `choose` asks ------------------------------------------------------------------------------------------
     @property

@@ -227,6 +227,14 @@ class ShardedLog:
         wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
         return wal.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
 
+    def sync_lone(self) -> bool:
+        """Bring all there is to stable storage in this call, if one sync in place is all it takes.
+
+        For a caller with exclusive use of the loop. Return False if it takes more, or failed.
+        """
+        wals = self._wals
+        return len(wals) == 1 and wals[0].sync_lone()
+
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None:
