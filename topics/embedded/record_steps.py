@@ -99,7 +99,7 @@ def tail_steps(
         has_begun = True
         page.raise_gap()
         yield page.records
-        if is_closed() or (starts.is_frozen and (page.caught_up or not page.records)):
+        if is_closed() or (starts.is_frozen and page.caught_up):
             return
         if begin is None or begin.kind != "time" or page.has_begun:
             at, begin = page.next_from_seq, None
@@ -137,7 +137,7 @@ def tail_many_steps(
                 seen[name], begin = page.next_from_seq, begins[name]
                 if begin is None or begin.kind != "time" or page.has_begun:
                     cursors[name], begins[name] = page.next_from_seq, None
-                if page.caught_up or (starts.is_frozen and not page.records):
+                if page.caught_up:
                     behind.remove(name)
             if is_closed() or (starts.is_frozen and not behind):
                 return

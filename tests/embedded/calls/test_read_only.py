@@ -158,6 +158,19 @@ def test_nothing_waits_for_what_cannot_come(directory: Path) -> None:
         assert list(log.tail("t", from_time=1 << 50)) == []
 
 
+def test_a_tail_without_a_node_passes_pages_that_have_only_that_nodes_records(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data") as log:
+        for _ in range(3):  # more than one page looks at
+            log.append("t", [0] * 5000, node="left-out")
+        log.append("t", [1], node="b")
+    with topics.open(tmp_path / "data", read_only=True) as log:
+        assert log.page("t", node="left-out").records == []
+        assert [record.data for record in log.tail("t", 0, node="left-out")] == [1]
+        assert [record.data for record in log.tail("t", from_time=1, node="left-out")] == [1]
+        assert [record.data for _, record in log.tail_many({"t": 0}, node="left-out")] == [1]
+        assert [record.data for _, record in log.tail_many({"t": {"time": 1}}, node="left-out")] == [1]
+
+
 def test_the_awaited_calls_are_the_same(directory: Path) -> None:
     before = tree(directory)
 
