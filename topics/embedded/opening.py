@@ -10,7 +10,9 @@ import os
 from collections.abc import Callable
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, NoReturn, TypeVar
 
 from topics.config import Config
 from topics.embedded import arguments
@@ -23,6 +25,8 @@ from topics.embedded.starts import Starts
 from topics.engine.readers.reader_results import ReaderPut
 from topics.engine.values.results import Done
 from topics.errors import LogReadOnlyError, TopicsError, UsageError
+
+T = TypeVar("T")
 
 _RECORD_BYTES = 16 << 20
 """Default of the setting `max_record_bytes` here, where no record has to fit into a request."""
@@ -63,13 +67,55 @@ def _refusal(call: str) -> UsageError:
     return UsageError(f"{call} writes, and this log was opened with read_only: open it without")
 
 
-def _refused(call: str) -> Callable[..., NoReturn]:
-    """Return the method of a log that is only read in the place of one that writes."""
+def _refusing(*calls: str) -> Callable[[type[T]], type[T]]:
+    """Return a class decorator: these of the methods that the class has are refused.
 
-    def refuse(_self: object, *_arguments: object, **_options: object) -> NoReturn:
-        raise _refusal(call)
+    An awaitable is refused when it is awaited.
+    """
+
+    def refuse(kind: type[T]) -> type[T]:
+        for call in calls:
+            method = getattr(kind, call, None)
+            if method is not None:
+                setattr(kind, call, _refused(call, method))
+        return kind
 
     return refuse
+
+
+def _refused(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method that takes the place of one that writes."""
+
+    @wraps(method)
+    def refuse(*_arguments: object, **_options: object) -> NoReturn:
+        raise _refusal(call)
+
+    @wraps(method)
+    async def refuse_awaited(*_arguments: object, **_options: object) -> NoReturn:
+        raise _refusal(call)
+
+    return refuse_awaited if iscoroutinefunction(method) else refuse
+
+
+_refusing_writes = _refusing(
+    "append",
+    "append_many",
+    "append_nowait",
+    "append_soon",
+    "delete",
+    "put_topic",
+    "delete_topic",
+    "claim",
+    "ack",
+    "nack",
+    "extend",
+    "put_router",
+    "delete_router",
+    "delete_reader",
+    "checkpoint",
+    "flush",
+)
+_refusing_moves = _refusing("read", "commit", "seek")
 
 
 class _ReadOnlyStarts(Starts):
@@ -90,51 +136,29 @@ class _ReadOnlyStarts(Starts):
         return start
 
 
-class _NoWrites:
-    """The calls of a log that write."""
+@_refusing_moves
+class ReadOnlyReader(LogReader):
+    """A named reader in a log that is only read: its position, lag, and what it would get."""
 
-    append = _refused("append")
-    append_many = _refused("append_many")
-    append_nowait = _refused("append_nowait")
-    append_soon = _refused("append_soon")
-    delete = _refused("delete")
-    put_topic = _refused("put_topic")
-    delete_topic = _refused("delete_topic")
-    claim = _refused("claim")
-    ack = _refused("ack")
-    nack = _refused("nack")
-    extend = _refused("extend")
-    put_router = _refused("put_router")
-    delete_router = _refused("delete_router")
-    delete_reader = _refused("delete_reader")
-    checkpoint = _refused("checkpoint")
-    flush = _refused("flush")
-
-
-class _NoMoves:
-    """The calls of a named reader that write."""
-
-    read = _refused("read")
-    commit = _refused("commit")
-    seek = _refused("seek")
     _commits_at_end = False
 
 
-class ReadOnlyReader(_NoMoves, LogReader):
-    """A named reader in a log that is only read: its position, lag, and what it would get."""
-
-
-class AsyncReadOnlyReader(_NoMoves, AsyncLogReader):
+@_refusing_moves
+class AsyncReadOnlyReader(AsyncLogReader):
     """See `ReadOnlyReader`."""
 
+    _commits_at_end = False
 
-class ReadOnlyAsyncLog(_NoWrites, AsyncLog):
+
+@_refusing_writes
+class ReadOnlyAsyncLog(AsyncLog):
     """See `ReadOnlyLog`."""
 
     _reader_type = AsyncReadOnlyReader
 
 
-class ReadOnlyLog(_NoWrites, Log):
+@_refusing_writes
+class ReadOnlyLog(Log):
     """A log that is only read.
 
     Nothing waits for records that cannot come: a tail ends at the head.
