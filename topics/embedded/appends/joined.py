@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROWS_MAX = 1000
 BYTES_MAX = 256 * 1024
+"""Bounds of a request that is made of several appends, also of those of `append_soon`."""
 
 
 class JoinedAppends(Answer):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from topics.clock import Clock
 from topics.embedded import arguments
+from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX
 from topics.embedded.appends.pending import Answer, Outcome, Pending
 from topics.embedded.interrupts import signals
 from topics.engine.values.results import AppendResult
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from topics.embedded.calls import Start
     from topics.embedded.driver import Driver
 
-_ROWS_MAX = 1000
-_BYTES_MAX = 256 * 1024
 _WAIT_NS = 1_000_000
 _SENT_MAX = 8
 """Cap on batches in progress; at the cap, a caller waits for the oldest."""
@@ -97,7 +96,7 @@ class Gatherer:
             if batch is not None and batch.are_json is are_json:
                 texts = batch.texts
                 index = len(texts)
-                if index < _ROWS_MAX - 1 and batch.bytes + len(text) < _BYTES_MAX:
+                if index < ROWS_MAX - 1 and batch.bytes + len(text) < BYTES_MAX:
                     batch.bytes += len(text)
                     texts.append(text)
                     return Pending(batch, index)
@@ -124,7 +123,7 @@ class Gatherer:
                 soon: Pending[int] = Pending(batch, len(batch.texts))
                 batch.texts.append(text)
                 batch.bytes += len(text)
-                if len(batch.texts) >= _ROWS_MAX or batch.bytes >= _BYTES_MAX:
+                if len(batch.texts) >= ROWS_MAX or batch.bytes >= BYTES_MAX:
                     del self._filling[topic]
                     waits_for = self._send(batch) or waits_for
         finally:
