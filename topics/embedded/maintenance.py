@@ -195,7 +195,11 @@ class Maintenance:
             self.stir()
 
     def gather_until(self, due_ns: int) -> None:
-        """Have `on_gathered` called at that time or soon after, without driving the loop."""
+        """Have `on_gathered` called at that time or soon after, in a turn of this thread.
+
+        If the thread sleeps longer than that, it takes a turn at once to learn the time. A turn
+        drives the loop.
+        """
         self._gathered_ns = due_ns
         self.stir_if_due(due_ns)
 
