@@ -268,6 +268,12 @@ def test_a_copy_without_a_lock_file_is_read_without_a_lock(directory: Path) -> N
     assert tree(directory) == before
 
 
+def test_a_directory_that_others_may_write_to_is_refused_as_for_writing(directory: Path) -> None:
+    directory.chmod(0o770)
+    with pytest.raises(topics.StorageError, match="may be written to by others"):
+        topics.open(directory, read_only=True)
+
+
 def test_where_there_is_no_log_none_is_made(tmp_path: Path) -> None:
     for place in (tmp_path / "missing", tmp_path / "empty"):
         if place.name == "empty":
