@@ -235,8 +235,9 @@ class Log:
 
         Waits only if too many batches are in progress. `result()` of the return value is the
         record's seq once the topic's durability class is met. The gathered records are written
-        after a millisecond, or if they are many, or when a result is asked for. Records of one
-        thread keep their order in a topic.
+        after a millisecond, or if they are many, or when a result is asked for. Records that
+        one thread appends like this keep their order in a topic; what it appends by another call
+        meanwhile may come before them.
         """
         return self._gatherer.append(topic, value)
 
