@@ -544,8 +544,9 @@ class Log:
     def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
         """Return once a record and all before it are on stable storage, whatever the class.
 
-        Flushes at the same time share a sync, and no append waits for it. topic: None for all
-        topics. seq: None for all records there are. timeout: in seconds.
+        Flushes at the same time share a sync. No append waits for it, except for a small one (up to
+        256 KiB), which is made in place if no other call waits then. topic: None for all topics.
+        seq: None for all records there are. timeout: in seconds.
         Returns: the seq up to which all records of the topic are on stable storage; 0 without one.
         Raises: TimeoutError if the sync has not ended by then; it continues.
         """

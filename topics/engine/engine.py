@@ -439,7 +439,8 @@ class Engine:
         """Return once records are on stable storage, or after `wait_ms`; the sync continues.
 
         name: None for all topics. seq: None for all records of the topic, those that are staged
-        included. Flushes at the same time share a sync, and no commit waits for it.
+        included. Flushes at the same time share a sync. No commit waits for it, except for a small
+        one that the log makes in place (in the library, see `sync_in_place`).
         """
         sync_records(self._core, name, seq, wait_ms, done)
 

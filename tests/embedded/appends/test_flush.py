@@ -15,6 +15,7 @@ from tests.sim import SimRing
 from tests.sim.world.faults import Faults
 from topics.config import tiny_config
 from topics.embedded.log import Log
+from topics.loop.ring import Buffer
 
 _HOUR_MS = 3_600_000
 
@@ -217,6 +218,34 @@ def test_a_flush_leaves_a_sync_of_many_bytes_to_the_ring_so_that_no_append_waits
     log.append("a", ["x"])
     log.flush()
     assert len(made) == 1
+    log.close()
+
+
+def test_after_a_slow_sync_in_place_the_next_ones_use_the_ring_for_a_second_and_commits_stay_in_place() -> None:
+    log, ring = sim_log(commit_in_place_max_us=5000)
+    log.append("a", ["creates the topic"])
+    sync_now, write_now, made = ring.sync_now, ring.write_now, []
+
+    def slow(fd: int) -> int:
+        made.append("sync")
+        ring.clock.advance_ns(5_000_001)
+        return sync_now(fd)
+
+    def write(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        made.append("commit")
+        return write_now(fd, buffer, offset, dsync=dsync)
+
+    def in_place() -> list[str]:
+        made.clear()
+        log.append("a", [1])
+        log.flush("a")
+        return list(made)
+
+    ring.sync_now, ring.write_now = slow, write  # type: ignore[method-assign]
+    assert in_place() == ["commit", "sync"]
+    assert in_place() == ["commit"]
+    ring.clock.advance_ns(1_000_000_000)
+    assert in_place() == ["commit", "sync"]
     log.close()
 
 

@@ -99,9 +99,9 @@ class BackgroundSync:
     def when_durable(self, done: Durable, *, waited: bool = False) -> None:
         """Call `done` once all batches committed so far are on stable storage, or cannot be.
 
-        No commit waits for that: a background sync begins, or another one follows the running one.
-        waited: a caller waits. The sync begins at the end of this pass, so that those who ask in
-        the same pass share it.
+        A background sync begins, or another one follows the running one. No commit waits for that,
+        unless the shard makes it in place. waited: a caller waits. The sync begins at the end of
+        this pass, so that those who ask in the same pass share it.
         """
         durable = self._durable
         if not durable.unsynced:

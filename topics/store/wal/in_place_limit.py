@@ -1,4 +1,8 @@
-"""The limit on commits in place, for slow devices: each stops the loop for as long as it takes."""
+"""The limit on what is made in place, for slow devices: it stops the loop for as long as it takes.
+
+In a server these are commits. In the library they are the syncs of flushes: its commits of one
+write are made in place however long they take.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,18 @@ _PAUSE_BESIDE_SYNCS_NS = 60_000_000_000
 
 
 class InPlaceLimit:
-    """The limit of one shard; `watch` is called after each commit in place.
+    """The limit of one shard; `watch` is called after each commit or sync that it is for.
 
-    A slow commit sends the next ones through the ring for a while.
+    A slow one sends the next ones through the ring for a while.
 
-    max_ns: the longest time that a commit in place may take; 0: none is made in place.
+    max_ns: the longest time that one in place may take; 0: none is made in place.
     """
 
     def __init__(self, clock: Clock, max_ns: int) -> None:
         self._clock = clock
         self._max_ns = max_ns
         self._from_ns = 0
-        """When commits in place are allowed again after a slow one."""
+        """When they are allowed again after a slow one."""
         self._beside_syncs_from_ns = 0
         """Time from which commits in place are allowed beside a sync again.
 
@@ -29,7 +33,7 @@ class InPlaceLimit:
         """
 
     def allows(self) -> bool:
-        """Whether commits may be made in place."""
+        """Whether the next one may be made in place."""
         return self._max_ns > 0 and (not self._from_ns or self._clock.monotonic_ns() >= self._from_ns)
 
     def allows_beside_sync(self) -> bool:
@@ -40,7 +44,7 @@ class InPlaceLimit:
         return not self._beside_syncs_from_ns or self._clock.monotonic_ns() >= self._beside_syncs_from_ns
 
     def watch(self, took_ns: int, *, sync_running: bool) -> None:
-        """Note how long a commit in place took."""
+        """Note how long one in place took. sync_running: it was a commit beside a sync."""
         if took_ns > self._max_ns:
             now_ns = self._clock.monotonic_ns()
             self._from_ns = now_ns + _PAUSE_NS

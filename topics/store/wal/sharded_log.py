@@ -266,9 +266,9 @@ class ShardedLog:
     def when_flushed(self, topic_id: int | None, done: Durable) -> None:
         """Call `done` once all staged so far in the topic's shard is on stable storage.
 
-        topic_id: None for all shards. No commit waits for that, and callers share syncs. It gets
-        the error if the log is latched first. Frames in other shards that the topic's records share
-        are included.
+        topic_id: None for all shards. Callers share syncs; commits wait only for one that is made
+        in place (`sync_in_place`). It gets the error if the log is latched first. Frames in other
+        shards that the topic's records share are included.
         """
         wals = self._wals
         if topic_id is None or len(wals) == 1:
