@@ -139,8 +139,8 @@ MUTANTS = (
     _one(
         "a partly filled block loses what was in it",
         "store/in_memory/hot_tail.py",
-        "            chunk.view[:prefix] = before.view[begin : begin + prefix]",
-        "            chunk.view[:prefix] = bytes(prefix)",
+        "        chunk.view[:prefix] = block\n",
+        "        chunk.view[:prefix] = bytes(prefix)\n",
     ),
     _one(
         "files not held while a thread reads them",
@@ -416,7 +416,11 @@ MUTANTS = (
         "",
     ),
     _one(
-        "expiry not logged", "engine/write/retention.py", 'if topic.stage_class == "ephemeral":', "if True:", "passing"
+        "expiry not logged",
+        "engine/write/retention.py",
+        'if topic.stage_class == "ephemeral" or core.log.is_frozen:',
+        "if True:",
+        "passing",
     ),
     _one(
         "expiry told before its sync",
@@ -553,7 +557,7 @@ MUTANTS = (
     _one(
         "a start whose log fails does not note it",
         "store/store_start.py",
-        "        if broke or self.log.read_only:\n",
+        "        if (broke or self.log.read_only) and not self._is_frozen:\n",
         "        if False:\n",
         _RECOVERY,
     ),
@@ -580,12 +584,12 @@ MUTANTS = (
     _one(
         "the session noted before the gap that a power cut left",
         "store/store_start.py",
-        "        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n"
-        "        await self._or_with_reserve("
+        "            await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n"
+        "            await self._or_with_reserve("
         "lambda: write_session(loop, directory, checkpointer.snapshot_number))\n",
-        "        await self._or_with_reserve("
+        "            await self._or_with_reserve("
         "lambda: write_session(loop, directory, checkpointer.snapshot_number))\n"
-        "        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n",
+        "            await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n",
         f"{_STARTS}::test_a_start_after_a_power_cut_may_be_killed_anywhere_and_no_seq_comes_again",
     ),
     _one(
@@ -931,8 +935,8 @@ MUTANTS = (
     _one(
         "flags that a failed sync lost believed from the page cache",
         "store/recovery/recovery.py",
-        "doubtful=None if lost_writes else flagging)",
-        "doubtful=set())",
+        "doubtful = None if lost_writes else flagging\n",
+        "doubtful = set()\n",
         f"{_DELETES}::test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost",
     ),
     # --- parts of producers ------------------------------------------------------------------------------------------
