@@ -1105,6 +1105,13 @@ MUTANTS = (
         "library",
     ),
     _one(
+        "a flush that forgets appends which wait in the engine",
+        "engine/write/format_wait.py",
+        "        done = self._held.hold(done)\n",
+        "",
+        "tests/embedded/appends/test_flush.py",
+    ),
+    _one(
         "a flush that forgets the file the log has left",
         "store/wal/background_sync.py",
         "        if not durable.unsynced:\n            done(None)\n",

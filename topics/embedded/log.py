@@ -552,13 +552,13 @@ class Log:
         """
         start = self.asking_flush(topic, seq, timeout)
         result = None
-        if timeout is None:
+        if timeout is None and not self._admission.line:
             result = self._driver.run_exclusively(self._starts.flush_lone, (topic, seq))
         return flushed_of(self._driver.call(start) if result is None else result)
 
     def asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
         """Return the call of `flush`, for its awaitable, after what `append_soon` has gathered."""
-        start = self._starts.flushing(topic, seq, timeout)
+        start = self._starts.flushing(topic, seq, timeout, self._admission.after_line)
         if not self._gatherer.gathers_here:  # else a signal's handler, in the midst of an append
             self._gatherer.flush()
         return start

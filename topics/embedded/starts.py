@@ -47,6 +47,7 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.trampoline import Trampoline
+from topics.engine.write.flush import AfterLine
 from topics.engine.write.value_rows import rows_from, rows_from_bytes
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
@@ -335,14 +336,16 @@ class Starts:
         wait_ms = arguments.optional_milliseconds("timeout", timeout)
         return lambda done: self._engine.checkpoint(wait_ms, done)
 
-    def flushing(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
+    def flushing(
+        self, topic: str | None, seq: int | None, timeout: float | None, after_line: AfterLine
+    ) -> Start[FlushResult]:
         if topic is not None:
             arguments.text("topic", topic)
         elif seq is not None:
             raise UsageError(f"seq is {arguments.shown(seq)} without a topic: say whose record it is")
         arguments.optional_count("seq", seq)
         wait_ms = arguments.optional_milliseconds("timeout", timeout)
-        return lambda done: self._engine.sync_records(topic, seq, wait_ms, done)
+        return lambda done: self._engine.sync_records(topic, seq, wait_ms, after_line, done)
 
     def flush_lone(self, asked: tuple[str | None, int | None]) -> FlushResult | None:
         """Flush a topic up to a seq in this call, see `Engine.sync_lone`."""

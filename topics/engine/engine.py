@@ -73,7 +73,7 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
 from topics.engine.write.delete import delete_records
-from topics.engine.write.flush import sync_lone, sync_records, with_synced_seq
+from topics.engine.write.flush import AfterLine, sync_lone, sync_records, with_synced_seq
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
@@ -104,7 +104,7 @@ class Engine:
         compared = ComparedParts()
         sweeper = Sweeper(core, compared)
         self._lifecycle = Lifecycle(core, forwarding, sweeper.forget)
-        format_wait = FormatWait(core.format)
+        format_wait = FormatWait(core.format, core.held_appends)
         stager = Stager(core, self._lifecycle, compared, sweeper)
         self._appender = Appender(core, self._lifecycle, stager, format_wait)
         self._plain_appender = PlainAppender(core, format_wait)
@@ -435,19 +435,24 @@ class Engine:
         """Return a state of a list with its `synced_seq`, which lists leave out."""
         return with_synced_seq(self._core, self._core.registry.listed(state.name), state)
 
-    def sync_records(self, name: str | None, seq: int | None, wait_ms: int | None, done: Done[FlushResult]) -> None:
+    def sync_records(
+        self, name: str | None, seq: int | None, wait_ms: int | None, after_line: AfterLine, done: Done[FlushResult]
+    ) -> None:
         """Return once records are on stable storage, or after `wait_ms`; the sync continues.
 
-        name: None for all topics. seq: None for all records of the topic, those that are staged
-        included. Flushes at the same time share a sync. No commit waits for it, except for a small
+        name: None for all topics. seq: None for all records of the topic, those of appends that
+        have begun included. after_line: calls its argument once the appends that wait for room are
+        begun. Flushes at the same time share a sync. No commit waits for it, except for a small
         one that the log makes in place (in the library, see `sync_in_place`).
         """
-        sync_records(self._core, name, seq, wait_ms, done)
+        sync_records(self._core, name, seq, wait_ms, after_line, done)
 
     def sync_lone(self, name: str | None, seq: int | None) -> FlushResult | None:
         """Do what `sync_records` does in this call, for a caller with no other work meanwhile.
 
-        Returns: None if it needs more than one small sync: staged records, syncs in progress.
+        No append of the caller waits for room.
+        Returns: None if it needs more than one small sync: appends that are not committed, syncs in
+        progress.
         Raises: TopicsError, the topic cannot be synced.
         """
         return sync_lone(self._core, name, seq)

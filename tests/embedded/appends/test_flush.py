@@ -6,6 +6,7 @@ import asyncio
 import errno
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,10 @@ from tests.embedded.test_no_maintenance import drive, is_durable
 from tests.sim import SimRing
 from tests.sim.world.faults import Faults
 from topics.config import tiny_config
+from topics.embedded.appends.offers import Offer
 from topics.embedded.log import Log
+from topics.engine.shared.held_appends import HeldAppends
+from topics.engine.state.append_request import AppendRequest
 from topics.loop.ring import Buffer
 
 _HOUR_MS = 3_600_000
@@ -27,6 +31,10 @@ def sim_log(*, faults: Faults | None = None, **changes: object) -> tuple[Log, Si
     settings = {"sync_every_ms": _HOUR_MS, "checkpoint_every_ms": _HOUR_MS, **changes}
     config = replace(tiny_config("/srv/topics"), **settings)  # type: ignore[arg-type]
     return Log(config, ring, ring.clock), ring
+
+
+def _request(log: Log, text: str) -> AppendRequest:
+    return log._starts.request_of_texts("a", [f'"{text}"'.encode()], key=None)
 
 
 def test_a_flush_returns_once_all_before_it_is_on_stable_storage() -> None:
@@ -92,6 +100,95 @@ def test_an_awaited_flush_includes_what_append_soon_has_gathered(tmp_path: Path)
         soon = log.append_soon("a", "gathered")
         assert asyncio.run(log.aio.flush("a")) == 1
         assert soon.result() == 1
+
+
+@pytest.mark.parametrize("topic", ["a", None])
+@pytest.mark.parametrize("how", ["nowait", "soon"])
+def test_a_flush_includes_appends_that_wait_for_the_format_of_the_directory(how: str, topic: str | None) -> None:
+    log, ring = sim_log()
+    log.put_topic("a")
+    if how == "nowait":
+        pending: Any = log.append_nowait("a", [b"the first record of bytes"])
+    else:
+        pending = log.append_soon("a", b"the first record of bytes")
+    assert log.flush(topic) == (0 if topic is None else 1)
+    assert is_durable(ring, b"the first record of bytes")
+    assert pending.done()
+    log.close()
+
+
+def test_a_flush_includes_an_append_that_creates_its_topic_once_the_directory_has_its_format() -> None:
+    log, ring = sim_log()
+    log.append_nowait("new", [b"the first record of bytes"])
+    assert log.flush("new") == 1
+    assert is_durable(ring, b"the first record of bytes")
+    log.close()
+
+
+def test_a_flush_includes_appends_that_wait_for_the_deletion_of_their_topic() -> None:
+    log, ring = sim_log()
+    log.append("a", ["before"])
+    log.driver.submit(log._starts.deleting_topic("a", if_empty=False), lambda _result: None)
+    log.append_nowait("a", ["of the next topic"])
+    assert log.flush("a") == 1
+    assert is_durable(ring, b"of the next topic")
+    log.close()
+
+
+def test_a_flush_includes_appends_that_wait_for_an_expiry_which_makes_room() -> None:
+    log, ring = sim_log()
+    log.put_topic("a", ttl_ms=1000, cap_records=1, discard="reject")
+    log.append("a", ["expires"])
+    drive(log, ring, 2000)
+    log.append_nowait("a", ["in its place"])
+    assert log.flush("a") == 2
+    assert is_durable(ring, b"in its place")
+    log.close()
+
+
+def test_a_flush_of_the_log_includes_appends_that_wait_for_changes_of_their_topic() -> None:
+    log, ring = sim_log()
+    log.put_topic("a", durability="ephemeral", cap_records=2)
+    log.append("a", ["in memory", "this, too"])
+    log.put_topic("a", durability="disk", cap_records=2)
+    log.driver.submit(log._starts.deleting("a", before_seq=2, match=None), lambda _result: None)
+    log.append_nowait("a", ["after the delete"])
+    log.flush()
+    assert is_durable(ring, b"after the delete")
+    log.close()
+
+
+def test_a_flush_includes_appends_that_wait_for_room() -> None:
+    log, ring = sim_log(max_unsynced_bytes=100_000, sync_every_ms=None)
+    log.append("a", ["first"])
+    sync = log._opened.log.shards[0]._sync
+    sync.running = True  # as if the disk took its time
+    for _ in range(3):
+        log.append("a", ["x" * 30_000])
+    offer = Offer(_request(log, "y" * 30_000), None)
+    log.driver.submit(log.admission.offering(offer), lambda _result: None)
+    log.driver.drive_due()
+    assert list(log.admission.line) == [offer]
+    with pytest.raises(TimeoutError, match="it continues"):
+        log.flush("a", timeout=0)
+    sync.running = False
+    assert log.flush("a") == 5
+    assert is_durable(ring, b"y" * 30_000)
+    assert not log.admission.line
+    log.close()
+
+
+def test_a_flush_waits_for_no_append_that_began_after_it() -> None:
+    held, happened = HeldAppends(), list[str]()
+    first = held.hold(lambda _outcome: happened.append("first"))
+    second = held.hold(lambda _outcome: happened.append("second"))
+    held.when_answered(lambda: happened.append("flushed"))
+    third = held.hold(lambda _outcome: happened.append("third"))
+    held.when_answered(lambda: happened.append("flushed again"))
+    for answer in (second, first, third):
+        answer(topics.StorageError("refused"))
+    assert happened == ["second", "first", "flushed", "third", "flushed again"]
+    assert not held
 
 
 def test_a_flush_includes_originals_of_copies_in_another_shard() -> None:

@@ -31,7 +31,8 @@ _ORDER = 5
 """Place among the hooks at the end of a pass: before the engine's."""
 _FRAME_BYTES = 128
 """Bytes of a frame beside its record, unless tag or node are unusually long."""
-_PLAIN = AppendRequest("", Rows(b"", b"", 0, 0))[2:]
+_NO_ROWS = Rows(b"", b"", 0, 0)
+_PLAIN = AppendRequest("", _NO_ROWS)[2:]
 
 
 def bytes_in_log(rows: Rows) -> int:
@@ -83,6 +84,16 @@ class JoinedOffer(Offer):
         self.promised = False
         self.posted = driver.posted
         self.key: tuple[str, int] | None = None
+
+
+class PlaceInLine(Offer):
+    """A place in the line. `then` is called once the appends before it are admitted or refused."""
+
+    __slots__ = ("then",)
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__(AppendRequest("", _NO_ROWS), None, is_plain=True)
+        self.then = then
 
 
 class Admission:
@@ -239,6 +250,13 @@ class Admission:
             if offer.wait_ms is not None:
                 offer.timer = self._loop.call_later(offer.wait_ms * 1_000_000, partial(self._on_deadline, offer))
 
+    def after_line(self, then: Callable[[], None]) -> None:
+        """Call `then` once the appends that are in the line now have left it; not after `end`."""
+        if self.line:
+            self.line.append(PlaceInLine(then))
+        else:
+            then()
+
     def end(self) -> None:
         """Refuse what is left in the line, because the log is closed."""
         while self.line:
@@ -272,6 +290,9 @@ class Admission:
         return refusal
 
     def _admit(self, offer: Offer) -> None:
+        if isinstance(offer, PlaceInLine):
+            offer.then()
+            return
         if offer.cancelled:
             self._answer(offer, UsageError("this append was cancelled before it was admitted"))
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.topic import Topic
@@ -62,6 +63,8 @@ class Core:
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""
         # --- waits
+        self.held_appends = HeldAppends()
+        """Appends that wait before they are staged."""
         self.awaited: dict[str, dict[CreationWaiter, None]] = {}
         """Queued waits for the creation of a topic, by its name."""
         self.checkpoint_waits: dict[EndsAtShutdown, None] = {}

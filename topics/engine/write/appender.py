@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
+from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest, Identity, IdentityCore
 from topics.engine.state.staged_operations import Operation, OperationCore, Turn
@@ -56,6 +57,7 @@ class AppenderCore(AppendCore, QuotaCore, EvictionCore, LogRoomCore, IdentityCor
 
     memory: EphemeralFrames
     filled: list[Topic]
+    held_appends: HeldAppends
 
 
 class Pieces(Protocol):
@@ -213,10 +215,12 @@ class Appender:
     # --- checks ------------------------------------------------------------------------------------------------------
     def _append_checked(self, topic: Topic | None, request: AppendRequest, done: Done[AppendResult]) -> None:
         """Make all checks in the order of 7.5; raise the first that fails."""
+        core = self._core
         if topic is not None and topic.life is Life.DELETING:
+            done = core.held_appends.hold(done)
             topic.parked.append(lambda: self.append(request, done))
             return
-        core, created = self._core, topic is None
+        created = topic is None
         now_ms = core.clock.now_ms()
         if topic is None:
             if request.frames is not None:
@@ -232,9 +236,11 @@ class Appender:
             expiry = expire(core, topic, now_ms)
             if expiry is not None and config.discard == "reject":
                 # Expired records make room once their loss is durable.
+                done = core.held_appends.hold(done)
                 expiry.then.append(lambda error: done(error) if error is not None else self.append(request, done))
                 return
         if has_to_wait(topic):
+            done = core.held_appends.hold(done)
             Turn(core, topic, lambda: self.append(request, done), done).wait()
             return
         try:

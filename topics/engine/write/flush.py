@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from topics.engine.shared.dormant import DormantTopic
+from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
@@ -22,6 +24,7 @@ class SyncedCore(Protocol):
 class FlushCore(SyncedCore, Protocol):
     """The part of the core that a flush needs."""
 
+    held_appends: HeldAppends
     loop: LoopPort
     registry: Registry
 
@@ -42,25 +45,58 @@ def with_synced_seq(core: SyncedCore, topic: Topic | DormantTopic | None, state:
     return state._replace(synced_seq=0 if in_memory else state.head_seq)
 
 
+AfterLine = Callable[[Callable[[], None]], None]
+"""Calls its argument once the appends that wait for room now, before the engine, are begun."""
+
+
 class Flush:
     """One request. `done` is called once: with the result, or with what keeps it from the disk."""
 
-    def __init__(self, core: FlushCore, topic: Topic | None, done: Done[FlushResult]) -> None:
-        """topic: None for all there are."""
+    def __init__(self, core: FlushCore, name: str | None, done: Done[FlushResult]) -> None:
+        """name: of a topic; None for all there are."""
         self._core = core
-        self._topic = topic
+        self._name = name
+        self._topic: Topic | None = None
         self._done: Done[FlushResult] | None = done
         self._timer: TimerPort | None = None
 
-    def begin(self, seq: int | None, wait_ms: int | None) -> None:
-        """seq: None for all that the topic has, staged records included. wait_ms: None for ever."""
-        topic = self._topic
+    def begin(self, seq: int | None, wait_ms: int | None, after_line: AfterLine) -> None:
+        """seq: None for all that the topic has, appends that have begun included.
+
+        wait_ms: None for ever.
+
+        If a seq is given out, all before it are staged. Else the appends in the line come first,
+        and then those that wait in the engine.
+        """
+        if seq is not None:
+            self._sync(seq)
+        else:
+            after_line(lambda: self._after_held(after_line))
+        if self._done is not None and wait_ms is not None:
+            self._timer = self._core.loop.call_later(wait_ms * 1_000_000, self._on_deadline)
+
+    def _after_held(self, after_line: AfterLine) -> None:
+        """Wait for appends that the engine holds. It may send some back to the line."""
+        held = self._core.held_appends
+        if held:
+            held.when_answered(lambda: after_line(self._sync))
+        else:
+            self._sync()
+
+    def _sync(self, seq: int | None = None) -> None:
+        """Wait for what is staged."""
+        if self._done is None:
+            return
+        try:
+            topic = _topic_of(self._core, self._name, seq)
+        except TopicsError as error:
+            self._answer(error)
+            return
+        self._topic = topic
         if topic is not None and seq is not None and seq <= synced_seq(self._core, topic):
             self._answer(self._result(done=True))
             return
         self._core.log.when_flushed(None if topic is None else topic.id, self._on_flushed)
-        if self._done is not None and wait_ms is not None:
-            self._timer = self._core.loop.call_later(wait_ms * 1_000_000, self._on_deadline)
 
     def _on_flushed(self, error: StorageError | None) -> None:
         self._answer(error if error is not None else self._result(done=True))
@@ -81,20 +117,22 @@ class Flush:
             done(answer)
 
 
-def sync_records(
-    core: FlushCore, name: str | None, seq: int | None, wait_ms: int | None, done: Done[FlushResult]
+def sync_records(  # noqa: PLR0917 - one caller
+    core: FlushCore,
+    name: str | None,
+    seq: int | None,
+    wait_ms: int | None,
+    after_line: AfterLine,
+    done: Done[FlushResult],
 ) -> None:
     """See `Engine.sync_records`."""
-    try:
-        topic = _topic_of(core, name, seq)
-    except TopicsError as error:
-        done(error)
-        return
-    Flush(core, topic, done).begin(seq, wait_ms)
+    Flush(core, name, done).begin(seq, wait_ms, after_line)
 
 
 def sync_lone(core: FlushCore, name: str | None, seq: int | None) -> FlushResult | None:
     """See `Engine.sync_lone`."""
+    if seq is None and core.held_appends:
+        return None
     topic = _topic_of(core, name, seq)
     is_synced = topic is not None and seq is not None and seq <= synced_seq(core, topic)
     if is_synced or core.log.sync_lone():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.state.append_request import AppendRequest, Waiting
 from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, Done
@@ -20,8 +21,9 @@ from topics.store.format.rows import any_bytes
 class FormatWait:
     """The writes of one engine that wait for the format; none once `format.is_newest`."""
 
-    def __init__(self, directory_format: FormatPort) -> None:
+    def __init__(self, directory_format: FormatPort, held: HeldAppends) -> None:
         self.format = directory_format
+        self._held = held
         self._waiting: dict[str, Waiting] = {}
         """Waiting writes by topic."""
 
@@ -44,6 +46,7 @@ class FormatWait:
             return False
         if type(rows.buffer) is not bytes:  # it may be used for other bytes from the next pass on
             request = request._replace(rows=rows._replace(buffer=bytes(rows.buffer)))
+        done = self._held.hold(done)
         if waiting is not None:
             waiting.append((request, done))
             return True
