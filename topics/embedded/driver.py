@@ -68,6 +68,8 @@ class Driver:
         """Changes with each call that is put into the inbox; those of `submit_soon` count if their
         caller counts them.
         """
+        self.inside: set[int] = set()
+        """Ids of threads within a step that the driving one may wait for: no call waits there."""
         self._asleep: deque[PendingCall[Any]] = deque()
         """Calls whose threads sleep, to be woken to drive."""
         self._submitting = threading.Lock()
@@ -101,6 +103,8 @@ class Driver:
 
         If a signal's handler raises, the call is left to the other threads, and may still be done.
         """
+        if self.inside and threading.get_ident() in self.inside:
+            raise called_within()
         call: PendingCall[R] = PendingCall(start)
         signals.hold(self._loop.ring.wake)
         try:
@@ -478,11 +482,12 @@ class Driver:
 
     def _hand_over(self) -> None:
         """Wake one waiting caller to drive, or the maintenance thread for other calls."""
-        while self._asleep:
-            call = self._asleep.popleft()
-            if not (call.answered or call.left):
-                call.give_turn()
-                return
+        with contextlib.suppress(IndexError):  # other threads wake some, too
+            while self._asleep:
+                call = self._asleep.popleft()
+                if not (call.answered or call.left):
+                    call.give_turn()
+                    return
         if self._inbox:
             self.maintenance.stir()
         else:

@@ -227,7 +227,7 @@ class Log:
             if result is not None:
                 return result
             if wait_ms is None:
-                return self._driver.call(self._starts.appending(request))
+                return self._driver.call(admission.appending(request))
         return self._driver.call(admission.offering(Offer(request, wait_ms, is_plain=wait_ms is None)))
 
     def append_soon(self, topic: str, value: Any) -> Pending[int]:
@@ -582,7 +582,8 @@ class Log:
         """
         signals.hold(self._loop.ring.wake)
         try:
-            within, here = self._driver.drives_here, threading.get_ident()
+            here = threading.get_ident()
+            within = self._driver.drives_here or here in self._driver.inside
             if within and not self._closed:
                 raise called_within()
             # in one step: threads are switched only where a function is called

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import pytest
 import topics
 from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.test_no_maintenance import drive
+from topics.embedded.appends.offers import Admission
+from topics.engine.state.append_request import AppendRequest
+from topics.store.format.rows import rows_of_bytes
 
 _BIG = "x" * 30_000
 
@@ -159,11 +163,71 @@ def test_an_append_of_a_finalizer_in_the_midst_of_another_is_a_request_by_itself
     log, _ring = sim_log()
     log.append("t", [0])
     log.append_nowait("t", [1])
-    with log.admission._lock:  # as if the collector ran there
-        inner = log.append_nowait("t", [2])
+    log.driver.inside.add(threading.get_ident())  # as if the collector ran there
+    inner = log.append_nowait("t", [2])
+    with pytest.raises(topics.UsageError, match="within a call of its own"):
+        log.append("t", ["waits"])
+    log.driver.inside.clear()
     last = log.append_nowait("t", [3])
     assert (inner.result().first_seq, last.result().first_seq) == (3, 4)
     assert data(log) == [0, 1, 2, 3]
+    log.close()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_append_of_a_signals_handler_comes_after_the_one_it_interrupts(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waited began the offer that the interrupted append was joining: its record was lost."""
+    log, _ring = sim_log()
+    log.append("t", [0])
+    log.append_nowait("t", [1])
+    refusal_now = Admission._refusal_now
+
+    def interrupted(admission: Admission, topic: str, size: int) -> Any:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+        return refusal_now(admission, topic, size)
+
+    append = log.append if waits else log.append_nowait
+    before = signal.signal(signal.SIGUSR1, lambda *_: append("t", ["handler"]))
+    try:
+        monkeypatch.setattr(Admission, "_refusal_now", interrupted)
+        pending = log.append_nowait("t", [2])
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    log.append("t", [3])
+    assert pending.result().first_seq == 3
+    assert data(log) == [0, 1, 2, "handler", 3]
+    assert log.stats().pendings == log.admission._promised == 0
+    log.close()
+
+
+def test_an_append_does_not_overtake_one_that_has_lost_its_room() -> None:
+    log = bounded_log(100_000)
+    stop_syncs(log)
+
+    def submit(value: Any) -> None:
+        request = AppendRequest("t", rows_of_bytes([value]))
+        log.driver.submit_soon(log.admission.appending(request), lambda _outcome: None)
+
+    submit(b"x" * 120_000)
+    log.append_nowait("t", ["admitted"])
+    submit(b"next")
+    log.driver.drive_due()
+    let_syncs_go(log)
+    log.append("t", ["last"])
+    assert [each[:5] for each in data(log)] == ["first", b"xxxxx", "admit", b"next", "last"]
+    log.close()
+
+
+def test_a_pending_that_is_held_holds_no_payloads() -> None:
+    log, _ring = sim_log()
+    log.append("t", [0])
+    held = [log.append_nowait("t", [_BIG]) for _ in range(3)]
+    assert [each.result().first_seq for each in held] == [2, 3, 4]
+    answer: Any = held[0]._answer
+    assert (answer.others, answer.first.rows.size) == ([], 0)
     log.close()
 
 

@@ -17,6 +17,7 @@ from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX, JoinedAppends
 from topics.embedded.appends.pending import Outcome, Pending
 from topics.embedded.calls import Start
 from topics.embedded.driver import Driver, closed_log
+from topics.embedded.interrupts import signals
 from topics.engine.engine import Engine
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
@@ -138,24 +139,43 @@ class Admission:
         Waits for no operation, no thread and no pass. Raises: WouldBlockError, and nothing of it is
         there.
         """
+        inside, thread = self._driver.inside, threading.get_ident()
+        signals.hold(_ignore)
+        is_nested = thread in inside  # a finalizer runs in the midst of another append
+        inside.add(thread)
+        try:
+            return self._join_or_offer(request, (request.topic, thread), is_nested=is_nested)
+        finally:
+            if not is_nested:
+                inside.discard(thread)
+            signals.release()
+
+    def _join_or_offer(self, request: AppendRequest, key: tuple[str, int], *, is_nested: bool) -> Pending[AppendResult]:
         driver, rows, size = self._driver, request.rows, bytes_in_log(request.rows)
         driver.check()
-        key = (request.topic, threading.get_ident())
-        # its owner is in the lines below: this is a finalizer, or a signal's handler
-        is_plain = request[2:] == _PLAIN and not self._lock._is_owned()  # type: ignore[attr-defined]
+        is_plain = request[2:] == _PLAIN and not is_nested
+        part, count = (rows.buffer, rows.spans), rows.count
         with self._lock:
-            latest = self._joinable.get(key) if is_plain else None
             refusal = self._refusal_now(request.topic, size)
+            latest = self._joinable.get(key) if is_plain else None
             if refusal is None:
-                if latest is not None and self._joins(latest, rows, size):
-                    joined, index = latest.joined, latest.joined.count
-                    self._promised += size
-                    self._pendings += 1
-                    self._joined += 1
-                    latest.size += size
-                    joined.rows += rows.count
-                    joined.others.append((rows.buffer, rows.spans))  # with this step it is made
-                    return Pending(joined, index)
+                if latest is not None:
+                    joined = latest.joined
+                    others, index, posted = joined.others, joined.count, driver.posted
+                    # A finalizer may begin the offer at any call: there is none until it is joined.
+                    if (
+                        latest.promised
+                        and latest.posted == posted  # no call has been posted since
+                        and joined.rows + count <= ROWS_MAX
+                        and latest.size + size <= BYTES_MAX
+                    ):
+                        self._promised += size
+                        self._pendings += 1
+                        self._joined += 1
+                        latest.size += size
+                        joined.rows += count
+                        others.append(part)
+                        return Pending(joined, index)
                 offer = JoinedOffer(request, driver)
                 self._promised += size
                 self._pendings += 1
@@ -175,21 +195,21 @@ class Admission:
             raise
         if is_plain:
             with self._lock:
-                # another one was made here if a signal's handler appended meanwhile
-                if offer.promised and self._joinable.get(key) in {latest, None}:
+                if offer.promised:
                     offer.key = key
                     self._joinable[key] = offer
         return Pending(offer.joined, 0)
 
-    def _joins(self, offer: JoinedOffer, rows: Rows, size: int) -> bool:
-        """Return whether a plain append may join an offer: no call has been posted since."""
-        joined = offer.joined
-        return (
-            offer.promised
-            and offer.posted == self._driver.posted
-            and joined.rows + rows.count <= ROWS_MAX
-            and offer.size + size <= BYTES_MAX
-        )
+    def appending(self, request: AppendRequest) -> Start[AppendResult]:
+        """Return the call of an append that is admitted at once, unless others wait before it."""
+
+        def start(done: Done[AppendResult]) -> None:
+            if self.line:
+                self.begin(Offer(request, None, is_plain=True), done)
+            else:
+                self._appending(request)(done)
+
+        return start
 
     def _refusal_now(self, topic: str, size: int) -> WouldBlockError | None:
         if self._max_pendings and self._pendings >= self._max_pendings:
@@ -199,6 +219,8 @@ class Admission:
         return self._engine.refusal(topic, size, self._promised)
 
     def _on_answer(self, offer: JoinedOffer, outcome: Outcome | list[Outcome]) -> None:
+        if offer.joined.outcome is not None:
+            return  # it was posted, and then posting it failed
         self._keep_promise(offer)
         with self._lock:
             self._pendings -= offer.joined.count
@@ -352,6 +374,10 @@ class Admission:
             offer.timer.cancel()
             offer.timer = None
         offer.done(outcome)
+
+
+def _ignore() -> None:
+    pass
 
 
 def _nothing(_outcome: AppendResult | TopicsError) -> None:

@@ -140,8 +140,6 @@ class Gatherer:
 
     def flush(self) -> None:
         """Write all gathered records."""
-        if not self._filling:
-            return
         signals.hold(_nothing)
         try:
             with self._lock:
