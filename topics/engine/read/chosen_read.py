@@ -119,7 +119,8 @@ class ChosenFrames(FrameRead):
 
     def add_to(self, renderer: Renderer, step: Step | None) -> Iterator[None]:
         """See `ChosenResult.add_to`."""
-        with self._pieces.reading():
+        try:
+            self._pieces.begin()
             for index, rows in enumerate(self._chosen):
                 if not len(rows.seqs):
                     continue
@@ -132,6 +133,8 @@ class ChosenFrames(FrameRead):
                         except CorruptError as error:
                             raise with_topic(self._topic, error, self) from None
                         yield
+        finally:
+            self._pieces.end()
 
     def _parts(self, index: int, rows: SelectedRows) -> Iterator[OwnFrames]:
         """Yield the bytes of a piece, part by part, with the rows whose frames are there."""

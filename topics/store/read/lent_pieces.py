@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -111,18 +111,17 @@ class LentPieces:
         return True
 
     # --- on the thread -----------------------------------------------------------------------------------------------
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """Read within; the files are given back then. Raises: UsageError, the log is closed."""
+    def begin(self) -> None:
+        """Begin to read, in a `try` that ends with `end`. Raises: UsageError, the log is closed."""
         with self._lender.changing:
             self._check()
             self._reading = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._reading = None
-            if self._held is not None:
-                self._lender.give_back(self._held)
+
+    def end(self) -> None:
+        """Give the files back."""
+        self._reading = None
+        if self._held is not None:
+            self._lender.give_back(self._held)
 
     def read(self, index: int) -> list[Lent]:
         """Return the bytes of a piece, in parts that follow each other.
@@ -186,7 +185,10 @@ class Lender:
         self.reader = reader
         self._call_later = call_later
         self._call_soon = call_soon
-        self.changing = threading.Condition(threading.RLock())
+        # Locks of C: a signal's handler that raises cannot leave one of them locked.
+        self.changing = threading.RLock()
+        self._left = threading.Lock()
+        """Released, if it is locked, when a thread has left its pieces."""
         self._held: dict[Held, list[StoredFile]] = {}
         self._returned: deque[Held] = deque()
         """The ones that no thread reads any more."""
@@ -220,23 +222,23 @@ class Lender:
     def give_back(self, held: Held) -> None:
         """Have the files released: now, if something waits for that, or with the next read."""
         self._returned.append(held)
-        with self.changing:
-            self.changing.notify_all()
+        with contextlib.suppress(RuntimeError):
+            self._left.release()
         if any(file.is_awaited for file in self._held.get(held, ())):
             with contextlib.suppress(TopicsError, OSError):  # `end` releases them.
                 self._call_soon(self.release)
 
     def end(self) -> None:
         """Take everything back, and wait for threads that are reading. No other thread drives."""
-        with self.changing:
-            while not self._revoke_all():
-                self.changing.wait(_LOOK_NS / 1e9)
+        while not self._revoke_all():
+            self._left.acquire(timeout=_LOOK_NS / 1e9)
         self._returned.extend(self._held)
         self.release()
 
     def _revoke_all(self) -> bool:
         lent = [pieces for pieces in [held() for held in self._held] if pieces is not None]
-        return all([pieces.revoke() for pieces in lent])  # noqa: C419 - also after one that is read
+        with self.changing:
+            return all([pieces.revoke() for pieces in lent])  # noqa: C419 - also after one that is read
 
 
 class _WaitingFiles:
