@@ -50,15 +50,22 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     loop.close()
 
 
-def test_a_single_caller_drives_the_loop_itself(disk: Disk) -> None:
+def started(disk: Disk) -> Driver:
+    """Return a driver with the maintenance thread."""
     driver = Driver(disk.loop)
+    driver.start()
+    return driver
+
+
+def test_a_single_caller_drives_the_loop_itself(disk: Disk) -> None:
+    driver = started(disk)
     assert driver.call(disk.write(0)) == 1
     assert disk.threads == {threading.current_thread().name}
     driver.end(nothing)
 
 
 def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path: Path) -> None:
-    driver = Driver(disk.loop)
+    driver = started(disk)
     count_per_thread, thread_count = 50, 8
 
     def work(first: int) -> None:
@@ -77,7 +84,7 @@ def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path:
 
 
 def test_a_call_runs_exclusively_only_when_no_work_is_due(disk: Disk) -> None:
-    driver = Driver(disk.loop)
+    driver = started(disk)
     assert driver.call(disk.write(0)) == 1
     refused: list[str | None] = []
     answered = threading.Event()
@@ -100,7 +107,7 @@ def test_an_unexpected_error_of_an_exclusive_call_ends_the_driver(disk: Disk) ->
     def fail(_: None) -> None:
         raise ZeroDivisionError("a bug")
 
-    driver = Driver(disk.loop)
+    driver = started(disk)
     assert driver.call(disk.write(0)) == 1
     with pytest.raises(ZeroDivisionError):
         driver.run_exclusively(fail, None)
@@ -109,7 +116,7 @@ def test_an_unexpected_error_of_an_exclusive_call_ends_the_driver(disk: Disk) ->
 
 
 def test_a_caller_that_cannot_wait_is_served_by_the_maintenance_thread(disk: Disk) -> None:
-    driver = Driver(disk.loop)
+    driver = started(disk)
     answered = threading.Event()
     outcomes: list[Any] = []
 
@@ -125,7 +132,7 @@ def test_a_caller_that_cannot_wait_is_served_by_the_maintenance_thread(disk: Dis
 
 
 def test_timers_run_without_calls(disk: Disk) -> None:
-    driver = Driver(disk.loop)
+    driver = started(disk)
     rang = threading.Event()
 
     def start(done: Callable[[Any], None]) -> None:
@@ -138,7 +145,7 @@ def test_timers_run_without_calls(disk: Disk) -> None:
 
 
 def test_an_error_of_the_engine_reaches_its_caller_only(disk: Disk) -> None:
-    driver = Driver(disk.loop)
+    driver = started(disk)
 
     def refuse(_done: Callable[[Any], None]) -> None:
         raise TopicsError("no")
@@ -150,7 +157,7 @@ def test_an_error_of_the_engine_reaches_its_caller_only(disk: Disk) -> None:
 
 
 def test_after_the_end_a_call_is_a_usage_error(disk: Disk) -> None:
-    driver = Driver(disk.loop)
+    driver = started(disk)
     driver.end(nothing)
     with pytest.raises(UsageError, match="closed"):
         driver.call(disk.write(0))

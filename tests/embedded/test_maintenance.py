@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from contextlib import ExitStack
@@ -12,7 +13,9 @@ import pytest
 
 import topics
 from tests.embedded.conftest import SMALL
+from tests.embedded.test_failed_open import descriptors_below
 from tests.embedded.test_fork import in_child
+from topics.embedded.maintenance import _shared
 
 
 def maintaining() -> list[threading.Thread]:
@@ -103,6 +106,47 @@ def test_two_logs_that_are_awaited_at_once_are_both_answered(tmp_path: Path) -> 
         one.append("t", [1])
         other.append("t", [1])
         assert asyncio.run(wait_and_append(one, other)) == [2, 2]
+
+
+@pytest.mark.parametrize("io", ["auto", "portable"])
+def test_a_log_that_gets_no_thread_is_not_open_and_later_ones_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, io: str
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "topics-maintenance":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                topics.open(tmp_path / "first", io=io, **SMALL)
+    assert descriptors_below(tmp_path) == []
+    with topics.open(tmp_path / "first", io=io, **SMALL) as log:
+        assert asyncio.run(append(log)) == 1
+        with topics.open(tmp_path / "second", io=io, **SMALL) as other:
+            assert asyncio.run(append(other)) == 1
+            assert len(maintaining()) == 1
+
+
+def test_a_log_whose_ring_cannot_be_waited_for_is_not_open_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        def register(self, _fd: int, _mask: int) -> None:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_shared, "_epoll", Full())
+        with pytest.raises(topics.StorageError, match="cannot be opened: Cannot allocate memory"):
+            topics.open(tmp_path, **SMALL)
+        for thread in maintaining():  # it was started for this log, and has no other
+            thread.join(20)
+    with topics.open(tmp_path, **SMALL) as log:
+        assert asyncio.run(append(log)) == 1
 
 
 def test_a_forked_child_has_a_thread_of_its_own(tmp_path: Path) -> None:

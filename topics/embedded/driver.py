@@ -47,7 +47,9 @@ _QUIET_PASSES = 2
 class Driver:
     """One loop shared by many threads, one at a time.
 
-    exclusive: there is no maintenance thread; the only thread calls `drive_due` between its calls.
+    Without `start` there is no maintenance thread, and the only thread calls `drive_due` between
+    its calls.
+
     begin_us: time within which calls of the inbox are begun in a pass; 0: no limit.
 
         state    `_refusal`   `_over`  driver              a new call, and a sleeping caller
@@ -58,7 +60,7 @@ class Driver:
         forked   UsageError   False    none, in the child  gets it: the parent's loop continues
     """
 
-    def __init__(self, loop: Loop, *, exclusive: bool = False, begin_us: int = 0) -> None:
+    def __init__(self, loop: Loop, *, begin_us: int = 0) -> None:
         self._loop = loop
         self._begin_ns = begin_us * 1000
         self._wheel = threading.Lock()
@@ -90,10 +92,16 @@ class Driver:
             drive=self._maintain,
             waits=lambda: loop.operations_in_flight > 0,
         )
-        if not exclusive:
-            self.maintenance.start()
-        self._lasting = (threading.main_thread().ident, self.maintenance.ident)
+        self._lasting = {threading.main_thread().ident}
         """Ids of threads that do not end before the log does."""
+
+    def start(self) -> None:
+        """Have the maintenance thread drive while no call does.
+
+        Raises: OSError, or RuntimeError if there is no thread; then it does not drive.
+        """
+        self.maintenance.start()
+        self._lasting.add(self.maintenance.ident)
 
     # --- calls -------------------------------------------------------------------------------------------------------
     def call(self, start: Start[R]) -> R:

@@ -67,6 +67,7 @@ class _Opened(NamedTuple):
 
     loop: Loop
     engine_reason: str
+    directory: TakenDirectory
     opened: StoredEngine
 
 
@@ -84,12 +85,19 @@ def _open(config: Config, ring: Ring | None, clock: Clock | None, *, is_frozen: 
         directory = take_frozen(ring, config) if is_frozen else take(ring, config)
         opened = _run(loop, StoredEngine.open(loop, config, directory=directory), "open")
     except BaseException:
-        loop.close()
-        if directory is not None:
-            directory.release()
+        _abandon(loop, directory)
         raise
     opened.log.commit_in_place()
-    return _Opened(loop, engine_reason, opened)
+    return _Opened(loop, engine_reason, directory, opened)
+
+
+def _abandon(loop: Loop, directory: TakenDirectory | None) -> None:
+    """Close a loop and release its directory, without a last checkpoint."""
+    try:
+        loop.close()
+    finally:
+        if directory is not None:
+            directory.release()
 
 
 def _run(loop: Loop, coro: Coroutine[Any, Any, R], name: str) -> R:
@@ -129,17 +137,24 @@ class Log:
         signals.hold(_nothing)
         try:
             parts = _open(config, ring, clock, is_frozen=self._starts_type.is_frozen)
-            self._loop = parts.loop
-            self.engine_reason = parts.engine_reason
-            """Why the ring is the one that it is."""
-            self._opened = parts.opened
-            self._engine = parts.opened.engine
-            self._driver = Driver(self._loop, exclusive=ring is not None, begin_us=config.pass_requests_us // _BEGINS)
-            parts.opened.log.sync_in_place(self._driver.waits_alone)
-            self._lender = Lender(parts.opened.store.reader, self._loop.call_later, self._driver.call_soon)
-            self._starts = starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
-            self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
-            self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
+            try:
+                self._loop = parts.loop
+                self.engine_reason = parts.engine_reason
+                """Why the ring is the one that it is."""
+                self._opened = parts.opened
+                self._engine = parts.opened.engine
+                self._driver = Driver(self._loop, begin_us=config.pass_requests_us // _BEGINS)
+                parts.opened.log.sync_in_place(self._driver.waits_alone)
+                self._lender = Lender(parts.opened.store.reader, self._loop.call_later, self._driver.call_soon)
+                starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
+                self._starts = starts
+                self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
+                self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
+                if ring is None:
+                    self._driver.start()  # last: a failure before leaves no thread that drives
+            except BaseException:
+                _abandon(parts.loop, parts.directory)
+                raise
         except OSError as error:
             signals.release()
             raise _storage_error(f"data directory {config.data_dir} cannot be opened", error) from error

@@ -41,16 +41,21 @@ class _SharedThread:
         self._epoll: select.epoll | None = None
 
     def add(self, member: Maintenance) -> None:
+        """Give a log its turns. Raises: OSError, RuntimeError (no thread), and it is not added."""
         with self._lock:
-            if self._epoll is None:
+            if self._wake_fd < 0:
                 self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-                self._epoll = select.epoll()
-                self._epoll.register(self._wake_fd, select.EPOLLIN)
+            if self._epoll is None:
+                epoll = select.epoll()
+                epoll.register(self._wake_fd, select.EPOLLIN)
+                self._epoll = epoll
+            if self.thread is None:
+                thread = threading.Thread(target=self._run, name="topics-maintenance", daemon=True)
+                thread.start()
+                self.thread = thread
+            # a thread that was started for a member that cannot be registered ends by itself
             self._epoll.register(member.ready_fd, select.EPOLLONESHOT)
             self._members[member.ready_fd] = member
-            if self.thread is None:
-                self.thread = threading.Thread(target=self._run, name="topics-maintenance", daemon=True)
-                self.thread.start()
             member.thread = self.thread
 
     def remove(self, member: Maintenance) -> None:
@@ -79,6 +84,7 @@ class _SharedThread:
         """Begin anew in a forked child, which has neither the thread nor its logs."""
         if self._epoll is not None:
             self._epoll.close()
+        if self._wake_fd >= 0:
             os.close(self._wake_fd)
         self.__init__()  # type: ignore[misc]  # as a new one, which all refer to
 
