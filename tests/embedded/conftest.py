@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,20 @@ def log(tmp_path: Path) -> Iterator[topics.Log]:
     """A small log; a file that needs another one has a fixture of its own."""
     with topics.open(tmp_path / "data", **SMALL) as opened:
         yield opened
+
+
+def copy_open(directory: Path, copy: Path) -> Path:
+    """Copy the directory of an open log, as a kill leaves it. Return the copy.
+
+    A file that is renamed meanwhile is left out: one being prepared for the log, or a spare.
+    """
+
+    def copied(source: str, target: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(source, target)
+
+    shutil.copytree(directory, copy, copy_function=copied)
+    return copy
 
 
 def handlers() -> dict[signal.Signals, Any]:

@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 import topics
-from tests.embedded.conftest import SMALL
+from tests.embedded.conftest import SMALL, copy_open
 from topics.embedded.aio import AsyncLog
 from topics.embedded.log import Log
 from topics.embedded.log_reader import AsyncLogReader
@@ -85,7 +84,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         log.append("t", [b"\x00\xff"])
         log.page("u")  # forwarded by then
         log.flush()
-        shutil.copytree(tmp_path / "live", tmp_path / "data")
+        copy_open(tmp_path / "live", tmp_path / "data")
     (tmp_path / "data").chmod(0o700)
     return tmp_path / "data"
 
@@ -229,7 +228,7 @@ def test_a_torn_end_of_the_log_is_cut_off_in_memory_and_that_is_logged(
     with topics.open(directory, **SMALL) as log:
         log.append("t", [{"filler": "x" * 3000}])
         log.append("t", ["is torn"])
-        shutil.copytree(directory, directory.parent / "torn")
+        copy_open(directory, directory.parent / "torn")
     torn = directory.parent / "torn"
     torn.chmod(0o700)
     for path in (torn / "wal").rglob("wal-*.log"):
