@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -98,6 +99,58 @@ def test_an_interrupt_at_any_place_reaches_the_caller_and_harms_nothing(
     assert place > 60
     found = {record.data for record in log.read("disk")} | {record.data for record in log.read("fsync")}
     assert found.issuperset(acked) or "append" not in what
+
+
+def test_an_interrupt_at_any_place_of_a_readers_call_leaves_it_usable_and_loses_no_page(
+    log: topics.Log, number: int
+) -> None:
+    log.append("disk", list(range(1, 11)))
+    reader = log.reader("disk", "reader")
+    calls: dict[str, Callable[[], Any]] = {
+        "read": lambda: reader.read(limit=2),
+        "peek": lambda: reader.peek(limit=2),
+        "commit": reader.commit,
+        "seek": lambda: reader.seek(2),
+        "state": reader.state,
+    }
+    every = stride(2)
+    for what, call in calls.items():
+        place = missed = 0
+        while missed < 10:
+            reader.seek(2)
+            assert [record.seq for record in reader.read(limit=2)] == [3, 4]
+            at, records = At(place, number), None
+            with contextlib.suppress(KeyboardInterrupt, Alarm), at:
+                records = call()
+            following = [record.seq for record in reader.read(limit=2)]
+            if what == "read" and records is None:
+                assert following == [5, 6], f"a page was passed over, at place {place}"
+            elif what != "seek":
+                assert following == ([7, 8] if what == "read" else [5, 6])
+            missed = 0 if at.reached else missed + 1
+            place += every
+        assert place > 10 * every
+
+
+@pytest.mark.usefixtures("_handled")
+def test_an_interrupt_before_a_readers_await_leaves_it_usable(log: topics.Log) -> None:
+    async def work() -> None:
+        log.append("disk", list(range(1, 11)))
+        reader = await log.aio.reader("disk", "reader")
+        place = missed = 0
+        while missed < 10:
+            await reader.seek(2)
+            at = At(place, SIGNALS[place % 2])
+            awaited = reader.read(limit=2)
+            with contextlib.suppress(KeyboardInterrupt, Alarm), at:
+                awaited.send(None)
+            awaited.close()
+            assert [record.seq for record in await reader.read(limit=2)] == [3, 4]
+            missed = 0 if at.reached else missed + 1
+            place += 1
+        assert place > 20
+
+    asyncio.run(work())
 
 
 def test_an_interrupted_open_or_close_leaves_the_directory_free(tmp_path: Path) -> None:

@@ -204,6 +204,64 @@ def test_a_reader_of_a_closed_log_is_refused(tmp_path: Path) -> None:
         reader.read()
 
 
+REFUSED: list[tuple[str, dict[str, object], type[topics.TopicsError]]] = [
+    ("read", {"limit": -1}, UsageError),
+    ("read", {"wait_ms": "x"}, UsageError),
+    ("peek", {"limit": "x"}, UsageError),
+    ("peek", {"max_bytes": -5}, UsageError),
+    ("peek", {}, GapError),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "error"), REFUSED)
+def test_a_refused_call_leaves_its_caller_the_page_of_an_earlier_one(
+    log: topics.Log, name: str, given: dict[str, object], error: type[topics.TopicsError]
+) -> None:
+    one, two = log.reader("orders", "billing"), log.reader("orders", "billing")
+    assert seqs(one.read(limit=3)) == [1, 2, 3]
+    if error is GapError:
+        log.put_topic("orders", cap_records=2)
+    with pytest.raises(error):
+        getattr(one, name)(**given)
+    if error is not GapError:
+        assert seqs(two.read(limit=3)) == [4, 5, 6], "the first page is out"
+    assert one.commit() == 3
+
+
+@pytest.mark.parametrize(("name", "given", "error"), REFUSED)
+def test_a_refused_await_leaves_its_caller_the_page_of_an_earlier_one(
+    log: topics.Log, name: str, given: dict[str, object], error: type[topics.TopicsError]
+) -> None:
+    async def work() -> None:
+        one, two = [await log.aio.reader("orders", "billing") for _ in range(2)]
+        assert seqs(await one.read(limit=3)) == [1, 2, 3]
+        if error is GapError:
+            log.put_topic("orders", cap_records=2)
+        with pytest.raises(error):
+            await getattr(one, name)(**given)
+        if error is not GapError:
+            assert seqs(await two.read(limit=3)) == [4, 5, 6], "the first page is out"
+        assert await one.commit() == 3
+
+    asyncio.run(work())
+
+
+def test_a_call_beside_another_one_is_refused_and_takes_nothing(log: topics.Log) -> None:
+    reader = log.reader("orders", "billing", from_seq=10)
+    got: list[list[topics.Record]] = []
+    waiting = threading.Thread(target=lambda: got.append(reader.read(wait_ms=20_000)))
+    waiting.start()
+    while not log._engine._core.registry.visible("orders").waiters:  # type: ignore[union-attr]
+        threading.Event().wait(0.001)
+    for call in (reader.read, reader.peek, reader.commit, reader.state, lambda: reader.seek(0), reader.close):
+        with pytest.raises(UsageError, match="reader billing is in use by another call"):
+            call()
+    log.append("orders", ["x"])
+    waiting.join()
+    assert seqs(got[0]) == [11]
+    assert reader.commit() == 11
+
+
 @pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
 def test_a_wait_that_was_cancelled_takes_no_record_that_comes_later(log: topics.Log, delivery: str) -> None:
     """R-READER-7: only a page that was handed out is lost with its caller."""

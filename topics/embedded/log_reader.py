@@ -154,18 +154,25 @@ class ReaderObject:
         self._upto = 0
         """The page is done with a commit up to here."""
         self._closed = False
-        self._using = threading.Lock()
+        self._callers: dict[object, None] = {}
+        """Calls in progress, of which only the first continues.
+
+        Each begins, and ends by `pop`, in one step of the interpreter within a `try`, so that no
+        signal's exception leaves one here that has ended.
+        """
 
     @property
     def closed(self) -> bool:
         return self._closed
 
     # --- calls -------------------------------------------------------------------------------------------------------
-    def _begin(self) -> None:
+    def _begin(self, call: object) -> None:
         """Begin a call of this object. Raises: UsageError, it is closed, or in use."""
         if self._closed:
             raise UsageError(f"reader {self.name} is closed: open it again with log.reader")
-        if not self._using.acquire(blocking=False):
+        self._callers[call] = None
+        first, *_others = self._callers
+        if first is not call:
             raise UsageError(f"reader {self.name} is in use by another call: open one for each thread")
 
     def _reading(self, handed: _Handed, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> Start[ReaderPage]:
@@ -217,7 +224,15 @@ class ReaderObject:
         page = handed.leave()
         if page is None:
             self._submit(lambda: handed.give_up() if handed.give_up is not None else None)
-        elif page.token:
+        else:
+            self._not_delivered(page)
+
+    def _not_delivered(self, page: ReaderPage | None) -> None:
+        """Give back the page that a call took and that its caller does not get; None: it took none.
+
+        The page that the caller has from an earlier call stays the caller's.
+        """
+        if page is not None and page.token:
             self._token = 0
             self._release(page.token)
 
@@ -239,12 +254,6 @@ class ReaderObject:
         if page.result.tombstone is not None:
             raise GapError(self.topic, page.result.tombstone)
         return UnreadPage(self.topic, page.result)
-
-    def _lost(self) -> None:
-        """Give back the page that could not be read."""
-        token, self._token = self._token, 0
-        if token:
-            self._release(token)
 
     def _committing(self, seq: int | None) -> Start[int]:
         arguments.optional_count("seq", seq)
@@ -279,11 +288,11 @@ class ReaderObject:
     def _asking(self) -> Start[ReaderState]:
         return lambda done: self._readers.state(self.topic, self.name, done, incarnation=self._incarnation)
 
-    def _end(self) -> bool:
+    def _end(self, call: object) -> bool:
         """Begin the close. Return whether there is something to commit; False: nothing to do."""
         if self._closed:
             return False
-        self._begin()
+        self._begin(call)
         self._closed = True
         return self._commits_at_end and self.delivery != AT_MOST_ONCE
 
@@ -320,19 +329,20 @@ class LogReader(ReaderObject):
         return self._page(limit, max_bytes, wait_ms, peek=True)
 
     def _page(self, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> list[Record]:
-        self._begin()
         handed = _Handed()
         try:
-            page = self._driver.call(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
-            return self._took(page, peek=peek).read(self._driver.pause).records
+            try:
+                self._begin(handed)
+                page = self._driver.call(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
+                return self._took(page, peek=peek).read(self._driver.pause).records
+            finally:
+                self._callers.pop(handed, None)
         except TopicsError:
-            self._lost()
+            self._not_delivered(handed.page)
             raise
         except BaseException:
             self._left(handed)
             raise
-        finally:
-            self._using.release()
 
     def commit(self, seq: int | None = None) -> int:
         """Commit what was read, or the records up to `seq`. Return the committed position.
@@ -346,11 +356,12 @@ class LogReader(ReaderObject):
         return self._call(self._seeking, seq)
 
     def _call(self, start: Callable[[Any], Start[R]], argument: Any) -> R:
-        self._begin()
+        call = object()
         try:
+            self._begin(call)
             return self._driver.call(start(argument))
         finally:
-            self._using.release()
+            self._callers.pop(call, None)
 
     def state(self) -> ReaderState:
         """Return settings, position, committed position and lag at one instant."""
@@ -372,11 +383,12 @@ class LogReader(ReaderObject):
 
     def close(self) -> None:
         """Commit what was read, and end. Idempotent. The reader stays in the topic."""
-        if self._end():
-            try:
+        call = object()
+        try:
+            if self._end(call):
                 self._driver.call(self._committing(None))
-            finally:
-                self._using.release()
+        finally:
+            self._callers.pop(call, None)
 
     def __enter__(self) -> LogReader:
         return self
@@ -411,20 +423,21 @@ class AsyncLogReader(ReaderObject):
         return await self._page(limit, max_bytes, wait_ms, peek=True)
 
     async def _page(self, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> list[Record]:
-        self._begin()
         handed = _Handed()
         try:
-            page = await self._run(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
-            read: Page = await self._finish(self._took(page, peek=peek))
-            return read.records
+            try:
+                self._begin(handed)
+                page = await self._run(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
+                read: Page = await self._finish(self._took(page, peek=peek))
+                return read.records
+            finally:
+                self._callers.pop(handed, None)
         except TopicsError:
-            self._lost()
+            self._not_delivered(handed.page)
             raise
         except BaseException:
             self._left(handed)
             raise
-        finally:
-            self._using.release()
 
     async def commit(self, seq: int | None = None) -> int:
         return await self._call(self._committing, seq)
@@ -436,19 +449,21 @@ class AsyncLogReader(ReaderObject):
         return await self._call(lambda _nothing: self._asking(), None)
 
     async def _call(self, start: Callable[[Any], Start[R]], argument: Any) -> R:
-        self._begin()
+        call = object()
         try:
+            self._begin(call)
             answer: R = await self._run(start(argument))
             return answer
         finally:
-            self._using.release()
+            self._callers.pop(call, None)
 
     async def close(self) -> None:
-        if self._end():
-            try:
+        call = object()
+        try:
+            if self._end(call):
                 await self._run(self._committing(None))
-            finally:
-                self._using.release()
+        finally:
+            self._callers.pop(call, None)
 
     async def __aenter__(self) -> AsyncLogReader:
         return self
