@@ -294,8 +294,13 @@ def verify_shared(client: Client, writers: list[Writer], last_head: int) -> int:
     return head
 
 
-def run(directory: Path, cycles: int, seed: int, life_s: float = 2.5, io: str = "") -> Counter[str]:
-    """Raises AssertionError at the first thing that is wrong; the directory is as it was then."""
+def run(
+    directory: Path, cycles: int, seed: int, life_s: float = 2.5, io: str = "", *, least_writes: int = 0
+) -> Counter[str]:
+    """Raises AssertionError at the first thing that is wrong; the directory is as it was then.
+
+    least_writes: a life continues until its writers have made so many, on a busy machine longer than `life_s`.
+    """
     rng = random.Random(seed)
     counts: Counter[str] = Counter()
     writers = [Writer(number, seed, counts) for number in range(WRITERS)]
@@ -324,6 +329,9 @@ def run(directory: Path, cycles: int, seed: int, life_s: float = 2.5, io: str = 
             for thread in threads:
                 thread.start()
             time.sleep(rng.uniform(0.05, life_s))
+            enough = (cycle + 1) * least_writes
+            while counts["write"] < enough and not any(writer.error for writer in writers):
+                time.sleep(0.01)
             if rng.random() < 0.2:
                 server.stop()
                 counts["stopped"] += 1
