@@ -62,15 +62,17 @@ class LentPieces:
         lender.release()
         files: list[StoredFile] = []
         for piece in self._pieces:
-            parts, file = _in_memory(reader, piece), None
-            if not parts:
-                file = reader.table.get(piece.file_id)
-                if file is None:
-                    done(StorageError(f"file {piece.file_id} is not open"))
-                    return
-                files.append(file)
+            parts = _in_memory(reader, piece)
             self._found.append(parts)
+            if parts:
+                self._files.append(None)
+                continue
+            file = reader.readable(piece.file_id)
+            if isinstance(file, StorageError):
+                done(file)
+                return
             self._files.append(file)
+            files.append(file)
         if files:
             for file in files:
                 file.hold()
@@ -85,18 +87,7 @@ class LentPieces:
         if file is None:
             done(None)
             return
-        opener = self._lender.reader.opener
-        if opener is None or not file.path:
-            done(StorageError(f"file {file.file_id} is not open"))
-            return
-
-        def on_opened(res: int) -> None:
-            if res < 0:
-                done(StorageError(f"opening {file.path} failed: {os.strerror(-res)}"))
-            else:
-                self._open(files, done)
-
-        opener.open(file, on_opened)
+        self._lender.reader.open(file, lambda error: self._open(files, done) if error is None else done(error))
 
     @property
     def has_files(self) -> bool:

@@ -83,7 +83,23 @@ class Reader:
             done(views)
             return
         missing = len(pieces) - len(views)
-        _Fetch(self, done, missing, memory).start(self.table, pieces, found)
+        _Fetch(self, done, missing, memory).start(pieces, found)
+
+    def readable(self, file_id: int) -> StoredFile | StorageError:
+        """Return a file that is open, or that can be opened; else why it cannot be read."""
+        file = self.table.get(file_id)
+        if file is None or (file.fd < 0 and file.direct_fd < 0 and (self.opener is None or not file.path)):
+            return StorageError(f"file {file_id} is not open")
+        return file
+
+    def open(self, file: StoredFile, done: Callable[[StorageError | None], None]) -> None:
+        """Open a readable file that is not open, then call `done`. The caller holds it."""
+        assert self.opener is not None, "without one, it was not readable"
+
+        def on_opened(res: int) -> None:
+            done(StorageError(f"opening {file.path} failed: {os.strerror(-res)}") if res < 0 else None)
+
+        self.opener.open(file, on_opened)
 
     def on_unsound(self, file_id: int, offset: int, size: int, what: str) -> None:
         """Count and log a frame that does not match its checksum or its place.
@@ -133,17 +149,15 @@ class _Fetch:
     def __init__(
         self, reader: Reader, done: Callable[[Fetched], None], missing: int, memory: memoryview | None
     ) -> None:
-        self._files = reader.files
-        self.opener = reader.opener
-        self._inflating = reader.inflating
-        self._on_corrupt = reader.on_corrupt
+        self.reader = reader
         self._done = done
         self._missing = missing
         self._memory = memory
         self._views: list[memoryview] = []
         self._error: StorageError | None = None
 
-    def start(self, table: FileTable, pieces: Sequence[FileRange], found: Sequence[memoryview | None]) -> None:
+    def start(self, pieces: Sequence[FileRange], found: Sequence[memoryview | None]) -> None:
+        reader = self.reader
         reads: list[_PieceRead] = []
         for index, (piece, view) in enumerate(zip(pieces, found, strict=True)):
             if view is not None:
@@ -151,13 +165,13 @@ class _Fetch:
                 self._views.append(memoryview(bytes(view)))
                 continue
             self._views.append(memoryview(b""))
-            file = table.get(piece.file_id)
-            if file is None or (file.fd < 0 and file.direct_fd < 0 and (self.opener is None or not file.path)):
-                self._error = StorageError(f"file {piece.file_id} is not open")
+            file = reader.readable(piece.file_id)
+            if isinstance(file, StorageError):
+                self._error = file
                 self._missing -= 1
                 continue
-            if file.compressed and self._inflating is not None:
-                reads.append(_InflatedRead(self, index, file, piece, self._inflating))
+            if file.compressed and reader.inflating is not None:
+                reads.append(_InflatedRead(self, index, file, piece, reader.inflating))
             else:
                 reads.append(_Read(self, index, file, piece, self._memory))
         if not reads:
@@ -169,7 +183,7 @@ class _Fetch:
         read.file.release()
         self._views[read.index] = read.view
         if isinstance(error, CorruptError):
-            self._on_corrupt(error)
+            self.reader.on_corrupt(error)
         self._error = self._error or error
         self._missing -= 1
         if self._missing == 0:
@@ -177,10 +191,6 @@ class _Fetch:
 
     def _end(self) -> None:
         self._done(self._error or self._views)
-
-    @property
-    def files(self) -> Files:
-        return self._files
 
 
 class _PieceRead:
@@ -201,18 +211,17 @@ class _PieceRead:
         raise NotImplementedError
 
     def submit(self) -> None:
-        opener = self._fetch.opener
+        reader = self._fetch.reader
         if self._fd < 0:
-            assert opener is not None, "without one, files that are not open were refused"
-            opener.open(self.file, self._on_opened)
+            reader.open(self.file, self._on_opened)
             return
-        if opener is not None:
-            opener.touch(self.file)
+        if reader.opener is not None:
+            reader.opener.touch(self.file)
         self._read()
 
-    def _on_opened(self, res: int) -> None:
-        if res < 0:
-            self._fetch.on_read(self, StorageError(f"opening {self.file.path} failed: {os.strerror(-res)}"))
+    def _on_opened(self, error: StorageError | None) -> None:
+        if error is not None:
+            self._fetch.on_read(self, error)
             return
         self._fd = self.file.fd
         self._read()
@@ -294,7 +303,7 @@ class _Read(_PieceRead):
         return self._filling.view
 
     def _read(self) -> None:
-        self._fetch.files.read_nowait(self._fd, *self._filling.rest, self._on_result)
+        self._fetch.reader.files.read_nowait(self._fd, *self._filling.rest, self._on_result)
 
     def _on_result(self, res: int) -> None:
         error = self._filling.on_result(res)
