@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from topics.engine.index.index import SelectedRows
 from topics.engine.read.diff import Diff, DiffCore
-from topics.engine.read.frame_read import FrameRead, OwnFrames, with_topic
+from topics.engine.read.frame_read import FrameRead, OwnFrames, own, with_topic
 from topics.engine.read.read_pass import ReadCore, ReadPass, Renderer
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.state.topic import Topic
@@ -32,9 +32,8 @@ _BYTES_A_ROW = 32
 
 It takes as much time as rendering this many bytes.
 """
-
-
 _NO_END = (1 << 64) - 1
+"""A budget that no page reaches: its bounds were kept when its rows were chosen."""
 
 
 class Step(NamedTuple):
@@ -105,7 +104,8 @@ class ChosenFrames(FrameRead):
         self._views = [memoryview(b"")] * len(self.pieces)
         then(self)
 
-    def _own(self, view: memoryview, base: int, rows: SelectedRows) -> OwnFrames:
+    def _deliver(self, view: memoryview, base: int, rows: SelectedRows) -> OwnFrames:
+        """Note the rows; `add_to` reads their frames."""
         self._chosen.append(rows)
         return OwnFrames(view, base, rows)
 
@@ -127,9 +127,9 @@ class ChosenFrames(FrameRead):
                 for data, base, some in self._parts(index, rows):
                     for few in (some,) if step is None else _in_steps(some, step):
                         try:
-                            own = super()._own(data, base, few)
-                            offsets, lengths, seqs = own.rows.offsets, own.rows.lengths, own.rows.seqs
-                            renderer.add(own.data, own.base, offsets, lengths, seqs)
+                            frames = own(self._topic, data, base, few)
+                            offsets, lengths, seqs = frames.rows.offsets, frames.rows.lengths, frames.rows.seqs
+                            renderer.add(frames.data, frames.base, offsets, lengths, seqs)
                         except CorruptError as error:
                             raise with_topic(self._topic, error, self) from None
                         yield

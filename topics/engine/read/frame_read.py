@@ -113,21 +113,28 @@ class FrameRead:
                 alive = _alive_or_spared(index.alive(rows.seqs), rows.seqs, spared)
                 if not alive.all():
                     rows = rows.rows(alive | (rows.seqs <= np.uint64(topic.floors.lost)))
-            yield self._own(view, piece.offset, rows), last
+            yield self._deliver(view, piece.offset, rows), last
 
     def all_frames(self) -> Iterator[OwnFrames]:
         """Yield the frames of each piece, with rows that died since. Raises CorruptError."""
         for piece, view, rows in zip(self.pieces, self._views, self._rows, strict=True):
-            yield self._own(view, piece.offset, rows)
+            yield own(self._topic, view, piece.offset, rows)
 
-    def _own(self, view: memoryview, base: int, rows: SelectedRows) -> OwnFrames:
-        if not share_frames(rows.flags):
-            return OwnFrames(view, base, rows)
-        made = own_frames(self._topic.id, view, base, rows)
-        flags = rows.flags & _NO_COPY
-        return OwnFrames(
-            memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags)
-        )
+    def _deliver(self, view: memoryview, base: int, rows: SelectedRows) -> OwnFrames:
+        """Return what a reader gets of a piece, its rows that survive."""
+        return own(self._topic, view, base, rows)
+
+
+def own(topic: Topic, view: memoryview, base: int, rows: SelectedRows) -> OwnFrames:
+    """Return the topic's own frames of rows, of which some are shared with other topics.
+
+    Raises: CorruptError.
+    """
+    if not share_frames(rows.flags):
+        return OwnFrames(view, base, rows)
+    made = own_frames(topic.id, view, base, rows)
+    flags = rows.flags & _NO_COPY
+    return OwnFrames(memoryview(made.data), 0, rows._replace(offsets=made.offsets, lengths=made.lengths, flags=flags))
 
 
 def _alive_or_spared(
