@@ -165,12 +165,7 @@ class Driver:
 
     def call_soon(self, do: Callable[[], None]) -> None:
         """Submit `do`, which is run on the loop, after the calls that were made before."""
-
-        def start(done: Callable[[None], None]) -> None:
-            do()
-            done(None)
-
-        self.submit(start, _ignore)
+        self.submit(_doing(do), _ignore)
 
     def submit_soon(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
         """Submit a call for the next pass, or for one within a millisecond; several share it.
@@ -288,13 +283,8 @@ class Driver:
         When this returns or raises, no thread drives: the loop is the caller's again. Later calls
         are refused.
         """
-
-        def start(done: Callable[[None], None]) -> None:
-            first()
-            done(None)
-
         try:
-            self.call(start)
+            self.call(_doing(first))
         finally:
             if self._refusal is None:
                 self._refusal = closed_log
@@ -556,6 +546,16 @@ def _failed(cause: BaseException) -> LogFailedError:
     error = LogFailedError(f"this log failed ({type(cause).__name__}: {cause}): close it and open it again")
     error.__cause__ = cause
     return error
+
+
+def _doing(do: Callable[[], None]) -> Start[None]:
+    """Return the call that only runs `do`."""
+
+    def start(done: Callable[[None], None]) -> None:
+        do()
+        done(None)
+
+    return start
 
 
 def _ignore(_outcome: object) -> None:
