@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from topics.embedded.appends.pending import Answer, Outcome
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
-from topics.store.format.rows import ROW_BYTES, Rows, join_rows
+from topics.store.format.rows import NO_ROWS, ROW_BYTES, join_rows
 
 if TYPE_CHECKING:
     from topics.embedded.driver import Driver
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 ROWS_MAX = 1000
 BYTES_MAX = 256 * 1024
 """Bounds of a request that is made of several appends, also of those of `append_soon`."""
-_NO_ROWS = Rows(b"", b"", 0, 0)
 
 
 class JoinedAppends(Answer):
@@ -61,7 +60,7 @@ class JoinedAppends(Answer):
             counts = [self.first.rows.count, *(len(spans) // ROW_BYTES for _buffer, spans in self.others)]
             self._firsts = list(accumulate(counts, initial=0))
         # A `Pending` may be held for long, and the payloads not with it.
-        self.first, self.others = self.first._replace(rows=_NO_ROWS), []
+        self.first, self.others = self.first._replace(rows=NO_ROWS), []
         super().answer(outcome)
 
     def outcome_of(self, index: int) -> Any:

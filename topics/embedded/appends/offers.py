@@ -26,14 +26,13 @@ from topics.errors import TopicsError, UsageError, WouldBlockError
 from topics.loop import Loop
 from topics.loop.timers import Timer
 from topics.store.format.log_format import BATCH_HEADER_BYTES
-from topics.store.format.rows import Rows
+from topics.store.format.rows import NO_ROWS, Rows
 
 _ORDER = 5
 """Place among the hooks at the end of a pass: before the engine's."""
 _FRAME_BYTES = 128
 """Bytes of a frame beside its record, unless tag or node are unusually long."""
-_NO_ROWS = Rows(b"", b"", 0, 0)
-_PLAIN = AppendRequest("", _NO_ROWS)[2:]
+_PLAIN = AppendRequest("", NO_ROWS)[2:]
 
 
 def bytes_in_log(rows: Rows) -> int:
@@ -93,7 +92,7 @@ class PlaceInLine(Offer):
     __slots__ = ("then",)
 
     def __init__(self, then: Callable[[], None]) -> None:
-        super().__init__(AppendRequest("", _NO_ROWS), None, is_plain=True)
+        super().__init__(AppendRequest("", NO_ROWS), None, is_plain=True)
         self.then = then
 
 

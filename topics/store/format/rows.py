@@ -79,6 +79,10 @@ class Rows(NamedTuple):
         return np.frombuffer(self.spans, dtype=ROW_DTYPE)
 
 
+NO_ROWS = Rows(b"", b"", 0, 0)
+"""A request without records."""
+
+
 class Framed(NamedTuple):
     """The frames of a request's rows: `placed` has one packed PLACED per row.
 
