@@ -1,52 +1,111 @@
-"""The command `topics` in a fork of the test's process, which has loaded its modules already."""
+"""The command `topics` in a fork of the test's process, which has loaded its modules already.
+
+A process that executes the command takes most of a second of CPU to load them. Tests of the command
+itself (tests/server/test_command.py, tests/cli/) and of its memory execute it.
+"""
 
 from __future__ import annotations
 
+import faulthandler
+import gc
+import logging
 import os
+import select
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
-from topics.cli import main
-from topics.server import composition  # noqa: F401 - loaded here, once for all forks
+from topics.cli import fsck, main  # noqa: F401 - loaded here, once for all forks
+from topics.server import composition  # noqa: F401
 
 _SECONDS = 20
+_DESCRIPTORS = 1 << 20
 
 
 class Ended(NamedTuple):
-    """code: the exit code; negative for a signal: that of an alarm ends a server that runs on."""
+    """code: the exit code; negative for a signal: that of an alarm ends a server that runs on.
+
+    stderr: what it wrote, also to standard output.
+    """
 
     code: int
     stderr: str
 
 
-def run(arguments: list[str], environment: Mapping[str, str]) -> Ended:
-    """Run the command to its end, with these variables and no others.
+class Forked:
+    """A running command, with the methods of `subprocess.Popen` that tests use.
 
-    A process of its own takes a second to load the modules; one test of each error that a
-    start reports has one.
+    environment: its variables, and no others.
+    stderr: the descriptor that it writes to, also what it prints.
+    seconds: it is ended by an alarm after this time; 0: it is not.
     """
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], stderr: int, *, seconds: int = 0
+    ) -> None:
+        self.arguments = list(arguments)
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            _run(self.arguments, environment, stderr, seconds)
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal; None while it runs."""
+        return self._end(os.WNOHANG)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code once it has ended. Raises: subprocess.TimeoutExpired."""
+        if self.returncode is None and timeout is not None:
+            ended = os.pidfd_open(self.pid)
+            try:
+                if not select.select([ended], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired(self.arguments, timeout)
+            finally:
+                os.close(ended)
+        code = self._end(0)
+        assert code is not None
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _end(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def run(arguments: Sequence[str], environment: Mapping[str, str], *, seconds: int = _SECONDS) -> Ended:
+    """Run the command to its end, with these variables and no others."""
     with tempfile.TemporaryFile("w+") as file:
-        pid = os.fork()
-        if pid == 0:
-            _run(arguments, environment, file.fileno())
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = Forked(arguments, environment, file.fileno(), seconds=seconds).wait()
         file.seek(0)
-        return Ended(status, file.read())
+        return Ended(code, file.read())
 
 
-def _run(arguments: list[str], environment: Mapping[str, str], stderr: int) -> None:
+def _run(arguments: list[str], environment: Mapping[str, str], stderr: int, seconds: int) -> NoReturn:
     code = 70
     try:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(_SECONDS)
+        gc.freeze()  # what the test's process has left over would close descriptors of this one
+        _forget_the_test(seconds)
         os.dup2(stderr, 2)
+        os.dup2(stderr, 1)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.closerange(3, _DESCRIPTORS)
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update({"TOPICS_VERIFY": "", **environment})  # off, as in a process that executes the command
         sys.argv = ["topics", *arguments]
         main()
     except SystemExit as end:
@@ -54,5 +113,17 @@ def _run(arguments: list[str], environment: Mapping[str, str], stderr: int) -> N
     except BaseException:
         traceback.print_exc(file=sys.stderr)
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _forget_the_test(seconds: int) -> None:
+    """Undo what pytest has set in the process: signals, a handler of the log, a dump of stacks."""
+    faulthandler.disable()
+    logging.getLogger().handlers.clear()
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.alarm(seconds)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.contract.world.http2_bytes import Http2Connection
-from tests.contract.world.live_world import LiveWorld
+from tests.contract.world.live_world import ExecutedWorld, LiveWorld
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection, World
 
@@ -136,5 +136,13 @@ def shared_live_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
 def live_world(tmp_path: Path) -> Iterator[LiveWorld]:
     """A real process, in every run; the test starts it."""
     world = LiveWorld(tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def executed_world(tmp_path: Path) -> Iterator[LiveWorld]:
+    """`live_world` for tests of a process's memory."""
+    world = ExecutedWorld(tmp_path)
     yield world
     world.close()

@@ -96,9 +96,11 @@ def test_a_server_leaves_no_core_dump_unless_it_may(allowed: bool, monkeypatch: 
     assert [soft for soft, _hard in set_to] == ([] if allowed else [0])
 
 
-def test_a_second_server_on_the_same_directory_is_refused(process: Process) -> None:
+def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     """R-LIFE-1."""
+    process = Process(tmp_path)
     done = run(["serve", "--data-dir", str(process.data_dir), "--port", "0"], os.environ)
+    assert process.stop() == 0
     assert done.code == 1
     assert "in use" in done.stderr
     assert "Traceback" not in done.stderr

@@ -68,9 +68,9 @@ def test_a_delete_far_below_the_first_live_record_costs_nothing(world: World) ->
     assert world.diff("t", live // 2)["records"][0]["$seq"] == live
 
 
-def test_memory_is_given_back_after_every_topic_was_deleted(live_world: LiveWorld) -> None:
+def test_memory_is_given_back_after_every_topic_was_deleted(executed_world: LiveWorld) -> None:
     """R-REC-1: records, their index and their tags; what a first round leaves, a second does not add to."""
-    world = live_world
+    world = executed_world
     world.start(hot_tail_bytes=4 << 20, checkpoint_wal_bytes=8 << 20)
     rows = [{"data": "x" * 100, "tag": f"tag {number}"} for number in range(4000)]
 

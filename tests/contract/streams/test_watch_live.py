@@ -7,9 +7,9 @@ from tests.contract.world.sse_client import EventStream, session
 from tests.contract.world.world import seqs
 
 
-def test_stalled_streams_on_real_sockets_give_everything_back(live_world: LiveWorld) -> None:
+def test_stalled_streams_on_real_sockets_give_everything_back(executed_world: LiveWorld) -> None:
     """R-SSE-6, R-NET-11: others continue while some read nothing; what is held for those is bounded, and given back."""
-    world = live_world
+    world = executed_world
     world.start()
     world.put("t", durability="memory")
     paths = [session(world, "t") for _ in range(6)]

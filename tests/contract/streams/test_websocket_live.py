@@ -6,9 +6,9 @@ from tests.contract.world.live_world import LiveWorld
 from tests.contract.world.websocket_client import WebSocket
 
 
-def test_stalled_websockets_on_real_sockets_give_everything_back(live_world: LiveWorld) -> None:
+def test_stalled_websockets_on_real_sockets_give_everything_back(executed_world: LiveWorld) -> None:
     """R-WS-3, 11.6: others continue while some read nothing; what is held for those is bounded, and given back."""
-    world = live_world
+    world = executed_world
     world.start()
     world.put("t", durability="memory")
     talker = WebSocket(world)

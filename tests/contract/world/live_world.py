@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.cli.forked import Forked
 from tests.contract.world.world import Connection, World
 
-COMMAND = [sys.executable, "-c", "from topics.cli import main; main()", "serve"]
 _QUIET_S = 0.05
 _START_S = 60.0
 
@@ -74,14 +74,17 @@ class SocketStream:
 
 
 class LiveWorld(World):
-    """A data directory and the processes that serve it, one after the other."""
+    """A data directory and the processes that serve it, one after the other.
 
-    command: ClassVar[list[str]] = COMMAND
+    command: it is executed, for tests of its memory; None: `topics serve` is a fork of this process.
+    """
+
+    command: ClassVar[tuple[str, ...] | None] = None
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
         self.settings: dict[str, Any] = {"max_body_bytes": 64 << 20, **settings}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self.port_file = directory / "port"
         self.address = ("", 0)
         self.first_pid = 0
@@ -100,7 +103,7 @@ class LiveWorld(World):
         if ready:
             self._until(lambda: self.request("GET", "/readyz").status == 200, _START_S)
 
-    def spawn(self, **extra: Any) -> subprocess.Popen[bytes]:
+    def spawn(self, **extra: Any) -> subprocess.Popen[bytes] | Forked:
         """A server process with the settings, not waited for."""
         values = {
             "port": 0,
@@ -114,6 +117,8 @@ class LiveWorld(World):
         env |= {f"TOPICS_{name.upper()}": _env_text(value) for name, value in values.items()}
         # Standard error is written to a file: a pipe without a reader would stop a talkative server.
         with open(self.directory / "stderr", "ab") as stderr:
+            if self.command is None:
+                return Forked(["serve"], env, stderr.fileno())
             return subprocess.Popen(self.command, env=env, stderr=stderr)
 
     def descriptors(self) -> int:
@@ -219,6 +224,12 @@ class LiveWorld(World):
         stream = SocketStream(self.address)
         self._streams.append(stream)
         return self.connection_type(self, stream)
+
+
+class ExecutedWorld(LiveWorld):
+    """Processes that execute the command, so that they hold no memory but their own."""
+
+    command = (sys.executable, "-m", "topics", "serve")
 
 
 def _env_text(value: Any) -> str:

@@ -35,7 +35,7 @@ _U64 = struct.Struct("=Q")
 
 
 class LimitsWorld(LiveWorld):
-    command: ClassVar[list[str]] = [sys.executable, "-m", "tests.long.limits.serve_counted", "serve"]
+    command: ClassVar[tuple[str, ...] | None] = (sys.executable, "-m", "tests.long.limits.serve_counted", "serve")
 
     @property
     def longest_ms(self) -> float:

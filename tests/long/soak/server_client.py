@@ -6,13 +6,12 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-COMMAND = [sys.executable, "-m", "topics"]
+from tests.cli.forked import Forked, run
+
 _START_S_MAX = 60.0
 _STOP_S_MAX = 30.0
 _ANSWER_S_MAX = 30.0
@@ -57,7 +56,7 @@ class Server:
         values = {"port": 0, "port_file": self._port_file, "data_dir": directory / "data", **settings}
         environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in values.items()}
         with open(self.log, "ab") as stderr:
-            self.process = subprocess.Popen([*COMMAND, "serve"], stderr=stderr, env=environment)
+            self.process = Forked(["serve"], environment, stderr.fileno())
 
     def wait_ready(self) -> str:
         """The address, once it serves."""
@@ -96,11 +95,5 @@ class Server:
 
 def fsck(directory: Path) -> None:
     """`topics fsck` must find nothing."""
-    done = subprocess.run(
-        [*COMMAND, "fsck", "--data-dir", str(directory / "data")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, f"fsck found damage: {done.stdout}{done.stderr}"
+    done = run(["fsck", "--data-dir", str(directory / "data")], os.environ, seconds=120)
+    assert done.code == 0, f"fsck found damage: {done.stderr}"
