@@ -8,6 +8,11 @@
 
 static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (uint64_t)off + len > bytes; }
 
+/* Rows and entries at any address. They are written in their place, because a copy of one that was
+ * just built on the stack costs more: its wide loads wait for the narrow stores before them. */
+typedef struct tp_row any_row __attribute__((aligned(1)));
+typedef struct tp_placed any_placed __attribute__((aligned(1)));
+
 uint64_t tp_rows_of_bytes(const uint32_t *lengths, uint32_t count, char *rows)
 {
     uint64_t end = 0;
@@ -26,47 +31,50 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
 {
     const uint8_t *base = (const uint8_t *)buffer;
     uint64_t needed = at + ext_len;
-    struct tp_row row;
+    const any_row *row = (const any_row *)rows;
     if (node_len > UINT16_MAX || ext_len > UINT16_MAX) return 0;
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(&row, rows + (size_t)i * sizeof row, sizeof row);
-        if (!(row.flags & TP_ROW_META)) row.meta_len = 0;
-        if (!(row.flags & TP_ROW_TAG)) row.tag_len = 0;
-        if (!(row.flags & TP_ROW_NODE)) row.node_len = 0;
-        if (outside(row.data_off, row.data_len, buffer_bytes) || row.tag_len > UINT16_MAX || row.node_len > UINT16_MAX)
-            return 0;
-        if (row.meta_len && outside(row.meta_off, row.meta_len, buffer_bytes)) return 0;
-        if (row.tag_len && outside(row.tag_off, row.tag_len, buffer_bytes)) return 0;
-        if (row.node_len && outside(row.node_off, row.node_len, buffer_bytes)) return 0;
-        uint32_t own = row.flags & TP_ROW_NODE ? row.node_len : has_node ? node_len : 0;
-        uint64_t length = (uint64_t)FRAME_MIN_BYTES + row.data_len + row.meta_len + row.tag_len + own;
+    for (uint32_t i = 0; i < count; i++, row++) {
+        uint32_t meta = row->flags & TP_ROW_META ? row->meta_len : 0;
+        uint32_t tag = row->flags & TP_ROW_TAG ? row->tag_len : 0;
+        uint32_t own = row->flags & TP_ROW_NODE ? row->node_len : 0;
+        if (outside(row->data_off, row->data_len, buffer_bytes) || tag > UINT16_MAX || own > UINT16_MAX) return 0;
+        if (meta && outside(row->meta_off, meta, buffer_bytes)) return 0;
+        if (tag && outside(row->tag_off, tag, buffer_bytes)) return 0;
+        if (own && outside(row->node_off, own, buffer_bytes)) return 0;
+        if (!(row->flags & TP_ROW_NODE) && has_node) own = node_len;
+        uint64_t length = (uint64_t)FRAME_MIN_BYTES + row->data_len + meta + tag + own;
         if (length + ext_len > INT32_MAX) return 0;
         needed += length;
     }
     if (needed > room) return -(int64_t)needed;
     uint8_t *begin = (uint8_t *)dest + at, *p = begin;
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(&row, rows + (size_t)i * sizeof row, sizeof row);
-        uint8_t frame_flags = (uint8_t)flags | (uint8_t)(row.flags & (FLAG_TAG | FLAG_NODE | FLAG_META));
+    any_placed *entry = (any_placed *)placed;
+    row = (const any_row *)rows;
+    for (uint32_t i = 0; i < count; i++, row++, entry++) {
+        uint8_t frame_flags = (uint8_t)flags | (uint8_t)(row->flags & (FLAG_TAG | FLAG_NODE | FLAG_META));
         struct text x = {(const uint8_t *)ext, i == 0 ? ext_len : 0};
-        struct text n = {base + row.node_off, row.node_len};
-        struct text t = {base + row.tag_off, row.flags & TP_ROW_TAG ? row.tag_len : 0};
-        struct text d = {base + row.data_off, row.data_len};
-        struct text m = {base + row.meta_off, row.flags & TP_ROW_META ? row.meta_len : 0};
-        if (!(row.flags & TP_ROW_NODE)) {
+        struct text n = {base + row->node_off, row->node_len};
+        struct text t = {base + row->tag_off, row->flags & TP_ROW_TAG ? row->tag_len : 0};
+        struct text d = {base + row->data_off, row->data_len};
+        struct text m = {base + row->meta_off, row->flags & TP_ROW_META ? row->meta_len : 0};
+        if (!(row->flags & TP_ROW_NODE)) {
             n.at = (const uint8_t *)node;
             n.len = has_node ? node_len : 0;
             if (has_node) frame_flags |= FLAG_NODE;
         }
         if (x.len) frame_flags |= FLAG_EXT;
-        struct tp_placed entry = {.start = (uint32_t)(start + (uint64_t)(p - begin)), .size = row.size};
-        entry.flags = frame_flags;
-        entry.ts_ms = ts_ms;
-        entry.length = put_frame(p, TYPE_RECORD, frame_flags, row.flags & TP_ROW_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON,
-                                 topic_id, first_seq + i, ts_ms, row.size, x, n, t, d, m);
-        memcpy(placed + (size_t)i * sizeof entry, &entry, sizeof entry);
-        p += entry.length;
+        entry->start = (uint32_t)(start + (uint64_t)(p - begin));
+        entry->size = row->size;
+        entry->flags = frame_flags;
+        memset(entry->zero, 0, sizeof entry->zero);
+        entry->ts_ms = ts_ms;
+        entry->length = put_unsealed(p, TYPE_RECORD, frame_flags, row->flags & TP_ROW_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON,
+                                     topic_id, first_seq + i, ts_ms, row->size, x, n, t, d, m);
+        /* A checksum is cheaper once the stores of its frame have ended. */
+        if (i) seal_frame(p - entry[-1].length, entry[-1].length);
+        p += entry->length;
     }
+    if (count) seal_frame(p - entry[-1].length, entry[-1].length);
     return (int64_t)(p - begin);
 }
 
@@ -89,25 +97,23 @@ int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buff
 uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
                        uint64_t base)
 {
-    struct tp_placed entry;
     uint64_t size = 0;
     for (uint32_t i = 0; i < count; i++, columns += 6, runs += 3) {
-        const char *from = placed + (size_t)runs[0] * sizeof entry;
+        const any_placed *entry = (const any_placed *)placed + runs[0];
         uint32_t *file_ids = (uint32_t *)(uintptr_t)columns[0] + runs[1];
         uint32_t *offsets = (uint32_t *)(uintptr_t)columns[1] + runs[1];
         uint32_t *lengths = (uint32_t *)(uintptr_t)columns[2] + runs[1];
         uint32_t *sizes = (uint32_t *)(uintptr_t)columns[3] + runs[1];
         uint64_t *ts = (uint64_t *)(uintptr_t)columns[4] + runs[1];
         uint8_t *flags = (uint8_t *)(uintptr_t)columns[5] + runs[1];
-        for (uint32_t row = 0; row < runs[2]; row++, from += sizeof entry) {
-            memcpy(&entry, from, sizeof entry);
+        for (uint32_t row = 0; row < runs[2]; row++, entry++) {
             file_ids[row] = file_id;
-            offsets[row] = entry.start + (uint32_t)base;
-            lengths[row] = entry.length;
-            sizes[row] = entry.size;
-            ts[row] = entry.ts_ms;
-            flags[row] = entry.flags;
-            size += entry.size;
+            offsets[row] = entry->start + (uint32_t)base;
+            lengths[row] = entry->length;
+            sizes[row] = entry->size;
+            ts[row] = entry->ts_ms;
+            flags[row] = entry->flags;
+            size += entry->size;
         }
     }
     return size;

@@ -51,8 +51,15 @@ static inline uint64_t frame_checksum(const uint8_t *p, uint32_t length)
     return XXH3_64bits(p + REST_FROM, length - FRAME_TRAILER_BYTES - REST_FROM);
 }
 
-/* Writes one frame; the caller has ensured the room. Returns its length. */
-static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint8_t payload_kind, uint64_t topic_id,
+/* Completes a frame of `length` bytes: its checksum, and that it lives. */
+static inline void seal_frame(uint8_t *p, uint32_t length)
+{
+    put64(p + length - FRAME_TRAILER_BYTES, frame_checksum(p, length));
+    p[length - 1] = DELETED_LIVE;
+}
+
+/* Writes one frame up to its trailer; the caller has ensured the room. Returns its length. */
+static inline uint32_t put_unsealed(uint8_t *p, uint8_t type, uint8_t flags, uint8_t payload_kind, uint64_t topic_id,
                                  uint64_t seq, uint64_t ts_ms, uint32_t size, struct text ext, struct text node,
                                  struct text tag, struct text data, struct text meta)
 {
@@ -78,9 +85,17 @@ static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint8_
     if (node.len) { memcpy(q, node.at, node.len); q += node.len; }
     if (tag.len) { memcpy(q, tag.at, tag.len); q += tag.len; }
     if (data.len) { memcpy(q, data.at, data.len); q += data.len; }
-    if (meta.len) { memcpy(q, meta.at, meta.len); q += meta.len; }
-    put64(q, XXH3_64bits(p + REST_FROM, (size_t)(q - p - REST_FROM)));
-    q[FRAME_TRAILER_BYTES - 1] = DELETED_LIVE;
+    if (meta.len) memcpy(q, meta.at, meta.len);
+    return length;
+}
+
+/* Writes one frame; the caller has ensured the room. Returns its length. */
+static inline uint32_t put_frame(uint8_t *p, uint8_t type, uint8_t flags, uint8_t payload_kind, uint64_t topic_id,
+                                 uint64_t seq, uint64_t ts_ms, uint32_t size, struct text ext, struct text node,
+                                 struct text tag, struct text data, struct text meta)
+{
+    uint32_t length = put_unsealed(p, type, flags, payload_kind, topic_id, seq, ts_ms, size, ext, node, tag, data, meta);
+    seal_frame(p, length);
     return length;
 }
 
