@@ -48,7 +48,7 @@ from topics.engine.values.results import (
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.trampoline import Trampoline
 from topics.engine.write.flush import AfterLine
-from topics.engine.write.value_rows import rows_from, rows_from_bytes
+from topics.engine.write.value_rows import rows_from
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.store.read.lent_pieces import Lender
@@ -110,7 +110,7 @@ class Starts:
         try:
             if violation := scanner.over_limit(len(payloads), None, None):
                 raise violation
-            rows = rows_from_bytes(payloads, scanner)
+            rows = rows_from(payloads, scanner)
         finally:
             self._scanners.append(scanner)
         return self.appending(AppendRequest(topic, rows))

@@ -17,7 +17,7 @@ from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.test_no_maintenance import drive
 from topics.embedded.appends.offers import Admission
 from topics.engine.state.append_request import AppendRequest
-from topics.store.format.rows import rows_of_bytes
+from topics.store.format.rows import NO_ROWS, rows_of_bytes
 
 _BIG = "x" * 30_000
 
@@ -208,7 +208,7 @@ def test_an_append_does_not_overtake_one_that_has_lost_its_room() -> None:
     stop_syncs(log)
 
     def submit(value: Any) -> None:
-        request = AppendRequest("t", rows_of_bytes([value]))
+        request = AppendRequest("t", rows_of_bytes([value]) or NO_ROWS)
         log.driver.submit_soon(log.admission.appending(request), lambda _outcome: None)
 
     submit(b"x" * 120_000)

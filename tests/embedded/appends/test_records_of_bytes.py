@@ -58,6 +58,23 @@ def test_what_its_caller_changes_afterwards_does_not_change_a_record(log: topics
     assert data_of(log, "t") == [b"before"]
 
 
+class Lengthless(dict[str, int]):
+    def __len__(self) -> int:
+        raise RuntimeError("no length")
+
+
+@pytest.mark.parametrize("other", [{1, 2}, range(1 << 40), Lengthless(a=1), {"a": 1}, "text", 1.5])
+def test_bytes_before_another_value_are_what_they_are_alone(log: topics.Log, other: Any) -> None:
+    def outcome(values: list[Any]) -> list[Any] | str:
+        try:
+            log.append("t", values)
+        except topics.RequestError as error:
+            return str(error).split(" cannot be JSON: ")[1]
+        return data_of(log, "t")[-1:]
+
+    assert outcome([b"bytes", b"more", other]) == outcome([other])
+
+
 def test_bytes_and_json_follow_each_other_in_one_append(log: topics.Log) -> None:
     values = [b"\xff", {"a": 1}, b"", None, bytearray(b"null"), "text"]
     log.append("t", values)

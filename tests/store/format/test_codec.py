@@ -7,6 +7,7 @@ import json
 import struct
 from array import array
 
+import msgspec
 import numpy as np
 import pytest
 import xxhash
@@ -32,7 +33,18 @@ from topics.store.format.log_format import (
     FrameType,
     align_up,
 )
-from topics.store.format.rows import PLACED, PLACED_DTYPE, ROW, Framed, RowRecord, Rows, join_rows, pack_rows, record_at
+from topics.store.format.rows import (
+    PLACED,
+    PLACED_DTYPE,
+    ROW,
+    Framed,
+    RowRecord,
+    Rows,
+    join_rows,
+    pack_rows,
+    record_at,
+    rows_of_bytes,
+)
 from topics.store.format.topic_rows import addresses_of, place_rows
 from topics.store.read.render_columns import ColumnRenderer
 from topics.store.read.render_json import LEASE, JsonRenderer
@@ -195,6 +207,60 @@ def test_any_spans_give_frames_or_a_refusal(buffer: bytes, spans: bytes) -> None
     )  # fmt: skip
     lengths = Framed(0, bytes(placed)).lengths
     assert written == int(lengths[:count].sum())
+
+
+packable = st.one_of(
+    st.binary(max_size=300), st.binary(max_size=40).map(bytearray), st.binary(max_size=40).map(memoryview)
+)
+
+
+@given(st.lists(packable, min_size=1, max_size=20), st.sampled_from([0, 255, 256, 65_535, 65_536]))
+def test_rows_of_bytes_equal_the_model(payloads: list[bytes | bytearray | memoryview], size: int) -> None:
+    payloads.append(b"s" * size)
+    rows = rows_of_bytes(payloads)
+    assert rows is not None
+    assert (rows.count, rows.size) == (len(payloads), sum(map(len, payloads)))
+    for at, payload in enumerate(payloads):
+        assert record_at(rows, at) == RowRecord(bytes(payload), size=len(payload), is_bytes=True)
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
+def test_rows_of_any_number_of_bytes_are_found(count: int) -> None:
+    rows = rows_of_bytes([b"%d" % at for at in range(count)])
+    assert rows is not None
+    assert rows.count == len(rows.columns()) == count
+    assert record_at(rows, count - 1).data == b"%d" % (count - 1)
+
+
+@pytest.mark.parametrize("other", [1, "text", None, [b"x"], {b"x": 1}, range(1 << 40), memoryview(bytes(8)).cast("I")])
+def test_values_of_another_type_have_no_rows_of_bytes(other: object) -> None:
+    assert rows_of_bytes([b"first", other]) is None  # type: ignore[list-item]
+
+
+packed_like = st.lists(
+    st.one_of(st.binary(max_size=6), st.sampled_from([b"\xc4\x02ab", b"\xc5\0\1a", b"\xc6\0\0\0\1a"]))
+)
+
+
+@given(st.sampled_from([b"\x92", b"\xdc\0\2", b"\xdd\0\0\0\2", b""]), packed_like, st.integers(0, 3))
+def test_any_packed_bytes_give_rows_within_them_or_a_refusal(head: bytes, parts: list[bytes], count: int) -> None:
+    packed = head + b"".join(parts)
+    spans = bytearray(ROW.size * max(1, count))
+    size = lib.tp_rows_of_packed(packed, len(packed), count, ffi.from_buffer(spans))
+    try:
+        model = msgspec.msgpack.decode(packed, type=list[bytes])
+        expected = len(b"".join(model)) if len(model) == count and _holds_only_bytes(packed) else -1
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        expected = -1
+    assert size == expected
+    if size >= 0:
+        rows = Rows(packed, bytes(spans[: ROW.size * count]), count, size)
+        assert [record_at(rows, at).data for at in range(count)] == model
+
+
+def _holds_only_bytes(packed: bytes) -> bool:
+    """Return whether no string is packed as text, which msgspec takes for base64."""
+    return all(type(each) is bytes for each in msgspec.msgpack.decode(packed))
 
 
 @given(st.lists(st.lists(frames, max_size=4), max_size=5), st.integers(0, 2**40))

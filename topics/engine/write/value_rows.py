@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from topics.engine.json.strict_json import check
 from topics.engine.write.write_body import WriteScanner
@@ -33,19 +34,17 @@ class NewRecord(NamedTuple):
 
 _encoder = msgspec.json.Encoder()
 _BYTES_TYPES = bytes, bytearray, memoryview
-_ONLY_BYTES = {bytes}
 _NULL_BYTES = 4
 
 
 def rows_from(values: Sequence[Any], scanner: WriteScanner) -> Rows:
     """Return the rows of values, bytes and NewRecords. Raises: as `rows_from_values`."""
+    if isinstance(values[0], _BYTES_TYPES):
+        rows = rows_from_bytes(values, scanner)
+        if rows is not None:
+            return rows
     types = set(map(type, values))
-    if types == _ONLY_BYTES:
-        return rows_from_bytes(values, scanner)
-    are_bytes = {issubclass(each, _BYTES_TYPES) for each in types}
-    if False not in are_bytes:
-        return rows_from_bytes([bytes(value) for value in values], scanner)
-    if NewRecord in types or True in are_bytes:
+    if NewRecord in types or any(issubclass(each, _BYTES_TYPES) for each in types):
         made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
         return rows_from_values(made, scanner)
     return rows_from_data(values, scanner)
@@ -64,8 +63,8 @@ def rows_from_data(values: Sequence[Any], scanner: WriteScanner) -> Rows:
     return rows_from_values([NewRecord(value) for value in values], scanner)
 
 
-def rows_from_bytes(payloads: Sequence[bytes], scanner: WriteScanner) -> Rows:
-    """Return records whose data is these bytes, without a scan.
+def rows_from_bytes(payloads: Sequence[bytes], scanner: WriteScanner) -> Rows | None:
+    """Return records whose data is these bytes, without a scan; None as `rows_of_bytes`.
 
     Raises: RequestError, over a limit.
     """
@@ -73,10 +72,10 @@ def rows_from_bytes(payloads: Sequence[bytes], scanner: WriteScanner) -> Rows:
         rows = rows_of_bytes(payloads)
     except OverflowError:
         raise _too_many_bytes(sum(map(len, payloads))) from None
-    if rows.size > scanner.max_record_bytes:
-        for index, payload in enumerate(payloads):
-            if len(payload) > scanner.max_record_bytes:
-                raise scanner.too_large(f"records[{index}]")
+    if rows is not None and rows.size > scanner.max_record_bytes:
+        too_large = np.flatnonzero(rows.columns()["size"] > scanner.max_record_bytes)
+        if len(too_large):
+            raise scanner.too_large(f"records[{too_large[0]}]")
     return rows
 
 

@@ -13,15 +13,58 @@ static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (
 typedef struct tp_row any_row __attribute__((aligned(1)));
 typedef struct tp_placed any_placed __attribute__((aligned(1)));
 
-uint64_t tp_rows_of_bytes(const uint32_t *lengths, uint32_t count, char *rows)
+/* Reads the length of the packed byte string at p, and returns where it begins; NULL if there is
+ * none before `end`. */
+static inline const uint8_t *packed_bytes(const uint8_t *p, const uint8_t *end, uint64_t *length)
 {
-    uint64_t end = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct tp_row row = {.data_off = (uint32_t)end, .data_len = lengths[i], .size = lengths[i], .flags = TP_ROW_BYTES};
-        memcpy(rows + (size_t)i * sizeof row, &row, sizeof row);
-        end += lengths[i];
+    enum { BIN8 = 0xc4, BIN16 = 0xc5, BIN32 = 0xc6 };
+    uint64_t room = (uint64_t)(end - p);
+    const uint8_t *data;
+    if (room >= 2 && p[0] == BIN8) {
+        *length = p[1];
+        data = p + 2;
+    } else if (room >= 3 && p[0] == BIN16) {
+        *length = (uint64_t)p[1] << 8 | p[2];
+        data = p + 3;
+    } else if (room >= 5 && p[0] == BIN32) {
+        *length = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4];
+        data = p + 5;
+    } else {
+        return NULL;
     }
-    return end;
+    return *length <= (uint64_t)(end - data) ? data : NULL;
+}
+
+int64_t tp_rows_of_packed(const char *packed, uint64_t size, uint32_t count, char *rows)
+{
+    enum { FIXARRAY = 0x90, FIXARRAY_MAX = 15, ARRAY16 = 0xdc, ARRAY32 = 0xdd };
+    const uint8_t *begin = (const uint8_t *)packed, *end = begin + size, *p = begin;
+    uint64_t n, total = 0;
+    if (!size || size > UINT32_MAX) return -1;
+    if (p[0] >= FIXARRAY && p[0] <= FIXARRAY + FIXARRAY_MAX) {
+        n = p[0] - FIXARRAY;
+        p += 1;
+    } else if (size >= 3 && p[0] == ARRAY16) {
+        n = (uint64_t)p[1] << 8 | p[2];
+        p += 3;
+    } else if (size >= 5 && p[0] == ARRAY32) {
+        n = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4];
+        p += 5;
+    } else {
+        return -1;
+    }
+    if (n != count) return -1;
+    for (any_row *row = (any_row *)rows; count; count--, row++) {
+        const uint8_t *data = packed_bytes(p, end, &n);
+        if (data == NULL) return -1;
+        memset(row, 0, sizeof *row);
+        row->data_off = (uint32_t)(data - begin);
+        row->data_len = row->size = (uint32_t)n;
+        row->flags = TP_ROW_BYTES;
+        total += n;
+        p = data + n;
+    }
+    return p == end ? (int64_t)total : -1;
 }
 
 int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,

@@ -71,9 +71,10 @@ struct tp_projection {
     uint32_t apart_count, reserved;
 };
 
-/* Makes rows (struct tp_row) of payloads of bytes that fill a buffer in order, without gaps.
- * Returns the bytes of all; the rows are undefined if those are more than UINT32_MAX. */
-uint64_t tp_rows_of_bytes(const uint32_t *lengths, uint32_t count, char *rows);
+/* Makes rows (struct tp_row) of `count` byte strings, which MessagePack has packed as one array
+ * that fills packed[0:size]. Returns the bytes of all strings; -1 if it is anything else, or larger
+ * than UINT32_MAX: then the rows are undefined. */
+int64_t tp_rows_of_packed(const char *packed, uint64_t size, uint32_t count, char *rows);
 
 /* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i and its
  * own node, or else the default (has_node). placed[i] (struct tp_placed) describes it; starts

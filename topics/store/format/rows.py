@@ -6,12 +6,13 @@ Layout: `rows.h`, 40 bytes a row, the machine's (little-endian) order.
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
+from topics.common.tuples import make_tuple
 from topics.store.format._codec import ffi, lib
 
 ROW = struct.Struct("=10I")
@@ -57,6 +58,10 @@ _MANY = 32
 _FLAGS_WITHOUT_TAG = bytes(
     flags for flags in range((TAG | NODE | META | BYTES) + 1) if not flags & ~(NODE | META | BYTES)
 )
+
+
+_packer = msgspec.msgpack.Encoder()
+_BYTES_TYPES = frozenset((bytes, bytearray, memoryview))
 
 
 class Rows(NamedTuple):
@@ -108,15 +113,35 @@ class Framed(NamedTuple):
         return Framed(start, columns.tobytes())
 
 
-def rows_of_bytes(payloads: Sequence[bytes]) -> Rows:
-    """Return rows whose data is these bytes. Raises OverflowError: they have 4 GiB or more."""
+def rows_of_bytes(payloads: Sequence[bytes | bytearray | memoryview]) -> Rows | None:
+    """Return rows whose data is these bytes; None if not all payloads are plain bytes.
+
+    Plain are bytes, bytearrays and views of contiguous single bytes, which MessagePack packs in one
+    call. The rows point into what it has packed, where a length is before each payload.
+
+    Raises: OverflowError, they have 4 GiB or more.
+    """
     count = len(payloads)
-    lengths = array("I", map(len, payloads))
-    spans = bytearray(ROW_BYTES * count)
-    size = lib.tp_rows_of_bytes(ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer(spans))
-    if size > BUFFER_MAX:
+    if count == 1:
+        payload = bytes(payloads[0])
+        size = len(payload)
+        if size > BUFFER_MAX:
+            raise OverflowError(f"{size} bytes")
+        return make_tuple(Rows, (payload, ROW.pack(0, size, 0, 0, 0, 0, 0, 0, size, BYTES), 1, size))
+    try:
+        size = sum(map(len, payloads))
+        # Too many are refused before anything is copied.
+        packed = _packer.encode(payloads) if size <= BUFFER_MAX else b""
+    except Exception:  # raised for a payload of another type
+        return None
+    if not 0 < len(packed) <= BUFFER_MAX:
+        if not _BYTES_TYPES.issuperset(map(type, payloads)):
+            return None
         raise OverflowError(f"{size} bytes")
-    return Rows(payloads[0] if count == 1 else b"".join(payloads), bytes(spans), count, size)
+    spans = bytearray(ROW_BYTES * count)
+    if lib.tp_rows_of_packed(packed, len(packed), count, ffi.from_buffer(spans)) != size:
+        return None
+    return make_tuple(Rows, (packed, bytes(spans), count, size))
 
 
 def join_rows(parts: Sequence[tuple[bytes | bytearray | memoryview, bytes]]) -> Rows:
