@@ -1,4 +1,4 @@
-"""Facts of a file system, asked for by blocking calls."""
+"""Blocking calls on a real file system: facts of it, and locks."""
 
 from __future__ import annotations
 
@@ -24,3 +24,12 @@ def test_a_full_disk_does_not_hide_that_it_can_be_read_past_the_page_cache(
 
     monkeypatch.setattr(os, "pwrite", full)
     assert BlockingCalls().direct_block_bytes(str(tmp_path)) == found
+
+
+def test_a_lock_ends_with_its_release_although_a_child_has_a_copy_of_the_descriptor(tmp_path: Path) -> None:
+    calls, path = BlockingCalls(), str(tmp_path / "lock")
+    fd = calls.lock(path)
+    copy = os.dup(fd)  # as a child has that was just forked
+    calls.unlock(fd)
+    calls.unlock(calls.lock(path))
+    os.close(copy)

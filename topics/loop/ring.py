@@ -195,7 +195,10 @@ class Ring(Protocol):
         """
 
     def unlock(self, fd: int) -> None:
-        """Close the descriptor that `lock` returned, which releases the lock at once."""
+        """Release the lock that `lock` took, even if children hold copies of its descriptor.
+
+        In a forked child it only closes the child's copy: the lock is its parent's.
+        """
 
     def allocate(self, fd: int, size: int) -> None:
         """Reserve space for bytes [0, size) (fallocate). Raises OSError(ENOSPC)."""

@@ -18,6 +18,8 @@ SMALLEST_DIRECT_BYTES = 4096
 """The physical block of current disks: a torn write leaves whole blocks of this size."""
 LARGEST_DIRECT_BYTES = 65_536
 _PROBES = 4
+_locked_by: dict[int, int] = {}
+"""The process that took a lock, by the lock's descriptor."""
 
 
 def _keep_alive(sock: socket.socket, idle_s: int) -> None:
@@ -87,7 +89,7 @@ class BlockingCalls:
         return os.lstat(path)
 
     def lock(self, path: str, *, shared: bool = False) -> int:
-        """Take an flock. The descriptor holds it, so it ends with the process in every case."""
+        """Take an flock. Descriptors hold it, so it ends with the process in every case."""
         flags = os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -95,9 +97,14 @@ class BlockingCalls:
         except BaseException:
             os.close(fd)
             raise
+        _locked_by[fd] = os.getpid()
         return fd
 
     def unlock(self, fd: int) -> None:
+        # Children that were just forked hold copies of the descriptor, which would keep the lock.
+        # A child closes its copy only, since the lock is its parent's.
+        if _locked_by.pop(fd) == os.getpid():
+            fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
     def allocate(self, fd: int, size: int) -> None:
