@@ -40,7 +40,7 @@ def test_the_log_is_refused_in_a_forked_child_and_goes_on_in_the_parent(tmp_path
         log.append("t", [1])
         for call in (
             lambda: log.append("t", [2]),
-            lambda: log.append_soon("t", 2).result(),
+            lambda: log.append_soon("t", 2),
             lambda: list(log.read("t")),
         ):
             assert "UsageError: this log was opened before the fork" in in_child(call)

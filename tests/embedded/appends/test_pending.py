@@ -103,3 +103,11 @@ def test_a_pending_is_awaited_by_several_and_a_cancelled_await_takes_nothing_bac
     with topics.open(tmp_path) as log:
         assert asyncio.run(append(log)) == [1, 1]
         assert [record.data for record in log.read("t")] == [1]
+
+
+def test_a_log_that_was_closed_refuses_a_value_at_once(tmp_path: Path) -> None:
+    log = topics.open(tmp_path / "data")
+    log.append("t", [1])
+    log.close()
+    with pytest.raises(topics.UsageError, match="this log is closed"):
+        log.append_soon("t", 2)

@@ -84,6 +84,7 @@ class Gatherer:
         return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]
 
     def append(self, topic: str, value: Any) -> Pending[int]:
+        self._driver.check()  # a program that takes no results would miss that nothing is written
         arguments.text("topic", topic)
         arguments.plain_value(value)
         are_json = not isinstance(value, bytes | bytearray | memoryview)
