@@ -241,12 +241,13 @@ MUTANTS = (
         "        elif res >= 0:\n            return\n        elif -res in (errno.ECANCELED",
     ),
     _one("a delete answered before its sync", "engine/write/delete.py", 'topic.stage_class == "fsync"', "False"),
-    _one(
+    Mutant(
         "flags not synced before the snapshot",
-        "store/checkpoint/delete_flags.py",
-        "await in_place(self._files.fdatasync(fd))",
-        "pass",
-    )._replace(places=2),
+        (
+            ("store/checkpoint/delete_flags.py", "await in_place(self._files.fdatasync(fd))", "pass"),
+            ("store/segments/index_flags.py", "await in_place(files.fdatasync(fd))", "pass"),
+        ),
+    ),
     _one(
         "lease ids used before they are reserved",
         "engine/shared/lease_ids.py",

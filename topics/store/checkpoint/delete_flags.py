@@ -20,22 +20,16 @@ from topics.store.format.catalog import Deletions
 from topics.store.format.compressed_segment import CODEC_PLAIN, flag_place
 from topics.store.format.log_format import DELETED
 from topics.store.format.segment_format import (
-    FLAGS_OFFSET_PER_ROW,
-    FOOTER_BYTES,
-    INDEX_DELETE,
-    INDEX_DELETED,
     INDEX_HEADER_BYTES,
     IndexHeader,
-    PackFooter,
     index_path,
 )
+from topics.store.segments.index_flags import flag_columns, flag_pack_index
 from topics.store.segments.manifest import Manifest, Segment
 from topics.store.segments.tiers import Tiers
 
 _FLAG = bytes([DELETED])
 _IN_FLIGHT_MAX = 128
-_OFFSETS_PER_ROW = 12
-"""Bytes per row of the index columns before the offsets: ts (8) and seq delta (4)."""
 
 
 class Writes:
@@ -114,7 +108,7 @@ class DeleteFlags:
             elif pack is not None:
                 path = f"{self._tiers.hot}/{pack.path}"
                 await self._flag_frames(path, offsets, lengths)
-                await self._flag_pack_index(path, offsets)
+                await flag_pack_index(self._files, path, offsets)
             count += len(offsets)
         return count
 
@@ -145,19 +139,7 @@ class DeleteFlags:
             await self._files.read_into(fd, fixed, 0)
             header = IndexHeader.unpack_header(memoryview(fixed), path)
             if header.epoch == segment.epoch:
-                await self._flag_columns(fd, INDEX_HEADER_BYTES, header.rows, offsets)
-        except (CorruptError, FormatError):
-            return
-        finally:
-            await self._files.close(fd)
-
-    async def _flag_pack_index(self, path: str, offsets: NDArray[np.uint32]) -> None:
-        fd = await self._files.open(path, os.O_RDWR)
-        try:
-            fixed = bytearray(FOOTER_BYTES)
-            await self._files.read_into(fd, fixed, self._files.file_size(path) - FOOTER_BYTES)
-            footer = PackFooter.unpack(memoryview(fixed), path)
-            await self._flag_columns(fd, footer.columns_offset, footer.rows, offsets)
+                await flag_columns(self._files, fd, INDEX_HEADER_BYTES, header.rows, offsets)
         except (CorruptError, FormatError):
             return
         finally:
@@ -177,20 +159,3 @@ class DeleteFlags:
             if self._tiers.cold and path.startswith(f"{self._tiers.cold}/"):
                 raise StorageError(f"{path}: deletes cannot be flagged: {error}") from error
             raise
-
-    async def _flag_columns(self, fd: int, columns_at: int, rows: int, offsets: NDArray[np.uint32]) -> None:
-        """Read the offsets and flags columns and write the flags back."""
-        stored_bytes = bytearray(4 * rows)
-        await self._files.read_into(fd, stored_bytes, columns_at + _OFFSETS_PER_ROW * rows)
-        stored = np.frombuffer(stored_bytes, "<u4")
-        at = np.searchsorted(stored, offsets)
-        at = at[(at < rows) & (stored[np.minimum(at, rows - 1)] == offsets)] if rows else at[:0]
-        if not len(at):
-            return
-        flags = bytearray(rows)
-        await self._files.read_into(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
-        column = np.frombuffer(flags, np.uint8)
-        at = np.unique(at)
-        column[at[column[at] & INDEX_DELETED == 0]] ^= INDEX_DELETE
-        await self._files.write_all(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
-        await in_place(self._files.fdatasync(fd))
