@@ -69,6 +69,24 @@ def test_a_pack_that_was_merged_is_planned_again_and_no_record_comes_twice() -> 
     assert again, "packs were merged since"
 
 
+def test_a_run_that_was_dropped_from_a_pack_that_stays_is_read_where_it_was_planned() -> None:
+    """Its frames are flagged for a rebuild without a snapshot; they are no deleted records to a reader."""
+    world = FilesWorld(3, pack_run_bytes=5000, compact_below=0.0)
+    world.append(0, name="other")
+    world.append(0, name="small")
+    world.checkpoint()
+    read = planned(world, "small")
+    (piece,) = world.directory().topics["small"].pieces
+    for number in range(1, 12):
+        world.append(number, name="small")
+        world.checkpoint()
+    merged = world.directory().topics["small"].pieces[0]
+    assert (merged.path, merged.first_seq) != (piece.path, piece.first_seq)
+    opened, seen = read()
+    assert numbers(seen) == [1]
+    assert not any("snapshots" in path for path in opened), "nothing had to be planned again"
+
+
 def test_a_pack_that_is_only_begun_under_a_number_that_came_again_is_not_the_pieces() -> None:
     """A power cut leaves such files; the newest snapshot knows where the records are."""
     world = FilesWorld(3, pack_run_bytes=5000)

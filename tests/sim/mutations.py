@@ -973,6 +973,12 @@ MUTANTS = (
         "        if False:\n",
     ),
     _one(
+        "runs that were dropped not flagged in packs that stay",
+        "store/checkpoint/dropped_runs.py",
+        "        if pack.dropped:\n",
+        "        if False:\n",
+    ),
+    _one(
         "parts in frames of files forgotten by a rebuild",
         "store/repair/rebuild.py",
         "        extensions=described.extensions,\n",

@@ -23,6 +23,7 @@ from tests.sim.whole.library_host import LibraryMachine, make_callers
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
 from tests.sim.whole.monitors.content import content, difference
 from tests.sim.whole.monitors.monitor import TEXT
+from tests.sim.whole.rebuilt import rebuild_without_snapshots
 from tests.sim.whole.seed_plan import WHOLE, Faulty, Length, Life, Plan
 
 Watch = Callable[[Machine, Choices], None]
@@ -34,6 +35,8 @@ _READING = 0.25
 """Share of the seeds in which clients use named readers."""
 _ASKING = 0.2
 """Share of the seeds in which somebody asks for checkpoints."""
+_REBUILDS = 0.5
+"""Share of the seeds after which a rebuild finds no snapshot."""
 _OPERATIONS_MIN = 20
 """Of a life, though the lives before it did more than their share."""
 _IDLE_NS = 3_000_000_000
@@ -84,6 +87,8 @@ def _run(
                 begin(machine, life, actors)
                 if life is not plan.last:
                     _live(machine, life, actors)
+            if stream(seed, "rebuild").random() < _REBUILDS and not machine.lied:
+                rebuild_without_snapshots(machine)
         if machine.found:
             raise machine.found  # whoever caught it took it for an error of its own
     except Exception as problem:

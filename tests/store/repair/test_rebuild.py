@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -13,12 +14,15 @@ from tests.sim.world.sim_disk import SimDirectory
 from tests.store.repair.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
+from topics.store.checkpoint.evacuation import RUNS_MAX
 from topics.store.format.log_format import FrameType
 from topics.store.format.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
 from topics.store.segments.snapshot_files import load_snapshot
 
+STAYING = replace(IN_PACKS, compact_below=0.0)
+"""No pack is written anew."""
 SEGMENTS = f"topics/{1:016x}"
 
 
@@ -106,6 +110,75 @@ def test_topics_that_are_gone_and_records_below_a_floor_stay_gone_though_a_pack_
     assert {topic_id: list(topic.rows) for topic_id, topic in again.catalog.topics.items()} == {2: [1, 2, 3], 3: []}
     assert (again.topic(3).head, again.topic(2).head) == (3, 4)
     assert len(result.set_aside) == 1
+
+
+def with_dropped_runs(world: StoreWorld) -> StoreWorld:
+    """Topic 2 is all that is left of the first pack.
+
+    Topic 1 was deleted. The runs of topic 3 became one in a pack of its own, where a record was deleted, and then all.
+    """
+    for topic_id in (1, 2, 3):
+        world.create(topic_id)
+        world.append(topic_id, 3)
+    world.checkpoint()
+    for _ in range(RUNS_MAX):
+        world.append(3, 1)
+        world.checkpoint()
+    world.drop(1)
+    world.delete(3, [2])
+    return world
+
+
+def test_runs_dropped_from_a_pack_that_others_share_stay_gone_without_a_snapshot() -> None:
+    world = with_dropped_runs(StoreWorld(config=STAYING).open())
+    world.checkpoint()
+    world.evict(3, 3 + RUNS_MAX)
+    world.checkpoint()
+    (name,) = world.files("packs")
+    again, result = rebuilt(ended(world), STAYING, snapshots=False)
+    assert {topic_id: list(topic.rows) for topic_id, topic in again.catalog.topics.items()} == {
+        1: [],
+        2: [1, 2, 3],
+        3: [],
+    }
+    assert result.set_aside == []
+    again.checkpoint()
+    assert again.files("packs") == [name]
+    third, _ = rebuilt(ended(again), STAYING, snapshots=False)
+    assert list(third.topic(2).rows) == [1, 2, 3]
+    assert list(third.topic(3).rows) == []
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_crash_before_the_flags_of_dropped_runs_leaves_them_to_the_next_checkpoint(power_cut: bool) -> None:
+    world = with_dropped_runs(StoreWorld(config=STAYING).open())
+    world.ring.faults.fail("open", errno.EMFILE, path_part="packs/pack-0000000000000001")
+    with pytest.raises(OSError, match="Too many open files"):
+        world.checkpoint()
+    world = world.next_life(power_cut=power_cut)
+    world.checkpoint()
+    ring = world.end(power_cut=True)
+    again, _ = rebuilt(ring, STAYING, snapshots=False)
+    assert {topic_id: list(topic.rows) for topic_id, topic in again.catalog.topics.items()} == {
+        1: [],
+        2: [1, 2, 3],
+        3: [1, *range(3, 4 + RUNS_MAX)],
+    }
+
+
+def test_a_dropped_run_that_is_damaged_is_flagged_as_far_as_it_is_sound() -> None:
+    world = StoreWorld(config=STAYING).open()
+    for topic_id in (1, 2):
+        world.create(topic_id)
+        world.append(topic_id, 3)
+    world.checkpoint()
+    path, offset = place(world, 1, 2)
+    world.ring.corrupt_file(path, offset + 60)
+    world.drop(1)
+    world.checkpoint()
+    assert world.store.checkpointer.counters.error == ""
+    again, _ = rebuilt(ended(world), STAYING, snapshots=False)
+    assert (list(again.topic(1).rows), list(again.topic(2).rows)) == ([3], [1, 2, 3])
 
 
 def test_seqs_of_deleted_records_are_not_given_out_again_when_only_a_segment_tells_of_them() -> None:

@@ -13,6 +13,8 @@
     recycle   log files before the cut, and files no longer in use
     compact   sealed segments and packs of which little lives are written anew (compaction.py), and
               a snapshot that lists them, after which the earlier ones are removed
+    forget    the frames of runs that were dropped are flagged, in packs that stay for other topics
+              (dropped_runs.py)
     move      older sealed segments to the cold directory, if there is one (tiering.py), and a
               snapshot that lists them there
 
@@ -39,6 +41,7 @@ from topics.loop.tasks import Future
 from topics.store.checkpoint.compaction import Compaction
 from topics.store.checkpoint.copy_context import CopyContext, Unsynced
 from topics.store.checkpoint.delete_flags import DeleteFlags
+from topics.store.checkpoint.dropped_runs import flag_dropped_runs
 from topics.store.checkpoint.evacuation import Evacuation
 from topics.store.checkpoint.low_space import LowSpace, live_rows
 from topics.store.checkpoint.tiering import Tiering
@@ -194,7 +197,9 @@ class Checkpointer:
         by_bytes |= self._log.bound.pressed
         since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
         by_time = since_ms >= self._config.checkpoint_every_ms and (
-            counters.frames + counters.uncounted_frames != self._frames_seen or self._compaction.waiting
+            counters.frames + counters.uncounted_frames != self._frames_seen
+            or self._compaction.waiting
+            or any(pack.dropped for pack in self._manifest.packs.values())
         )
         by_space = self._is_space_wanted()
         if by_bytes or by_time or by_space:
@@ -325,6 +330,8 @@ class Checkpointer:
         on_shown(is_whole)
         if moves:
             await self._compact()
+        await flag_dropped_runs(self._loop.files, self._config.data_dir, self._manifest, self._turns)
+        if moves:
             await self._move_to_cold()
 
     async def _compact(self) -> None:

@@ -29,7 +29,9 @@ from topics.store.format.segment_format import (
 from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
 from topics.store.repair.salvage import codec_of, mend_segment, salvage_pack, salvaged_image
 from topics.store.repair.set_aside import SetAside
+from topics.store.segments.index_flags import flag_pack_index
 from topics.store.segments.manifest import Pack, PackRun, Segment
+from topics.store.segments.pack import scan_runs
 from topics.store.segments.segment import describe_file, read_segment
 from topics.store.segments.tiers import Tiers
 
@@ -168,6 +170,8 @@ class RebuildFromSegments:
                     continue
                 pack = await rewrite_pack(self._loop, path, number, found.runs)
                 pack.runs.clear()  # which of them count is chosen later
+            elif found.finished:
+                await flag_pack_index(self._files, path, _deleted_in(data, path))
             self._packs[number] = pack
             rank = (0, number) if found.finished else (-1, number)
             for row, run in enumerate(found.runs):
@@ -284,6 +288,15 @@ class RebuildFromSegments:
         pack = await rewrite_pack(self._loop, path, number, runs)
         pack.runs = {row: run for row, run in pack.runs.items() if row in rows}
         self._packs[number] = pack
+
+
+def _deleted_in(data: bytes, path: str) -> NDArray[np.uint32]:
+    """Return the offsets of the deleted frames of a sound pack, ascending.
+
+    Its index lacks those of runs that were dropped (dropped_runs.py), and a start believes it.
+    """
+    runs = [run.frames for run in scan_runs(data, path)]
+    return np.concatenate([frames["offset"][codec.deleted(frames)] for frames in runs]).astype(np.uint32)
 
 
 def _bytes_before(frames: codec.Frames, seq: int) -> int:

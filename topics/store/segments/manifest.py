@@ -93,6 +93,11 @@ class Pack(msgspec.Struct, omit_defaults=True):
     """Bytes of the file."""
     runs: dict[int, PackRun]
     """Runs by their row in the run table."""
+    dropped: list[int] = []
+    """Rows of runs that are no longer in use, and whose frames are not flagged yet.
+
+    See dropped_runs.py.
+    """
     file_id: int = msgspec.field(name="_", default=0)
 
     @property
@@ -181,6 +186,7 @@ class Manifest:
         for pack, run in self.runs.pop(topic_id, []):
             if numbers is None or (pack.number, run.number) in numbers:
                 del pack.runs[run.number]
+                pack.dropped.append(run.number)
             else:
                 kept.append((pack, run))
         if kept:
