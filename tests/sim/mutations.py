@@ -150,6 +150,13 @@ MUTANTS = (
         hunt="library",
     ),
     _one(
+        "a log file that a reader holds used again",
+        "store/wal/wal_files.py",
+        "        kept = not stored.readers and len",
+        "        kept = len",
+        hunt="tests/store/wal/test_shard.py",
+    ),
+    _one(
         "chunks of the hot tail used again while a thread reads them",
         "store/in_memory/hot_tail.py",
         " and not chunk.lent:",

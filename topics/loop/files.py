@@ -147,14 +147,7 @@ class Files:
         """Queue a read into a writable buffer. The count is short at the end of the file."""
         _RepeatedRead(self._ring, self._operations, fd, buffer, offset, done).begin()
 
-    # --- awaitables ------------------------------------------------------------------------------------------------
-    async def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        """Return a new descriptor, close-on-exec. A symbolic link is not followed."""
-        fd = await self._submit(path, self._ring.queue_open, path, flags, mode)
-        self._paths[fd] = path
-        return fd
-
-    async def close(self, fd: int) -> None:
+    def close_nowait(self, fd: int) -> None:
         """Close a descriptor, without waiting for it.
 
         The result has no use: the descriptor is gone in any case, and a sync has reported errors of
@@ -163,6 +156,17 @@ class Files:
         self._paths.pop(fd, None)
         self.closing += 1
         self._ring.queue_close(self._operations.expect(FILE, self._on_closed), fd)
+
+    # --- awaitables ------------------------------------------------------------------------------------------------
+    async def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        """Return a new descriptor, close-on-exec. A symbolic link is not followed."""
+        fd = await self._submit(path, self._ring.queue_open, path, flags, mode)
+        self._paths[fd] = path
+        return fd
+
+    async def close(self, fd: int) -> None:
+        """Close a descriptor, see `close_nowait`."""
+        self.close_nowait(fd)
 
     def close_leftovers(self) -> None:
         """Close every descriptor opened here that is still open: its owner was cancelled."""

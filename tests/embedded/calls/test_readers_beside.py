@@ -16,7 +16,8 @@ import pytest
 
 import topics
 from tests.embedded.conftest import SMALL
-from topics import CorruptError, NewRecord, UsageError
+from topics import CorruptError, NewRecord, StorageError, UsageError
+from topics.embedded.records import UnreadPage
 
 COLD: dict[str, Any] = SMALL | {"hot_tail_bytes": 0}
 """Settings of a log whose reads come from files."""
@@ -149,6 +150,54 @@ def test_the_files_of_a_read_that_its_caller_leaves_are_free_again(cold: topics.
     while held(cold):  # the maintenance thread looks for it
         pass
     assert len(read(cold, way)) == 10
+
+
+def append_to_file(log: topics.Log, payloads: list[bytes]) -> None:
+    """Append to "t", and have the records only in a file of the log: its newest are in memory, too."""
+    log.append("t", payloads)
+    for _ in range(3):
+        log.append("u", [bytes(1000)] * 30)
+
+
+def chosen(log: topics.Log, from_seq: int, limit: int) -> UnreadPage:
+    """A page of "t" that is chosen, and that no thread reads yet."""
+    places: dict[str, Any] = {"max_bytes": 0, "node": "", "wait_ms": 0, "from_": None}
+    return log.driver.call(log._starts.paging("t", from_seq, limit=limit, **places))
+
+
+def test_a_checkpoint_ends_while_a_task_of_the_same_event_loop_awaits_a_page(cold: topics.Log) -> None:
+    append_to_file(cold, [payload(seq) for seq in range(1, 101)])
+
+    async def page() -> None:
+        awaited = asyncio.ensure_future(cold.aio.page("t"))
+        await asyncio.sleep(0)
+        while not held(cold):
+            pass
+        for _ in range(3):
+            cold.append("u", [bytes(1000)] * 1000)
+            cold.checkpoint(timeout=10)
+        assert [record.data for record in (await awaited).records] == [payload(seq) for seq in range(1, 101)]
+
+    asyncio.run(page())
+
+
+def test_reads_that_never_begin_keep_a_bounded_number_of_files(cold: topics.Log) -> None:
+    """Exceptions of interrupted calls refer to such reads, where a program stores them."""
+    never: list[UnreadPage] = []
+    for count in range(40):
+        append_to_file(cold, [payload(count + 1)])
+        never.append(chosen(cold, count, 1))
+        cold.checkpoint(timeout=10)
+    while held(cold) > 16:  # the maintenance thread looks for it
+        pass
+    descriptors = {file.fd for file in cold._opened.store.files if file.fd >= 0}
+    assert len(descriptors) < 30
+    for page in never[:-16]:
+        with pytest.raises(StorageError, match="read again"):
+            page.read(lambda: None)
+    for count, page in list(enumerate(never))[-16:]:
+        assert [record.data for record in page.read(lambda: None).records] == [payload(count + 1)]
+    assert len(read(cold, "page")) == 40
 
 
 @pytest.mark.parametrize("way", WAYS)

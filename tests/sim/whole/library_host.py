@@ -64,17 +64,6 @@ class Calls:
     def outstanding(self) -> int:
         return len(self.waiting)
 
-    @property
-    def is_short(self) -> bool:
-        """Whether the next call waits for no room in the log, which a file that is read may take up meanwhile.
-
-        The one thread here could not end that read before the call.
-        """
-        if not self.waiting:
-            return True
-        (method, path, body), _answered = self.waiting[0]
-        return method != "POST" or path.count("/") > 3 or body.get("how") in ("nowait", 0.0, 0.002)
-
     def ask(self, method: str, path: str, body: dict[str, Any] | None, answered: Answered) -> None:
         self.waiting.append(((method, path, body or {}), answered))
         self._machine.callers.append(self)
@@ -303,7 +292,7 @@ class LibraryMachine(Machine):
             if rng.random() < 0.3:
                 log.driver.submit(log._starts.checkpointing(None), _ignore)
             for _ in range(rng.choice((1, 10, 100))):
-                if self.callers and self.callers[0] is not self._calling and self.callers[0].is_short:
+                if self.callers and self.callers[0] is not self._calling:
                     self.callers.popleft().call()
                 else:
                     self._rest(_SHORT_NS)

@@ -152,13 +152,7 @@ def test_a_left_file_is_recycled_and_its_old_batches_never_parse() -> None:
         world.write(count=20, bytes_each=1000)
         world.settle()
     kept = len(world.writes)
-    oldest = world.log.left_files()[0]
-    oldest.hold()
-    task = world.loop.spawn(world.log.retire(oldest))
-    world.passes(20)
-    assert not task.done, "a reader is still in the file"
-    oldest.release()
-    world.loop.run_until(lambda: task.done)
+    world.loop.run_task(world.log.retire(world.log.left_files()[0]))
     names = world.ring.list_directory("data/wal/shard-00")
     assert sum(name.startswith("spare-") for name in names) == 1
     while world.log.counters.rotations < 5:
@@ -167,6 +161,27 @@ def test_a_left_file_is_recycled_and_its_old_batches_never_parse() -> None:
     assert not any(name.startswith("spare-") for name in world.ring.list_directory("data/wal/shard-00"))
     world.writes[:kept] = []
     check_readable(world)
+
+
+def test_a_left_file_that_a_reader_holds_is_deleted_at_once_and_read_until_the_reader_leaves() -> None:
+    world = LogWorld()
+    while world.log.counters.rotations < 2:
+        world.write(count=20, bytes_each=1000)
+        world.settle()
+    oldest = world.log.left_files()[0]
+    before = world.loop.run_task(world.loop.files.read(oldest.fd, oldest.size, 0))
+    oldest.hold()
+    world.loop.run_task(world.log.retire(oldest))
+    names = world.ring.list_directory("data/wal/shard-00")
+    assert not any(name.startswith("spare-") or oldest.path.endswith(name) for name in names)
+    assert oldest not in world.log.left_files()
+    while world.log.counters.rotations < 5:
+        world.write(count=20, bytes_each=1000)
+        world.settle()
+    assert world.loop.run_task(world.loop.files.read(oldest.fd, oldest.size, 0)) == before
+    oldest.release()
+    world.passes(2)
+    assert world.table.get(oldest.file_id) is None
 
 
 def test_a_wait_without_anything_staged_ends_when_what_was_before_is_durable() -> None:

@@ -119,6 +119,10 @@ class FileTable:
         """Return the files of the log, in the order of their numbers."""
         return list(self._log.values())
 
+    def leave_log(self, file: StoredFile) -> None:
+        """Count a file no longer among those of the log, though readers may still hold it."""
+        del self._log[file.file_id]
+
     def __len__(self) -> int:
         return len(self._files)
 

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -24,6 +25,10 @@ from topics.store.read.reader import FileRange, Filling, Reader
 
 _LOOK_NS = 100_000_000
 """Interval of looks for pieces whose threads have left them, while any are lent."""
+_GIVEN_UP_MAX = 16
+"""Most files without a use for the store that stay for reads which no thread has begun."""
+_READS_A_LOOK = 4096
+"""Oldest reads that a look searches for such files."""
 
 
 class Lent(NamedTuple):
@@ -42,7 +47,7 @@ class LentPieces:
     Its files are held until it was read, or until the object is dropped.
     """
 
-    __slots__ = ("__weakref__", "_files", "_found", "_held", "_lender", "_pieces", "_reading", "_revoked")
+    __slots__ = ("__weakref__", "_files", "_found", "_held", "_lender", "_pieces", "_reading", "_refusal")
 
     def __init__(self, lender: Lender, pieces: Sequence[FileRange]) -> None:
         self._lender = lender
@@ -53,7 +58,8 @@ class LentPieces:
         self._held: Held | None = None
         self._reading: int | None = None
         """Id of the thread that reads."""
-        self._revoked = False
+        self._refusal: Callable[[], TopicsError] | None = None
+        """The error of reads, once the files are taken back."""
 
     # --- on the loop -------------------------------------------------------------------------------------------------
     def hold(self, done: Callable[[StorageError | None], None]) -> None:
@@ -94,16 +100,22 @@ class LentPieces:
         """Whether some pieces are not in memory."""
         return self._held is not None
 
-    def revoke(self) -> bool:
-        """Take the files back, unless another thread reads them right now. Return whether."""
-        if self._reading not in (None, threading.get_ident()):
+    def revoke(self, refusal: Callable[[], TopicsError], *, also_here: bool) -> bool:
+        """Take the files back, unless a thread reads them right now. Return whether.
+
+        also_here: from this thread, too, within whose read the caller runs.
+        """
+        if self._reading is not None and not (also_here and self._reading == threading.get_ident()):
             return False
-        self._revoked = True
+        self._refusal = refusal
         return True
 
     # --- on the thread -----------------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """Begin to read, in a `try` that ends with `end`. Raises: UsageError, the log is closed."""
+        """Begin to read, in a `try` that ends with `end`.
+
+        Raises: UsageError, the log is closed; StorageError, the files are gone.
+        """
         with self._lender.changing:
             self._check()
             self._reading = threading.get_ident()
@@ -153,8 +165,8 @@ class LentPieces:
         raise AssertionError("a read of a thread waits for no loop")
 
     def _check(self) -> None:
-        if self._revoked:
-            raise UsageError("this log was closed during the read: open it again")
+        if self._refusal is not None:
+            raise self._refusal()
 
 
 class Lender:
@@ -163,19 +175,10 @@ class Lender:
     The loop holds files, and ends the hold: a thread that has read, or has left, only says so.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        call_later: Callable[[int, Callable[[], None]], object],
-        call_soon: Callable[[Callable[[], None]], None],
-    ) -> None:
-        """call_later: on the loop, after so many ns. call_soon: on the loop, from any thread.
-
-        Raises (`call_soon`): TopicsError, the log takes no calls.
-        """
+    def __init__(self, reader: Reader, call_later: Callable[[int, Callable[[], None]], object]) -> None:
+        """call_later: on the loop, after so many ns."""
         self.reader = reader
         self._call_later = call_later
-        self._call_soon = call_soon
         # Locks of C: a signal's handler that raises cannot leave one of them locked.
         self.changing = threading.RLock()
         self._left = threading.Lock()
@@ -199,6 +202,7 @@ class Lender:
 
     def _look(self) -> None:
         self.release()
+        self._limit_given_up()
         self._looks = bool(self._held)
         if self._looks:
             self._call_later(_LOOK_NS, self._look)
@@ -209,15 +213,31 @@ class Lender:
             for file in self._held.pop(self._returned.popleft(), ()):
                 file.release()
 
+    def _limit_given_up(self) -> None:
+        """Take back the oldest of too many files that only reads keep which no thread has begun.
+
+        Some are never read: an exception of an interrupted call, which the program has stored,
+        refers to them.
+        """
+        given_up: dict[StoredFile, list[Held]] = {}
+        for held, files in islice(self._held.items(), _READS_A_LOOK):
+            for file in files:
+                if file.is_awaited:
+                    given_up.setdefault(file, []).append(held)
+        for file in list(given_up)[:-_GIVEN_UP_MAX]:
+            for held in given_up[file]:
+                pieces = held()
+                with self.changing:
+                    if pieces is not None and pieces.revoke(_left_too_long, also_here=False):
+                        self._returned.append(held)
+        self.release()
+
     # --- on any thread -----------------------------------------------------------------------------------------------
     def give_back(self, held: Held) -> None:
-        """Have the files released: now, if something waits for that, or with the next read."""
+        """Have the files released, with the next read or look."""
         self._returned.append(held)
         with contextlib.suppress(RuntimeError):
             self._left.release()
-        if any(file.is_awaited for file in self._held.get(held, ())):
-            with contextlib.suppress(TopicsError, OSError):  # `end` releases them.
-                self._call_soon(self.release)
 
     def end(self) -> None:
         """Take everything back, and wait for threads that are reading. No other thread drives."""
@@ -229,7 +249,17 @@ class Lender:
     def _revoke_all(self) -> bool:
         lent = [pieces for pieces in [held() for held in self._held] if pieces is not None]
         with self.changing:
-            return all([pieces.revoke() for pieces in lent])  # noqa: C419 - also after one that is read
+            return all([pieces.revoke(_closed, also_here=True) for pieces in lent])  # noqa: C419 - also after one that is read
+
+
+def _closed() -> UsageError:
+    return UsageError("this log was closed during the read: open it again")
+
+
+def _left_too_long() -> StorageError:
+    return StorageError(
+        "the files of this read are gone, because it began long after its records were chosen: read again"
+    )
 
 
 class _WaitingFiles:

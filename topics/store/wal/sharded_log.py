@@ -16,7 +16,6 @@ import xxhash
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.loop import Loop
-from topics.loop.tasks import Event
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.disk.side_by_side import all_of
@@ -448,7 +447,7 @@ class ShardedLog:
         return sum(file.size for file in self.left_files()) + sum(wal.end_bytes for wal in self._wals)
 
     async def retire(self, file: StoredFile) -> None:
-        """Recycle a left file after its rows were moved durably. Its readers finish first."""
+        """Recycle a left file after its rows were moved durably. Readers that hold it read on."""
         assert file.kind is FileKind.WAL, "only files of the log are recycled"
         self.tail.forget(file.file_id)
         shard, _ = place(file)
@@ -456,9 +455,6 @@ class ShardedLog:
         directory = self._directories[shard if shard < len(self._directories) else 0]
         for wal in self._wals:
             await wal.when_synced(file)
-        unread = Event()
-        file.when_unread(unread.set)
-        await unread.wait()
         await directory.retire(file, keep=not self.disk_full)
 
     async def drop_spares(self) -> None:

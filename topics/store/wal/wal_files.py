@@ -12,6 +12,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from topics.errors import DiskFullError
@@ -248,9 +249,10 @@ class WalDirectory:
         return header
 
     async def retire(self, stored: StoredFile, *, keep: bool = True) -> None:
-        """Take back a file whose records are all elsewhere, durably, and that has no readers.
+        """Take back a file whose records are all elsewhere, durably.
 
-        keep: False deletes it; True makes it a spare if it is of use.
+        keep: False deletes it; True makes it a spare if it is of use and no reader holds it. A
+            reader of a deleted file reads on: its descriptors stay until then.
         Raises: OSError, the file still exists and is still in the table; try again.
         """
         assert not stored.active, "the log is still writing to this file"
@@ -260,18 +262,22 @@ class WalDirectory:
         number = wal_file_no(name) if keep and directory == self._path else None
         written = stored.zeroed or stored.size >= size - size // _SPARE_UNWRITTEN_PART
         spare = ""
-        kept = len(self._spares) < self._sizes.spares_max
+        kept = not stored.readers and len(self._spares) < self._sizes.spares_max
         if number is not None and written and kept and self._sizes.is_of_use(size):
             spare = f"{self._path}/{spare_file_name(number)}"
             await files.rename(stored.path, spare)
         else:
             await files.unlink(stored.path)
+        self._table.leave_log(stored)
+        stored.when_unread(partial(self._on_unread, stored))
+        if spare:
+            self._spares.append(Spare(spare, size))
+
+    def _on_unread(self, stored: StoredFile) -> None:
         self._table.remove(stored)
         for fd in (stored.fd, stored.direct_fd):
             if fd >= 0:
-                await files.close(fd)
-        if spare:
-            self._spares.append(Spare(spare, size))
+                self._loop.files.close_nowait(fd)
 
     async def drop_spares(self) -> None:
         """Release the spares' space on a full disk. A file that cannot be removed stays a spare."""
