@@ -119,9 +119,14 @@ def _run(arguments: list[str], environment: Mapping[str, str], stderr: int, seco
 
 
 def _forget_the_test(seconds: int) -> None:
-    """Undo what pytest has set in the process: signals, a handler of the log, a dump of stacks."""
+    """Undo what pytest and earlier tests have set in the process: the log, signals, a dump of stacks."""
     faulthandler.disable()
+    logging.disable(logging.NOTSET)
     logging.getLogger().handlers.clear()
+    for name in logging.Logger.manager.loggerDict:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.NOTSET)
+        logger.disabled, logger.propagate = False, True
     for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
