@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
 from typing_extensions import Buffer
@@ -14,6 +14,8 @@ from topics.errors import CorruptError
 from topics.loop.files import SyncFailedError
 
 _ZEROS = bytes(1 << 20)
+_JOINED_BYTES_MAX = 1 << 20
+"""Most bytes of small pieces that are copied together for one write."""
 
 
 class ReadCalls(Protocol):
@@ -66,13 +68,28 @@ async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool 
     fd = await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         offset = 0
-        for piece in data:
+        for piece in joined(data):
             await files.write_all(fd, piece, offset)
             offset += memoryview(piece).nbytes
         if sync:
             await files.fsync(fd)
     finally:
         await files.close(fd)
+
+
+def joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
+    """Return the pieces with small ones joined, because each write takes a turn of the loop."""
+    small: list[Buffer] = []
+    size = 0
+    for piece in pieces:
+        length = memoryview(piece).nbytes
+        if small and size + length > _JOINED_BYTES_MAX:
+            yield b"".join(small) if len(small) > 1 else small[0]
+            small, size = [], 0
+        small.append(piece)
+        size += length
+    if small:
+        yield b"".join(small) if len(small) > 1 else small[0]
 
 
 async def replace_file(files: FileCalls, path: str, *data: Buffer) -> None:
