@@ -408,8 +408,9 @@ class Config:
     """
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
-            self._check_type(setting.name, setting.default)
+        for name, default in _DEFAULTS.items():
+            if getattr(self, name) is not default:
+                self._check_type(name, default)
         for name, choices in (
             ("io", ("auto", "uring", "portable")),
             ("commit", ("auto", "link", "direct", "dsync")),
@@ -466,6 +467,9 @@ class Config:
             raise UsageError(f"{name} is {shown}: use a string")
         elif "\0" in value:
             raise UsageError(f"{name} holds a NUL: use text without one")
+
+
+_DEFAULTS = {setting.name: setting.default for setting in fields(Config)}
 
 
 def _parts(value: object) -> Iterable[object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from topics.http.access.routes import Access, Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers import (
@@ -66,5 +68,7 @@ ROUTES: tuple[Route[Handler], ...] = (
 )
 
 
+@cache
 def route_table() -> RouteTable:
+    """Return the table of all routes, which no server changes."""
     return RouteTable(ROUTES)
