@@ -161,8 +161,9 @@ class SimRing:
                 break
             if due is None:
                 raise SimStalledError(f"seed {self.seed}: nothing will ever happen; waiting are {self.waiting()}")
+            effects = core.effects
             self.events.advance_to(due)
-            if self.pauses and not core.wakes and not self._woken:
+            if self.pauses and not core.wakes and not self._woken and core.effects == effects:
                 raise SimPausedError
         self._woken = False
 
