@@ -35,17 +35,8 @@ class _ChunkMark(NamedTuple):
     flags: int
 
 
-class _TopicMark(NamedTuple):
-    """Values that differ if a topic has changed."""
-
-    head: int
-    next_seq: int
-    staged: int
-    live: int
-    size: int
-    deaths: int
-    chunks: int
-    last_seq: int
+_TopicMark = tuple[int, ...]
+"""Values that differ if a topic has changed."""
 
 
 class StateVerifier:
@@ -61,6 +52,10 @@ class StateVerifier:
         self._files = files
         self._marks: dict[Topic, _TopicMark] = {}
         self._chunks: dict[Topic, dict[Chunk, _ChunkMark]] = {}
+        self._totals = (-1, 0, 0, 0, 0)
+        """Totals and numbers of topics at the last comparison of totals."""
+        self._has_changed = True
+        """Whether a topic has changed since then."""
         self._next = 0
         self.looks = 0
         """The number of topic checks, over all passes."""
@@ -75,8 +70,13 @@ class StateVerifier:
             if self._marks.get(topic) != mark:
                 self._check_topic(topic, self._chunks.setdefault(topic, {}))
                 self._marks[topic] = mark
+                self._has_changed = True
         if self._next >= len(topics):  # a round over all topics ends
-            self._check_usage(topics)
+            usage, dormant = self._usage, self._registry.dormant
+            totals = (usage.records, usage.bytes, usage.pending_bytes, len(topics), len(dormant.by_id))
+            if self._has_changed or totals != self._totals:
+                self._check_usage(topics)
+                self._totals, self._has_changed = totals, False
             if len(self._marks) > len(topics):
                 for gone in self._marks.keys() - set(topics):
                     del self._marks[gone], self._chunks[gone]
@@ -157,10 +157,11 @@ class StateVerifier:
 
 def _mark(topic: Topic) -> _TopicMark:
     index = topic.index
-    return _TopicMark(
+    return (
         topic.head,
         topic.next_seq,
         len(topic.pending),
+        topic.pending_bytes,
         index.live,
         index.bytes,
         index.deaths,
