@@ -275,8 +275,8 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
 
 
 def choose_bodies(rng: random.Random, base: Config) -> dict[str, Any]:
-    """From how many bytes on a body is taken in turns."""
-    return {"pass_body_bytes": rng.choice((20, 200, base.pass_body_bytes, base.pass_body_bytes))}
+    """From how many bytes on a body is taken in turns: a third of the shortest bodies, in hundreds of the longest."""
+    return {"pass_body_bytes": rng.choice((64, 400, base.pass_body_bytes, base.pass_body_bytes))}
 
 
 def choose_space(rng: random.Random, base: Config) -> dict[str, Any]:
