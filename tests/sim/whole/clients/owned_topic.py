@@ -76,6 +76,8 @@ class OwnedTopic:
         """All incarnations that were shown."""
         self.named: dict[tuple[str, int], str] = {}
         """Incarnation and seq of records that were shown: their data."""
+        self._found: tuple[tuple[object, ...], list[Maybe]] = (), []
+        """What `possible` has found last, and from what."""
 
     @property
     def tip(self) -> Maybe:
@@ -83,6 +85,12 @@ class OwnedTopic:
 
     def possible(self) -> list[Maybe]:
         """What it may be after its limbo, in the order of likelihood."""
+        basis = (self.states.copy(), self.limbo.copy(), self.burned, self.refuses, self.instance)
+        if self._found[0] != basis:
+            self._found = basis, self._possible()
+        return self._found[1].copy()
+
+    def _possible(self) -> list[Maybe]:
         found = list(self.states)
         most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
         # Some of the writes that failed may have taken none. Of very many it is the first ones, or all.
