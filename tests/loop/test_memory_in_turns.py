@@ -5,15 +5,37 @@ from __future__ import annotations
 import gc
 import mmap
 import random
+import re
 import threading
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from topics.common import memory
 from topics.common.memory import LARGE_BYTES, GrowingBytes, MemoryReturns, PagedMemory, page_aligned
 
 MIB = 1 << 20
+
+
+def flags_of(size: int) -> set[str]:
+    """Return the kernel's flags of the mapping that page_aligned makes."""
+    begin = int(np.frombuffer(memory := page_aligned(size), np.uint8).__array_interface__["data"][0])
+    assert len(memory) == size
+    described = Path("/proc/self/smaps").read_text().split("VmFlags: ")
+    for before, after in pairwise(described):
+        for first, last in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) ", before, re.M):
+            if int(first, 16) <= begin < int(last, 16):
+                return set(after.splitlines()[0].split())
+    raise AssertionError("no mapping has it")
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="a kernel without huge pages")
+def test_large_memory_asks_for_huge_pages_and_other_memory_does_not() -> None:
+    assert "hg" in flags_of(LARGE_BYTES)
+    assert "hg" not in flags_of(LARGE_BYTES - 1)
 
 
 class Passes:

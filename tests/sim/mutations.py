@@ -143,6 +143,13 @@ MUTANTS = (
         "        chunk.view[:prefix] = bytes(prefix)\n",
     ),
     _one(
+        "the last block of a batch that the hot tail passed over is lost",
+        "store/wal/commitment.py",
+        "            self._tail.pass_over(file.stored.file_id, end_of_batch, last)\n",
+        "            self._tail.pass_over(file.stored.file_id, end_of_batch, memoryview(bytes(len(last))))\n",
+        "tests/store/wal/test_large_batches.py",
+    ),
+    _one(
         "files not held while a thread reads them",
         "store/read/lent_pieces.py",
         "            done(None)\n",

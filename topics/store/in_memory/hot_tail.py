@@ -19,6 +19,8 @@ from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20
 _FREE_CHUNKS_MAX = 4
+_LARGE_SHARE = 16
+"""A batch of more than this share of the budget is large: it would displace what readers want."""
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
 HOT_RANGE = struct.Struct("=4Q")
 """The layout of tp_hot_range in codec.h: file id, start, used, address."""
@@ -48,6 +50,8 @@ class HotTail:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
+        self.large_bytes = max(BLOCK_BYTES, budget // _LARGE_SHARE)
+        """Size above which a batch is better passed over than placed, if its commit can."""
         self._chunk_bytes = max(BLOCK_BYTES * 8, min(_CHUNK_BYTES_MAX, align_up(budget // 8, BLOCK_BYTES)))
         self._files: dict[int, list[TailBuffer]] = {}
         self._oldest: deque[TailBuffer] = deque()
@@ -100,7 +104,11 @@ class HotTail:
             chunks = self._files[file_id] = []
         chunk = chunks[-1] if chunks else None
         if chunk is None or begin + size > chunk.start + chunk.capacity:
-            chunk = self._open(file_id, start, begin - start, begin - start + size, chunk, room)
+            block = _ZEROS[:0]
+            if begin > start:
+                assert chunk is not None, "a file's first bytes begin a block"
+                block = chunk.view[start - chunk.start : begin - chunk.start]
+            chunk = self._open(file_id, start, block, begin - start + size, chunk, room)
             chunks.append(chunk)
         view, at = chunk.view, begin - chunk.start
         assert chunk.used <= at, "bytes of the log never change"
@@ -117,6 +125,17 @@ class HotTail:
         chunk.used = end
         return view[start - chunk.start : blocks_end]
 
+    def pass_over(self, file_id: int, end: int, last: memoryview) -> None:
+        """Continue at `end` after bytes that the file has and the tail has not.
+
+        last: the bytes before `end` that are in its block.
+        """
+        assert len(last) == end % BLOCK_BYTES, "what is passed over is more than a block"
+        chunks = self._files.setdefault(file_id, [])
+        chunk = self._open(file_id, end - len(last), last, len(last), chunks[-1] if chunks else None, None)
+        chunk.view[len(last) : BLOCK_BYTES] = _ZEROS[len(last) :]
+        chunks.append(chunk)
+
     def take_back(self, file_id: int, begin: int) -> None:
         """Remove the bytes placed last, from `begin` on, which are not in the file.
 
@@ -125,25 +144,28 @@ class HotTail:
         chunk = self._files[file_id][-1]
         chunk.used = begin - chunk.start
 
-    def _open(  # noqa: PLR0917 - called in one place
-        self, file_id: int, start: int, prefix: int, needed: int, before: TailBuffer | None, room: TailBuffer | None
+    def _open(  # noqa: PLR0917 - called in two places
+        self,
+        file_id: int,
+        start: int,
+        block: memoryview,
+        needed: int,
+        before: TailBuffer | None,
+        room: TailBuffer | None,
     ) -> TailBuffer:
-        """Return a chunk from block `start` on; its first `prefix` bytes are the last chunk's.
+        """Return a chunk from block `start` on, whose first bytes are `block`.
 
         A large batch takes the memory of the large one before it, which is then read from its file:
-        new memory would cost more than the write, a page at a time.
+        new memory would cost more than the write, a page at a time. A chunk that holds less than a
+        block, the end of a batch that was passed over, is used again, too.
         """
         capacity = max(self._chunk_bytes, align_up(needed, BLOCK_BYTES))
-        block = b""
-        if prefix:
-            assert before is not None, "a file's first bytes begin a block"
-            begin = start - before.start
-            block = bytes(before.view[begin : begin + prefix])
+        prefix, block = len(block), memoryview(bytes(block))  # its memory may be the chunk's
         if room is not None and capacity <= room.capacity:
             chunk, capacity = room, room.capacity
         elif self._free and capacity == self._chunk_bytes:
             chunk = self._free.pop()
-        elif before is not None and not before.lent and LARGE_BYTES <= capacity <= before.capacity <= 2 * capacity:
+        elif before is not None and not before.lent and _may_replace(before, capacity):
             chunk, capacity = before, before.capacity
             self._files[file_id].remove(chunk)
             self._oldest.remove(chunk)
@@ -235,6 +257,13 @@ class HotTail:
         for chunk in found:
             chunk.lent = True
         return [(chunk.start, chunk.view[: chunk.used]) for chunk in found]
+
+
+def _may_replace(before: TailBuffer, capacity: int) -> bool:
+    """Return whether a chunk of this capacity takes the memory of the one before it."""
+    if before.used <= BLOCK_BYTES and before.capacity == capacity:
+        return True
+    return LARGE_BYTES <= capacity <= before.capacity <= 2 * capacity
 
 
 def chunk_for(size: int) -> TailBuffer:

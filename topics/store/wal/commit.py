@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from topics.common.memory import LARGE_BYTES
+from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.errors import StorageError
 from topics.store.format._codec import ffi
 from topics.store.format.codec import Pointer
@@ -117,7 +117,7 @@ class Batch:
             room *= 2
         if needed >= LARGE_BYTES and self.used < needed // 2:
             room = needed
-        memory = bytearray(room)
+        memory = bytearray(room) if room < LARGE_BYTES else page_aligned(room)
         memory[: self.used] = memoryview(self.memory)[: self.used]
         self.memory, self.room = memory, room
         self.pointer = ffi.from_buffer(memory)

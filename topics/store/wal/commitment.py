@@ -50,6 +50,7 @@ class Commitment:
         "_counters",
         "_durable",
         "_end",
+        "_is_passed_over",
         "_latch",
         "_offset",
         "_on_failed",
@@ -91,6 +92,8 @@ class Commitment:
         self._offset = 0
         self._checksum = 0
         self._attempts = 0
+        self._is_passed_over = False
+        """Whether the batch is written from its own memory, and the hot tail does without it."""
 
     def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
         """Do a piece of `prepare` for a large batch; False: call again in another pass."""
@@ -123,7 +126,10 @@ class Commitment:
             fresh = BATCH_HEADER_BYTES
         stored, position = file.stored, file.position
         data = memoryview(batch.memory)[:used]
-        if header:  # the first batch of a file has the file's header written
+        self._is_passed_over = not (header or primitive.is_direct or batch.mirror) and used > self._tail.large_bytes
+        if self._is_passed_over:
+            begin, blocks = position, data
+        elif header:  # the first batch of a file has the file's header written
             block, begin = header + bytes(BLOCK_BYTES - len(header)), 0
             blocks = self._tail.place(stored.file_id, 0, data, head=block, room=batch.mirror, fresh=fresh)
         else:
@@ -159,6 +165,10 @@ class Commitment:
         file.position = (position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
         end.chain = self._checksum
         end.header = b""
+        if self._is_passed_over:
+            end_of_batch = position + used
+            last = memoryview(batch.memory)[used - end_of_batch % BLOCK_BYTES : used]
+            self._tail.pass_over(file.stored.file_id, end_of_batch, last)
         counters = self._counters
         counters.all_frames += batch.frames
         if batch.uncounted:
@@ -183,7 +193,8 @@ class Commitment:
         end = self._end
         assert end.file is not None, "a file is left only when nothing is in flight"
         self.batch = None
-        self._tail.take_back(end.file.stored.file_id, 0 if end.header else end.file.position)
+        if not self._is_passed_over:
+            self._tail.take_back(end.file.stored.file_id, 0 if end.header else end.file.position)
 
     def _on_unfinished(self, verdict: Verdict, write_res: int, sync_res: int) -> Verdict:
         file = self._end.file
