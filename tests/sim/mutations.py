@@ -958,15 +958,8 @@ MUTANTS = (
     _one(
         "parts of producers lost at a checkpoint",
         "engine/recovery/engine_catalog.py",
-        "            elif topic.producers is not None:\n                known",
-        "            elif False:\n                known",
-    ),
-    _one(
-        "producers that append while a snapshot is prepared are not in it",
-        "engine/recovery/engine_catalog.py",
-        "known.images_since(now_ms) if",
-        "[] if",
-        "tests/engine/producers/test_known_producers.py",
+        'lists[b"producers"] = prepared.producers',
+        'lists[b"producers"] = []',
     ),
     _one(
         "parts of producers not read from the log",

@@ -213,7 +213,7 @@ def send(h: Harness, *values: Any, epoch: int = 0, number: int = 0, producer: st
 
 
 def test_a_snapshot_that_is_prepared_in_steps_has_what_changed_meanwhile() -> None:
-    """R-PROD-7: no pass encodes all producers, and those that append between the steps are encoded once more."""
+    """R-PROD-7: no pass encodes all producers, and parts that are appended between the steps are in the log."""
     h = Harness()
     h.put()
     h.put("gone")

@@ -589,8 +589,7 @@ class EngineCatalog:
         """Encode topics, keys and producers, a bounded number a step.
 
         Each topic is encoded in its state at its step. Later changes are in the log after the cut,
-        like those after the snapshot. Only producers outlive the log, so those that append
-        meanwhile are encoded again.
+        like those after the snapshot.
 
         Reservations are released: seqs above those given out need a new reservation.
         """
@@ -616,13 +615,10 @@ class EngineCatalog:
                 prepared.keys.append(b"," + msgspec.json.encode((topic.id, rows)))
                 yield
         for topic in with_producers:
-            if topic.producers is None or not topic.visible:
-                continue
-            told: list[bytes] = []
-            for some_of_them in topic.producers.images_in_steps(now_ms):
-                told.append(b"," + msgspec.json.encode((topic.id, some_of_them)))
-                yield
-            prepared.producers[topic.id] = told
+            if topic.producers is not None and topic.visible:
+                for producers in topic.producers.images_in_steps(now_ms):
+                    prepared.producers.append(b"," + msgspec.json.encode((topic.id, producers)))
+                    yield
         for topic in with_readers:
             if topic.readers is not None and topic.visible:
                 for readers in topic.readers.images_in_steps(_READERS_A_STEP):
@@ -649,22 +645,6 @@ class EngineCatalog:
             image.staged = self._stored.staged.images()
         return msgspec.json.encode(image)
 
-    def _pack_producers(self, prepared: Mapping[int, Sequence[bytes]], now_ms: int) -> list[bytes]:
-        """Return the prepared rows, followed by those of producers that have appended since."""
-        rows: list[bytes] = []
-        topic_ids, by_id = self._stored.producers.topic_ids, self._stored.registry.by_id
-        for topic_id in sorted(topic_ids):
-            topic = by_id.get(topic_id)
-            if topic is None:
-                topic_ids.discard(topic_id)
-            elif topic.producers is not None:
-                known = topic.producers
-                rows += prepared.get(topic.id, ())
-                late = known.images_since(now_ms) if topic.id in prepared else known.images(now_ms)
-                if late:
-                    rows.append(b"," + msgspec.json.encode((topic.id, late)))
-        return rows
-
     def snapshot(self) -> list[bytes | memoryview]:
         stored = self._stored
         if self._prepared is None:
@@ -679,8 +659,8 @@ class EngineCatalog:
             images_of(list(stored.routers.by_name.values())),
             stored.routers.ties(stored.usage.log_files()),
         )
-        producers = self._pack_producers(prepared.producers, self._clock.now_ms())
-        lists = {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys, b"producers": producers}
+        lists = {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys}
+        lists[b"producers"] = prepared.producers
         if prepared.readers:
             lists[b"readers"] = prepared.readers
         return rest.pack(lists)

@@ -164,8 +164,8 @@ class PreparedSnapshot:
         """Encoded `PlainTopics`."""
         self.keys: list[bytes] = []
         """Encoded `KeyRows`."""
-        self.producers: dict[int, list[bytes]] = {}
-        """Encoded `ProducerRows`, by topic id."""
+        self.producers: list[bytes] = []
+        """Encoded `ProducerRows`."""
         self.readers: list[bytes] = []
         """Encoded `ReaderRows`."""
 

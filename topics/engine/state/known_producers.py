@@ -65,7 +65,6 @@ class HasProducers(Protocol):
     """A topic, as far as its producers are concerned."""
 
     producers: Producers | None
-    id: int
 
 
 class PartEntry(NamedTuple):
@@ -252,8 +251,6 @@ class ProducerTotals:
         """
         self.parts = 0
         """Parts that are known or in flight."""
-        self.topic_ids: set[int] = set()
-        """Ids of the topics with producers, and of some that are gone since the last snapshot."""
         self.epochs_max = config.producer_epochs
         self.silence_ms = config.producer_silence_ms
         self._producers_max = config.max_producers
@@ -274,7 +271,7 @@ class ProducerTotals:
 class Producers:
     """The producers of one topic."""
 
-    __slots__ = ("_active", "_changed", "_has_memory", "_silent", "_totals")
+    __slots__ = ("_active", "_has_memory", "_silent", "_totals")
 
     def __init__(self, totals: ProducerTotals) -> None:
         self._totals = totals
@@ -284,10 +281,6 @@ class Producers:
         """Producers of which only the newest epoch is known."""
         self._has_memory = False
         """Whether some parts may be of records in memory."""
-        self._changed: set[bytes] | None = None
-        """Producers that appended since the preparation of a snapshot began; None if none is
-        prepared.
-        """
 
     def __len__(self) -> int:
         return len(self._active) + len(self._silent)
@@ -343,8 +336,6 @@ class Producers:
     def _moved(self, producer_id: bytes, producer: KnownProducer, parts_before: int) -> None:
         """Move the producer to the end of the order: it appended last."""
         self._totals.parts += producer.parts - parts_before
-        if self._changed is not None:
-            self._changed.add(producer_id)
         self._silent.pop(producer_id, None)
         self._active.pop(producer_id, None)
         (self._active if producer.rows else self._silent)[producer_id] = producer
@@ -368,13 +359,14 @@ class Producers:
     # --- snapshot and recovery ----------------------------------------------------------------------------------------
     def images(self, now_ms: int) -> list[ProducerRow]:
         """Return the rows that survive a restart."""
-        rows = list(chain.from_iterable(self.images_in_steps(now_ms)))
-        self._changed = None
-        return rows
+        return list(chain.from_iterable(self.images_in_steps(now_ms)))
 
     def images_in_steps(self, now_ms: int) -> Iterator[list[ProducerRow]]:
-        """Yield the rows of `images` in bounded shares. `images_since` returns later changes."""
-        self._changed = set()
+        """Yield the rows of `images` in bounded shares.
+
+        Parts that are appended between the steps may be missing: the log after the snapshot's cut
+        has them.
+        """
         rows: list[ProducerRow] = []
         size = 0
         for producer_id in [*self._silent, *self._active]:
@@ -384,18 +376,6 @@ class Producers:
                 rows, size = [], 0
         if rows:
             yield rows
-
-    def images_since(self, now_ms: int) -> list[ProducerRow]:
-        """Return the rows of producers that appended since `images_in_steps` began.
-
-        They are to be restored after the rows of that.
-        """
-        changed, self._changed = self._changed, None
-        rows: list[ProducerRow] = []
-        for producer_id in changed or ():
-            self._add_row(producer_id, now_ms, rows)
-        rows.sort(key=lambda row: row.last_seq)
-        return rows
 
     def _add_row(self, producer_id: bytes, now_ms: int, rows: list[ProducerRow]) -> int:
         """Add the producer's row if it has something lasting; return the bytes of its parts."""
@@ -467,5 +447,4 @@ def producers_of(topic: HasProducers, totals: ProducerTotals) -> Producers:
     """Return the producers of a topic, which are created with its first part."""
     if topic.producers is None:
         topic.producers = Producers(totals)
-        totals.topic_ids.add(topic.id)
     return topic.producers
