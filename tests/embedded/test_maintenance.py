@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from typing_extensions import Buffer
 
 import topics
 from tests.embedded.conftest import SMALL
@@ -89,6 +90,46 @@ def test_a_log_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         failing.close()
     assert asyncio.run(append(other)) == 2
     other.close()
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_slow_sync_of_a_log_delays_no_await_of_another(tmp_path: Path, durability: str) -> None:
+    with topics.open(tmp_path / "slow", **SMALL) as slow, topics.open(tmp_path / "other", **SMALL) as other:
+        slow.put_topic("t", durability=durability)
+        slow.append("t", [1])
+        slow.flush()
+        ring, ends, waited = slow._loop.ring, threading.Event(), []
+        sync_now, write_now = ring.sync_now, ring.write_now
+
+        def sync(fd: int) -> int:
+            waited.append("sync")
+            ends.wait(20)
+            return sync_now(fd)
+
+        def write(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+            if dsync:
+                waited.append("write")
+                ends.wait(20)
+            return write_now(fd, buffer, offset, dsync=dsync)
+
+        async def append_to_both() -> None:
+            synced = asyncio.ensure_future(append(slow))
+            if durability == "disk":
+                await synced
+                synced = asyncio.ensure_future(slow.aio.flush("t"))
+            await asyncio.sleep(0)
+            try:
+                assert await asyncio.wait_for(append(other), 10) == 1
+            finally:
+                ends.set()
+            assert await synced == 2
+
+        ring.sync_now, ring.write_now = sync, write  # type: ignore[method-assign,assignment]
+        asyncio.run(append_to_both())
+        assert waited == []
+        while not waited:  # the thread of a caller may wait, and drives unless the other one does
+            slow.append("t", [3])
+            slow.flush()
 
 
 def test_two_logs_that_are_awaited_at_once_are_both_answered(tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ class Driver:
             drive=self._maintain,
             waits=lambda: loop.operations_in_flight > 0,
         )
+        self.wait_in_place: Callable[[bool], None] = _ignore
+        """Allows, or forbids, that the log's commits and syncs stop the thread that drives."""
         self._lasting = {threading.main_thread().ident}
         """Ids of threads that do not end before the log does."""
 
@@ -493,16 +495,24 @@ class Driver:
 
     # --- maintenance -------------------------------------------------------------------------------------------------
     def _maintain(self) -> bool:
-        """Drive for a turn as the maintenance thread. Return False if another thread drives."""
+        """Drive for a turn as the maintenance thread. Return False if another thread drives.
+
+        If it serves other logs, too, it waits for no disk, because they would wait as long.
+        """
         if not self._take_wheel():
             return False
+        beside_others = self.maintenance.serves_others
         try:
             if self._refusal is None:
+                if beside_others:
+                    self.wait_in_place(False)
                 self._drive_turn()
         except BaseException as error:
             self._fail(error)
             _log.exception("the log failed while no call was made")
         finally:
+            if beside_others:
+                self.wait_in_place(True)
             self._give_wheel()
         return True
 

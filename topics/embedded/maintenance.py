@@ -69,6 +69,11 @@ class _SharedThread:
         if is_last:
             self._wake()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it serves several logs now."""
+        return len(self._members) > 1
+
     def stir(self, member: Maintenance) -> None:
         """Give a log a turn soon."""
         self._stirred.append(member)
@@ -180,6 +185,11 @@ class Maintenance:
     def ident(self) -> int | None:
         """Id of the thread; None before `start`."""
         return None if self.thread is None else self.thread.ident
+
+    @property
+    def serves_others(self) -> bool:
+        """Whether the thread serves other logs, too."""
+        return _shared.is_shared
 
     @property
     def runs_here(self) -> bool:

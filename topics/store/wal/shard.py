@@ -89,6 +89,8 @@ class Shard:
         self._sizes = sizes
         self.setting = commit if directory.direct_works else Primitive.LINK.value
         self.exclusive = False
+        self._has_callers = False
+        """Whether callers drive the loop, see `commit_in_place`."""
         self.waits_alone: Callable[[], bool] = _never
         """Whether no other call waits for the thread, which may then wait for a sync."""
         self.max_unsynced = max_unsynced
@@ -254,7 +256,12 @@ class Shard:
 
     def commit_in_place(self) -> None:
         """Let commits block the thread from here on, which waits for nothing else."""
-        self.exclusive = True
+        self.exclusive = self._has_callers = True
+
+    def wait_in_place(self, waits_alone: Callable[[], bool] | None) -> None:
+        """Let commits and syncs block the thread from here on, or not (None)."""
+        self.exclusive = waits_alone is not None
+        self.waits_alone = waits_alone or _never
 
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
@@ -587,7 +594,7 @@ class Shard:
 
         They gain nothing by zeros, and all would wait for them.
         """
-        filled = self.exclusive or file.position >= file.size - file.size // _FILLED_BUT
+        filled = self._has_callers or file.position >= file.size - file.size // _FILLED_BUT
         return filled and self._end.waited_syncs < _WAITED_SYNCS_FEW
 
     def _leave(self, file: WalFile) -> None:

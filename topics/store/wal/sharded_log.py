@@ -65,6 +65,8 @@ class ShardedLog:
         self.bound = LogBound(loop.clock, max_bytes=self.sizes.log_max, max_wait_ns=config.max_log_wait_ms * 1_000_000)
         self.space = DiskSpace(loop, config.data_dir, self.sizes)
         self._wals: list[Shard] = []
+        self._waits_alone: Callable[[], bool] | None = None
+        """See `sync_in_place`."""
         self._directories: list[WalDirectory] = []
 
     async def open(self, starts: list[ShardStart]) -> None:
@@ -391,8 +393,14 @@ class ShardedLog:
 
         waits_alone: returns whether no other call waits for the thread.
         """
+        self._waits_alone = waits_alone
         for wal in self._wals:
             wal.waits_alone = waits_alone
+
+    def wait_in_place(self, allowed: bool) -> None:
+        """Allow again, or forbid, what `commit_in_place` and `sync_in_place` have allowed."""
+        for wal in self._wals:
+            wal.wait_in_place(self._waits_alone if allowed else None)
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more.
