@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,29 @@ def test_a_flush_includes_what_append_soon_has_gathered() -> None:
     assert is_durable(ring, b"gathered")
     assert soon.result() == 2
     log.close()
+
+
+def test_a_flush_includes_what_append_soon_sends_again_one_by_one(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data") as log:
+        log.put_topic("a", cap_records=3, discard="reject")
+        log.append("a", ["the first"])
+        flushed: list[int] = []
+
+        def gather_and_flush() -> None:
+            for number in range(5):
+                log.append_soon("a", number)
+            flushed.append(log.flush("a"))
+
+        while not log.driver._take_wheel():  # as a thread that drives
+            pass
+        thread = threading.Thread(target=gather_and_flush)
+        thread.start()
+        while len(log.driver._inbox) < 2:  # the batch, which is refused as a whole, and the flush
+            pass
+        log.driver._give_wheel()
+        thread.join()
+        assert log.state("a").head_seq == 3
+        assert flushed == [3]
 
 
 def test_an_awaited_flush_includes_what_append_soon_has_gathered(tmp_path: Path) -> None:

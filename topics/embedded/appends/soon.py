@@ -188,16 +188,16 @@ class Gatherer:
         """
         batch.sent = True
 
-        def on_answer(outcome: Outcome) -> None:
+        def on_answer(outcome: Outcome, *, begun: bool = True) -> None:
             if isinstance(outcome, RequestError) and len(batch.texts) > 1:
-                self._send_each(batch)
+                self._send_each(batch, begun=begun)
             else:
                 batch.answer(outcome)
 
         try:
             start = self._appending(batch.topic, batch.texts, are_json=batch.are_json)
         except TopicsError as error:
-            on_answer(error)
+            on_answer(error, begun=False)
         else:
             (self._driver.hand_over if here else self._driver.submit)(start, on_answer)
         sent = self._sent
@@ -207,10 +207,13 @@ class Gatherer:
             sent.append(batch)
         return sent[0] if len(sent) > _SENT_MAX else None
 
-    def _send_each(self, batch: PendingRecords) -> None:
+    def _send_each(self, batch: PendingRecords, *, begun: bool) -> None:
         """Write each record by itself, in order, after the whole batch was refused and not written.
 
-        A bad record then fails only itself; but the records come after batches sent since.
+        A bad record then fails only itself; but the records come after batches begun since.
+
+        begun: the driving thread has begun the batch, and calls that wait come after its records: a
+            flush must not miss them.
         """
         outcomes: list[Outcome | None] = [None] * len(batch.texts)
         left = len(outcomes)
@@ -222,10 +225,13 @@ class Gatherer:
             if not left:
                 batch.answer([each for each in outcomes if each is not None])
 
-        for index, text in enumerate(batch.texts):
+        submit = self._driver.submit_first if begun else self._driver.submit
+        indices = range(len(batch.texts))
+        for index in reversed(indices) if begun else indices:
             try:
-                self._driver.submit(
-                    self._appending(batch.topic, [text], are_json=batch.are_json), partial(on_answer, index)
+                submit(
+                    self._appending(batch.topic, [batch.texts[index]], are_json=batch.are_json),
+                    partial(on_answer, index),
                 )
             except TopicsError as error:
                 on_answer(index, error)
