@@ -8,6 +8,7 @@ import os
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typing_extensions import Buffer
@@ -90,6 +91,65 @@ def test_a_log_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         failing.close()
     assert asyncio.run(append(other)) == 2
     other.close()
+
+
+def test_a_close_in_a_callback_of_another_log_waits_for_the_thread_that_closes(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "one", **SMALL) as one:
+        other = topics.open(tmp_path / "other", **SMALL)
+        other.append("t", [1])
+        closes, goes_on, ended = (threading.Event() for _ in range(3))
+        drain, states = other._gatherer.drain, []
+
+        class Ended(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                goes_on.set()
+                return super().wait(timeout)
+
+        def late() -> None:
+            closes.set()
+            goes_on.wait(20)
+            drain()
+
+        def callback() -> None:
+            other.close()
+            states.append(other._ended.is_set())
+            ended.set()
+
+        other._gatherer.drain = late  # type: ignore[method-assign]
+        other._ended = Ended()
+        closer = threading.Thread(target=other.close)
+        closer.start()
+        closes.wait(20)
+        one.driver.call_soon(callback)
+        while not (goes_on.is_set() or ended.is_set()):
+            pass
+        goes_on.set()
+        closer.join(20)
+        assert ended.wait(20)
+        assert states == [True]
+
+
+@pytest.mark.parametrize("within", ["__setitem__", "__delitem__"])
+def test_a_finalizer_may_close_a_log_while_another_one_is_opened_or_closed(tmp_path: Path, within: str) -> None:
+    def close_within() -> tuple[int, bool]:
+        """In a child, whose thread is its own."""
+        dropped = topics.open(tmp_path / "dropped", **SMALL)
+
+        class Members(dict[int, Any]):
+            pass
+
+        def change(members: Members, *arguments: object) -> None:
+            if not dropped.closed:
+                dropped.close()
+            getattr(dict, within)(members, *arguments)
+
+        setattr(Members, within, change)
+        _shared._members = Members(_shared._members)
+        with topics.open(tmp_path / "log", **SMALL) as log:
+            last_seq = asyncio.run(append(log))
+        return last_seq, dropped._ended.is_set()
+
+    assert in_child(close_within) == "(1, True)"
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync"])

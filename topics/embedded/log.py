@@ -617,7 +617,7 @@ class Log:
 
         within: it is in the midst of a pass.
         """
-        return within or thread == self._closed_by or self._driver.maintenance.runs_here or self._gatherer.gathers_here
+        return within or thread == self._closed_by or self._driver.maintenance.turns_here or self._gatherer.gathers_here
 
     def _close(self) -> None:
         try:
@@ -654,11 +654,13 @@ class Log:
     def __del__(self) -> None:
         """Close as a file does: an interrupt may come before the caller has the open log.
 
-        The collector runs on any thread: if closing waits for that thread, another one closes.
+        The collector runs on any thread: if closing waits for that thread, or other logs do,
+        another one closes.
         """
         if not getattr(self, "_closed", True) and not sys.is_finalizing():
             warnings.warn("a log was dropped without close()", ResourceWarning, stacklevel=2)
-            if self._is_waited_for(threading.get_ident(), self._driver.drives_here):
+            waited_for = self._is_waited_for(threading.get_ident(), self._driver.drives_here)
+            if waited_for or self._driver.maintenance.runs_here:
                 threading.Thread(target=self.close, name="topics-close").start()
             else:
                 self.close()

@@ -31,8 +31,10 @@ class _SharedThread:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        """Held for the members and the thread's start and end; for no turn."""
+        self._lock = threading.RLock()
+        """Held for the members and the thread's start and end; in no turn, which a finalizer within
+        it may wait for: it closes a log.
+        """
         self._members: dict[int, Maintenance] = {}
         """By descriptor of the ring."""
         self.thread: threading.Thread | None = None
@@ -80,9 +82,12 @@ class _SharedThread:
         self._wake()
 
     def arm(self, member: Maintenance) -> None:
-        """Give a log a turn once its ring has completions."""
-        with self._lock:
-            if self._members.get(member.ready_fd) is member and self._epoll is not None:
+        """Give a log a turn once its ring has completions.
+
+        In a turn of the log, whose ring is open until it has ended.
+        """
+        if self._members.get(member.ready_fd) is member and self._epoll is not None:
+            with contextlib.suppress(FileNotFoundError):  # removed by another thread
                 self._epoll.modify(member.ready_fd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def forget(self) -> None:
@@ -190,6 +195,11 @@ class Maintenance:
     def serves_others(self) -> bool:
         """Whether the thread serves other logs, too."""
         return _shared.is_shared
+
+    @property
+    def turns_here(self) -> bool:
+        """Whether the calling thread is in a turn of this log."""
+        return self._turn._is_owned()  # type: ignore[attr-defined,no-any-return]
 
     @property
     def runs_here(self) -> bool:
