@@ -106,6 +106,22 @@ def test_memory_frames_are_read_like_any_other_and_go_with_their_last_row() -> N
     assert world.table.get(first.file_id) is None
 
 
+@pytest.mark.timeout(20)
+def test_damage_may_be_noted_while_damage_is_noted() -> None:
+    """A signal's handler reads, or a finalizer, in the midst of the same thread's note."""
+    reader = LogWorld().reader
+
+    class Logged(dict[tuple[str, int], None]):
+        def __contains__(self, place: object) -> bool:
+            reader._logged = {}
+            reader.on_corrupt(CorruptError("within", {"path": "p", "offset": 2}))
+            return super().__contains__(place)
+
+    reader._logged = Logged()
+    reader.on_corrupt(CorruptError("around", {"path": "p", "offset": 1}))
+    assert reader.checksum_failures == 2
+
+
 def test_a_file_is_let_go_when_its_last_reader_has_left() -> None:
     table = FileTable()
     file = table.add(FileKind.PACK, "p")

@@ -65,7 +65,7 @@ class Reader:
         """The reads of compressed segments; None: there are none."""
         self.checksum_failures = 0
         """Reads that found a frame, or a block of frames, that is not what was written."""
-        self._logging = threading.Lock()
+        self._logging = threading.RLock()
         self._logged: dict[tuple[str, int], None] = {}
 
     def fetch(
@@ -116,7 +116,7 @@ class Reader:
         self._log_damage(detail.get("path", ""), detail.get("offset", 0), str(error))
 
     def _log_damage(self, path: str, offset: int, what: str) -> None:
-        with self._logging:  # Callers' threads read, too.
+        with self._logging:  # Callers' threads read, too, and signals' handlers within.
             self.checksum_failures += 1
             is_new = (path, offset) not in self._logged
             if is_new:
