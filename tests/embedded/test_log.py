@@ -254,6 +254,14 @@ def test_a_checkpoint_brings_the_files_up_to_date(log: topics.Log, tmp_path: Pat
     assert any((tmp_path / "data" / "packs").iterdir())
 
 
+def test_a_checkpoint_of_a_log_that_is_being_closed_is_refused(log: topics.Log) -> None:
+    log.driver.call(lambda done: done(log._engine.begin_shutdown()))
+    with pytest.raises(topics.RequestError, match="a shutdown has begun") as refused:
+        log.checkpoint()
+    assert refused.value.code == "shutting_down"
+    assert "server" not in refused.value.message
+
+
 def test_a_checkpoint_that_is_not_over_in_time_goes_on(log: topics.Log) -> None:
     """R-CHK-3."""
     log.append("t", [1, 2])

@@ -292,4 +292,4 @@ def router_cycle(way: list[str], allowed: Allowed) -> RequestError:
 
 
 def shutting_down() -> RequestError:
-    return RequestError("shutting_down", "the server is shutting down: ask again when it is back")
+    return RequestError("shutting_down", "a shutdown has begun: ask again after the next start")
