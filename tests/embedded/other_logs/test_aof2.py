@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 import threading
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import topics
 from examples.aof2 import trades
-from tests.embedded.conftest import SMALL
+from tests.embedded.conftest import SMALL, copy_open
 from tests.embedded.other_logs.lines import Lines, append_to_failing_disk
 
 line = Lines("AOF2")
@@ -247,12 +248,9 @@ def test_a_torn_end_is_cut_off_and_reported(tmp_path: Path, caplog: pytest.LogCa
         log.append("t", [b"two, torn"])
         place = log.locate("t", 2)
         assert place is not None
-        image = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    for file in path.rglob("*"):
-        if file.is_file():
-            file.unlink()
-    for file, content in image.items():
-        file.write_bytes(content)
+        copy = copy_open(path, tmp_path / "copy")
+    shutil.rmtree(path)
+    copy.rename(path)
     with open(place.path, "r+b") as file:
         file.seek(place.offset + place.length - 12)
         file.write(b"torn")
