@@ -96,7 +96,12 @@ class _SharedThread:
             self._epoll.close()
         if self._wake_fd >= 0:
             os.close(self._wake_fd)
-        self.__init__()  # type: ignore[misc]  # as a new one, which all refer to
+        self._lock = threading.RLock()  # which another thread may have held
+        self._members = {}
+        self.thread = None
+        self._stirred = deque()
+        self._wake_fd = -1
+        self._epoll = None
 
     def _wake(self) -> None:
         if self._wake_fd >= 0:
