@@ -141,6 +141,9 @@ class Gatherer:
 
     def flush(self) -> None:
         """Write all gathered records."""
+        with self._lock:  # other threads may be handing some over
+            if not self._filling:
+                return
         signals.hold(_nothing)
         try:
             with self._lock:
