@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 SECTOR_BYTES = 512
 BLOCK_BYTES = 4096
+_ZEROS = memoryview(bytes(1 << 18))
 
 
 class Pending(NamedTuple):
@@ -51,8 +52,7 @@ class SimFile:
         if not data:
             return
         end = offset + len(data)
-        if end > len(self.live):
-            self.live.extend(bytes(end - len(self.live)))
+        _grow(self.live, offset)
         self.live[offset:end] = data
         self._add(offset, data)
         if self.lost:
@@ -61,7 +61,7 @@ class SimFile:
     def resize(self, size: int, *, shrink: bool) -> None:
         """Grows with zeros (fallocate), or cuts to `size` (O_TRUNC)."""
         if size > len(self.live):
-            self.live.extend(bytes(size - len(self.live)))
+            _grow(self.live, size)
             self._add(size, None)
         elif shrink and size < len(self.live):
             del self.live[size:]
@@ -166,9 +166,15 @@ class SimFile:
         self.pending.append(Pending(self._order, offset, data, cut))
 
 
+def _grow(image: bytearray, size: int) -> None:
+    """Adds zeros up to this size."""
+    while len(image) < size:
+        image.extend(_ZEROS[: size - len(image)])
+
+
 def _apply(image: bytearray, offset: int, data: bytes | None, *, cut: bool = False) -> None:
     if offset > len(image):
-        image.extend(bytes(offset - len(image)))
+        _grow(image, offset)
     elif cut:
         del image[offset:]
     if data is not None:
