@@ -178,6 +178,8 @@ class Links:
     def _sort_lists(self, completions: Completions) -> Completions:
         user_data, res, flags = completions
         self.reaped = count = len(user_data)
+        if not self._conns:
+            return completions
         columns = ffi.new("uint64_t[]", user_data), ffi.new("int[]", res), ffi.new("uint32_t[]", flags)
         rest = lib.tp_links_sort(self._table, count, *columns, 0)
         if rest == count:
