@@ -938,7 +938,7 @@ MUTANTS = (
         "engine/routers/forward_steps.py",
         "            if (there := router.evidence.get(seq)) is not None and index",
         "            if False and (there := router.evidence.get(seq)) is not None and index",
-        "tests/contract/routers/test_routers.py",
+        "tests/contract/routers/test_router_crashes.py",
     ),
     _one(
         "rows that share a frame left behind by a checkpoint on a full disk",
