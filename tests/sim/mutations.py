@@ -1123,7 +1123,7 @@ MUTANTS = (
         "engine/write/format_wait.py",
         "        done = self._held.hold(done)\n",
         "",
-        "tests/embedded/appends/test_flush.py",
+        "library",
     ),
     _one(
         "a flush that forgets the file the log has left",

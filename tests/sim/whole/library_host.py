@@ -17,7 +17,7 @@ import msgspec
 from tests.sim import SimRing
 from tests.sim.genome import Seed, stream
 from tests.sim.whole.clients.http_client import Answered
-from tests.sim.whole.clients.operation import Flush, Operation, Write
+from tests.sim.whole.clients.operation import Flush, Inconsistent, Maybe, Operation, Write
 from tests.sim.whole.clients.owned import Owner, OwningClient
 from tests.sim.whole.clients.owned_topic import OwnedTopic
 from tests.sim.whole.clients.payloads import text_of, value_of
@@ -46,6 +46,8 @@ _MEANWHILE = 0.3
 """Share of the pauses of reads in which others do something."""
 _SHORT_NS = 300_000
 """The longest that nothing happens meanwhile: a call has to be answered in time."""
+_FLUSHED = 3
+"""Instead of a number of passes: the topic is flushed."""
 _HOWS = (None, None, "nowait", "nowait", 0.0, 0.002, 1.0)
 Asked = tuple[str, str, dict[str, Any]]
 
@@ -214,15 +216,26 @@ def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, An
     options: dict[str, Any] = {"key": key, "incarnation": meant, "producer": producer}
     if how == "nowait":
         pending = log.append_nowait(name, [NewRecord(**row) for row in rows], **options)
-        for _ in range(body["passes"]):
-            log.driver.drive_due()
+        synced = _flushed(log, name) if body["passes"] == _FLUSHED else None
+        if synced is None:
+            for _ in range(body["passes"]):
+                log.driver.drive_due()
         wrote = pending.result()
+        return 201 if wrote.created else 200, {**wrote._asdict(), "flushed": synced}
     elif all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
         texts = [msgspec.json.encode(row["data"]) for row in rows]
         wrote = log.append_many(name, texts, **options, timeout=how)
     else:
         wrote = log.append(name, [NewRecord(**row) for row in rows], **options, timeout=how)
     return 201 if wrote.created else 200, wrote._asdict()
+
+
+def _flushed(log: Log, name: str) -> int | None:
+    """Flush a topic to which an append was made that may not be in the log yet; None: the flush failed."""
+    try:
+        return log.flush(name)
+    except TopicsError as error:  # what became of the append is its result
+        return 0 if as_request_error(error).code == "topic_not_found" else None
 
 
 def _ignore(_outcome: object) -> None:
@@ -370,6 +383,12 @@ class _Called(Write):
         method, path, body = super().request(path)
         return method, path, {**(body or {}), "how": self.how, "passes": self.passes}
 
+    def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
+        synced = answer.get("flushed")
+        if synced is not None and synced < answer["last_seq"]:
+            raise Inconsistent(f"a flush after its append is one up to {synced} only")
+        return super().answered(state, instance, burned, status, answer)
+
 
 class _CallingClient(OwningClient):
     """The library has no configuration in a write, and flushes."""
@@ -393,7 +412,7 @@ class _CallingClient(OwningClient):
             durability=self.machine.config.durability,
         )
         called.how = self.rng.choice(_HOWS)
-        called.passes = self.rng.randrange(4)
+        called.passes = self.rng.choice((0, 1, 2, _FLUSHED, _FLUSHED, _FLUSHED))
         return called
 
 
