@@ -486,6 +486,16 @@ def test_the_limit_of_a_record_counts_its_bytes() -> None:
         assert violation.code == "record_too_large"
 
 
+@pytest.mark.parametrize("label", ["tag", "node"])
+def test_labels_of_escapes_are_decoded_in_turns(label: str) -> None:
+    record = b'{"data":0,"%b":"%b"}' % (label.encode(), b"\\u0061" * 100)
+    body = b'{"records":[%b]}' % b",".join([record] * 200)
+    at_once = len(body) // 8192
+    scanned, rests = in_turns(body, 8192)
+    assert scanned.rows.count == 200
+    assert rests >= 2 * at_once - 2, "each byte is scanned, and then each label is decoded"
+
+
 def test_long_base64_is_decoded_in_turns() -> None:
     data = random.Random(1).randbytes(300_000)
     text = base64.b64encode(data).decode()

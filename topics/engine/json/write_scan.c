@@ -417,7 +417,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
         uint32_t flags = row->flags, twice = flags & MARK_TWICE;
         if (w->violation && i >= w->violation_record) return n; /* the rows are not used */
         if (w->violation && !twice) continue;
-        spent += row->data_len + row->meta_len;
+        spent += (uint64_t)row->data_len + row->meta_len + row->tag_len + row->node_len;
         if (work && spent >= work->bytes) {
             rest(work);
             spent = 0;
