@@ -2,6 +2,7 @@
 
 import random
 
+from topics.common.memory import LARGE_BYTES
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 from topics.store.in_memory.hot_tail import HotTail, chunk_for
 
@@ -78,3 +79,34 @@ def test_memory_that_was_lent_is_used_for_no_other_bytes() -> None:
     ((begin, data),) = lent
     assert (begin, data) == (4096, b"a" * size)
     assert tail.find(1, 4096, size) == b"a" * size
+
+
+CHUNK = 1 << 20
+
+
+def placed(tail: HotTail, chunks: int) -> list[int]:
+    """Fill so many chunks of one file; return the addresses of their memory."""
+    addresses: list[int] = []
+    for at in range(chunks):
+        tail.place(1, at * CHUNK, memoryview(bytes(CHUNK)))
+        addresses.append(tail._files[1][-1].address)
+    return addresses
+
+
+def test_chunks_after_the_first_share_memory_that_is_large_enough_for_huge_pages() -> None:
+    tail = HotTail(64 << 20)
+    _first, *others = placed(tail, 9)
+    for four in (others[:4], others[4:]):
+        low = min(four)
+        assert sorted(address - low for address in four) == list(range(0, LARGE_BYTES, CHUNK))
+
+
+def test_chunks_that_share_memory_are_counted_dropped_and_used_again_one_by_one() -> None:
+    tail = HotTail(8 << 20)
+    addresses = placed(tail, 30)
+    assert tail.bytes_held == 8 << 20
+    assert len(set(addresses)) <= 8 + 4 + 1
+    for at in range(22, 30):
+        assert tail.find(1, at * CHUNK, CHUNK) == bytes(CHUNK)
+    tail.forget(1)
+    assert tail.bytes_held == 0

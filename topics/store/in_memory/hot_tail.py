@@ -31,8 +31,9 @@ class TailBuffer:
 
     __slots__ = ("address", "capacity", "file_id", "lent", "start", "used", "view")
 
-    def __init__(self, capacity: int) -> None:
-        self.view = memoryview(page_aligned(capacity))
+    def __init__(self, capacity: int, view: memoryview | None = None) -> None:
+        """view: page-aligned memory for it; None for new memory."""
+        self.view = memoryview(page_aligned(capacity)) if view is None else view
         self.address = int(np.frombuffer(self.view, np.uint8).__array_interface__["data"][0])
         self.capacity = capacity
         self.file_id = 0
@@ -170,7 +171,10 @@ class HotTail:
             self._files[file_id].remove(chunk)
             self._oldest.remove(chunk)
             self.bytes_held -= capacity
-        else:
+        elif capacity == _CHUNK_BYTES_MAX and self._oldest:
+            chunk, *others = _several()
+            self._free += others
+        else:  # the first one by itself: a log that was just made takes little memory
             chunk = TailBuffer(capacity)
         chunk.file_id, chunk.start, chunk.used = file_id, start, prefix
         chunk.view[:prefix] = block
@@ -264,6 +268,13 @@ def _may_replace(before: TailBuffer, capacity: int) -> bool:
     if before.used <= BLOCK_BYTES and before.capacity == capacity:
         return True
     return LARGE_BYTES <= capacity <= before.capacity <= 2 * capacity
+
+
+def _several() -> list[TailBuffer]:
+    """Return chunks that share memory large enough for huge pages."""
+    memory = memoryview(page_aligned(LARGE_BYTES))
+    starts = range(0, LARGE_BYTES, _CHUNK_BYTES_MAX)
+    return [TailBuffer(_CHUNK_BYTES_MAX, memory[start : start + _CHUNK_BYTES_MAX]) for start in starts]
 
 
 def chunk_for(size: int) -> TailBuffer:
