@@ -375,6 +375,11 @@ class Index:
             start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
             if not chunk.live:
                 continue
+            if chunk.live == chunk.count and start < end:
+                rows_here = min(limit, end - start)
+                parts.append(_run(chunk, start, start + rows_here))
+                limit -= rows_here
+                continue
             window = 4 * limit + _WINDOW_ROWS  # A few rows are usually among the first ones.
             while start < end and limit > 0:
                 stop = min(end, start + window)
@@ -418,15 +423,7 @@ class Index:
             start = first - chunk.first
             end = start + count
             if end <= chunk.count:
-                return SelectedRows(
-                    seqs,
-                    chunk.file_ids[start:end].copy(),
-                    chunk.offsets[start:end].copy(),
-                    chunk.lengths[start:end].copy(),
-                    chunk.sizes[start:end].copy(),
-                    chunk.flags[start:end].copy(),
-                    chunk.ts[start:end].copy(),
-                )
+                return _run(chunk, start, end)
         parts = []
         for chunk, start, end in self.by_chunk(seqs):
             parts.append(_columns(chunk, (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)))
@@ -888,6 +885,19 @@ def _bearing(numbers: NDArray[np.uint32]) -> int:
 def _last_ts(chunk: Chunk) -> int:
     """Return the `$ts` of a chunk's last row, live or dead."""
     return int(chunk.ts[chunk.count - 1])
+
+
+def _run(chunk: Chunk, start: int, end: int) -> SelectedRows:
+    """Return all rows of [start, end), by copies of slices: they cost less than chosen rows."""
+    return SelectedRows(
+        np.arange(chunk.first + start, chunk.first + end, dtype=np.uint64),
+        chunk.file_ids[start:end].copy(),
+        chunk.offsets[start:end].copy(),
+        chunk.lengths[start:end].copy(),
+        chunk.sizes[start:end].copy(),
+        chunk.flags[start:end].copy(),
+        chunk.ts[start:end].copy(),
+    )
 
 
 def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> SelectedRows:
