@@ -359,6 +359,8 @@ class Index:
                 continue
             start = max(0, seq - chunk.first)
             if start < chunk.count:
+                if chunk.flags[start] < DEAD:  # usually
+                    return chunk.first + start
                 alive = chunk.flags[start : chunk.count] < DEAD
                 row = int(alive.argmax())
                 if alive[row]:
