@@ -424,8 +424,9 @@ class Log:
         At most `limit` records of `max_bytes` (accounted) in all. Check `tombstone`, and continue
         from `next_from_seq`. from_: as in `read`.
         """
+        driver = self._driver
         start = self._starts.reading_columns(topic, from_seq, limit, max_bytes, from_)
-        return self._driver.call(start).read(self._driver.pause)
+        return driver.call(start).read(driver.call, driver.pause)
 
     def state(self, topic: str, *, touch: bool = True) -> TopicState:
         """Return head, floor, counts, config.

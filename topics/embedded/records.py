@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from topics.engine.read.chosen_read import ChosenResult, Step
-from topics.engine.read.column_read import ColumnPage, columns_of
+from topics.engine.read.column_read import Choose, ColumnPage, columns_of
 from topics.engine.values.results import DiffResult, Tombstone
 from topics.errors import TopicsError
 
@@ -151,5 +151,6 @@ class UnreadColumns:
     def __init__(self, result: ChosenResult) -> None:
         self._result = result
 
-    def read(self, pause: Callable[[], None]) -> ColumnPage:
-        return columns_of(self._result, pause)
+    def read(self, choose: Choose, pause: Callable[[], None]) -> ColumnPage:
+        """Read the records; `choose` makes a call that chooses more of them."""
+        return columns_of(self._result, choose, pause)

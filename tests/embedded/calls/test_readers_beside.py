@@ -19,6 +19,7 @@ from tests.amount import TIMES
 from tests.embedded.conftest import SMALL
 from topics import CorruptError, NewRecord, StorageError, UsageError
 from topics.embedded.records import UnreadPage
+from topics.engine.read import chosen_read
 
 COLD: dict[str, Any] = SMALL | {"hot_tail_bytes": 0}
 """Settings of a log whose reads come from files."""
@@ -233,6 +234,82 @@ def test_a_close_waits_for_threads_that_read(cold: topics.Log) -> None:
     reader.join()
     closer.join()
     assert len(pages[0].records) == 256
+
+
+def after_turns(log: topics.Log, count: int, do: Callable[[], object]) -> None:
+    """Have `do` run in the next read of columns after so many turns of it."""
+    pauses = [nothing] * count + [do]
+
+    def pause() -> None:
+        if pauses:
+            pauses.pop(0)()
+
+    log.driver.pause = pause  # type: ignore[method-assign]
+
+
+def nothing() -> None:
+    """Let a turn pass."""
+
+
+@pytest.fixture
+def many(cold: topics.Log, monkeypatch: pytest.MonkeyPatch) -> topics.Log:
+    """A log with 100 records of 10 bytes in segments, of whose rows ten are chosen in a turn."""
+    monkeypatch.setattr(chosen_read, "_TURN_ROWS", 10)
+    cold.append("t", [b"%10d" % seq for seq in range(1, 101)])
+    cold.checkpoint()
+    return cold
+
+
+def test_columns_of_many_rows_are_chosen_in_turns_between_which_other_calls_are_made(many: topics.Log) -> None:
+    after_turns(many, 3, lambda: many.append("t", [b"later"]))
+    page = many.columns("t")
+    assert page.seq.tolist() == list(range(1, 101))
+    assert page.payloads == b"".join([b"%10d" % seq for seq in range(1, 101)])
+    assert (page.next_from_seq, page.head_seq, page.caught_up) == (100, 100, True), "the head of the first turn"
+    assert many.columns("t", 100).payloads == b"later"
+
+
+@pytest.mark.parametrize(
+    ("limit", "max_bytes", "count"), [(25, 1 << 20, 25), (30, 1 << 20, 30), (1000, 255, 25), (99, 1, 1)]
+)
+def test_the_bounds_of_columns_count_for_all_turns(many: topics.Log, limit: int, max_bytes: int, count: int) -> None:
+    page = many.columns("t", limit=limit, max_bytes=max_bytes)
+    assert page.seq.tolist() == list(range(1, count + 1))
+    assert (page.next_from_seq, page.caught_up) == (count, False)
+
+
+def test_a_record_that_does_not_fit_what_is_left_of_max_bytes_is_left_to_the_next_read(many: topics.Log) -> None:
+    many.append("t", [bytes(1000)])
+    page = many.columns("t", 90, max_bytes=1050)
+    assert (page.seq.tolist(), page.next_from_seq) == (list(range(91, 101)), 100)
+    assert many.columns("t", 100, max_bytes=1050).seq.tolist() == [101]
+
+
+def test_records_deleted_between_turns_are_left_out_and_lost_ones_end_the_read(many: topics.Log) -> None:
+    after_turns(many, 2, lambda: many.delete("t", before_seq=31))
+    assert many.columns("t").seq.tolist() == [*range(1, 21), *range(31, 101)]
+    after_turns(many, 2, lambda: (many.put_topic("t", cap_records=10), many.append("t", [b"another"])))
+    page = many.columns("t")
+    assert (page.seq.tolist(), page.tombstone) == (list(range(31, 51)), None)
+    rest = many.columns("t", page.next_from_seq)
+    assert rest.tombstone is not None
+    assert (rest.tombstone.gap_from, rest.tombstone.gap_to) == (51, 91)
+    assert rest.seq.tolist() == list(range(92, 102))
+
+
+def test_a_gap_before_the_first_turn_is_reported_once(many: topics.Log) -> None:
+    many.put_topic("t", cap_records=50)
+    many.append("t", [b"another"])
+    page = many.columns("t")
+    assert page.tombstone is not None
+    assert (page.tombstone.gap_from, page.tombstone.gap_to) == (1, 51)
+    assert page.seq.tolist() == list(range(52, 102))
+
+
+def test_a_topic_deleted_between_turns_is_not_found(many: topics.Log) -> None:
+    after_turns(many, 2, lambda: (many.delete_topic("t"), many.append("t", [b"of another topic"] * 200)))
+    with pytest.raises(topics.RequestError, match="topic_not_found|does not exist"):
+        many.columns("t")
 
 
 def test_asyncio_reads_short_pages_at_once_and_others_on_a_thread(cold: topics.Log, tmp_path: Path) -> None:

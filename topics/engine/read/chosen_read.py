@@ -19,7 +19,8 @@ from topics.engine.read.diff import Diff, DiffCore
 from topics.engine.read.frame_read import FrameRead, OwnFrames, own, with_topic
 from topics.engine.read.read_pass import ReadCore, ReadPass, Renderer
 from topics.engine.read.shared_reads import SharedReads
-from topics.engine.state.topic import Topic
+from topics.engine.state import refusals
+from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.results import DiffQuery, DiffResult, Done
@@ -31,6 +32,11 @@ _BYTES_A_ROW = 32
 """Share of a pass's budget for reads that choosing a row costs.
 
 It takes as much time as rendering this many bytes.
+"""
+_TURN_ROWS = 65_536
+"""Rows that are chosen in one turn, for which writers wait: 2 to 3 ms.
+
+A turn costs as much as an append or two by itself, so more turns would delay more appends.
 """
 _NO_END = (1 << 64) - 1
 """A budget that no page reaches: its bounds were kept when its rows were chosen."""
@@ -49,6 +55,8 @@ class ChosenResult(DiffResult):
 
     frames: ChosenFrames | None = None
     """The chosen rows; None if there are no records."""
+    more: Callable[[Done[DiffResult]], None] | None = None
+    """The call that chooses the next records of the same read; None: these are the last ones."""
 
     def add_to(self, renderer: Renderer, step: Step | None = None) -> Iterator[None]:
         """Read the records and add them to a renderer, in steps.
@@ -198,11 +206,61 @@ class ChoosingPass(ReadPass):
 
     def _answer(self, result: DiffResult | TopicsError) -> None:
         if isinstance(result, DiffResult):
-            result = ChosenResult(*result)
-            if result.count:
-                result.frames = self._chosen
+            result = self._made(result)
         self._chosen = None
         super()._answer(result)
+
+    def _made(self, result: DiffResult) -> ChosenResult:
+        made = ChosenResult(*result)
+        if made.count:
+            made.frames = self._chosen
+        return made
+
+
+class ChoosingTurns(ChoosingPass):
+    """A pass that chooses many rows in turns, so that none takes the loop for long.
+
+    Each turn answers with its rows and with what makes the next one, at the instant of the first:
+    up to the same head. Rows that were lost meanwhile end it, and the next read reports them.
+    """
+
+    def __init__(self, lender: Lender, core: ReadCore, topic: Topic, query: DiffQuery, done: Done[DiffResult]) -> None:
+        super().__init__(lender, core, topic, query._replace(limit=min(query.limit, _TURN_ROWS)), done)
+        self._limit, self._room = query.limit, query.max_batch_bytes
+        """Records and bytes that are left of the query's."""
+        self._is_first = True
+        self._size = 0
+
+    def _frames(self, reader: ReaderPort, topic: Topic, rows: SelectedRows) -> FrameRead:
+        self._size = int(rows.sizes.sum(dtype=np.uint64))
+        return super()._frames(reader, topic, rows)
+
+    def _answer(self, result: DiffResult | TopicsError) -> None:
+        if isinstance(result, DiffResult):
+            if not self._is_first and (result.tombstone is not None or self._size > self._room):
+                # The next read begins with what is left out.
+                result, self._chosen = result._replace(count=0, next_from_seq=self.from_seq, tombstone=None), None
+            self._limit -= result.count
+            self._room -= self._size
+        super()._answer(result)
+
+    def _made(self, result: DiffResult) -> ChosenResult:
+        made = super()._made(result)
+        if result.count and self._limit > 0 and self._room > 0 and result.next_from_seq < self._entry.stop:
+            made.more = self._go_on
+        return made
+
+    def _go_on(self, done: Done[DiffResult]) -> None:
+        """Choose the next rows."""
+        self._done, self._is_first, self._size = done, False, 0
+        limit = min(self._limit, _TURN_ROWS)
+        self._query = self._query._replace(from_seq=self._cursor, begin=None, limit=limit, max_batch_bytes=self._room)
+        self._entry, self.from_seq = self._entry._replace(tombstone=None), self._cursor
+        self.into(_Choice())
+        if self._topic.life is Life.GONE:
+            self._answer(refusals.topic_not_found(self._topic.name))
+        else:
+            self._read_on()
 
 
 class ChoosingDiff(Diff):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.read.chosen_read import ChoosingPass, ChosenResult
+from topics.engine.read.chosen_read import ChoosingTurns, ChosenResult, chosen
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore
 from topics.engine.state.topic import Topic
@@ -16,6 +16,8 @@ from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
 from topics.store.read.lent_pieces import Lender
 from topics.store.read.render_columns import ColumnRenderer
+
+Choose = Callable[[Callable[[Done[DiffResult]], None]], DiffResult]
 
 
 class ColumnPage(NamedTuple):
@@ -49,18 +51,24 @@ def choose_columns(  # noqa: PLR0917 - called in one place
     query: without nodes; limit and max_batch_bytes are its bounds.
     """
     mark_read(topic, core.clock.now_ms())
-    catch_up(topic, ChoosingPass(lender, core, topic, query, done).begin)
+    catch_up(topic, ChoosingTurns(lender, core, topic, query, done).begin)
 
 
-def columns_of(result: ChosenResult, pause: Callable[[], None]) -> ColumnPage:
+def columns_of(result: ChosenResult, choose: Choose, pause: Callable[[], None]) -> ColumnPage:
     """Read chosen records as columns, on any thread; between steps call `pause`.
 
-    Raises: StorageError, UsageError.
+    choose: makes a call on the loop that chooses more of them, and returns its answer.
+    Raises: StorageError, UsageError; RequestError, the topic was deleted meanwhile.
     """
     pause()
+    tombstone = result.tombstone
     columns = ColumnRenderer(result.topic_id)
-    for _ in result.add_to(columns):
-        pause()
+    while True:
+        for _ in result.add_to(columns):
+            pause()
+        if result.more is None:
+            break
+        result = chosen(choose(result.more))
     seq, ts, offsets, kind = columns.columns()
     cursors = result.next_from_seq, result.head_seq
-    return ColumnPage(seq, ts, offsets, columns.records(), *cursors, result.tombstone, kind)
+    return ColumnPage(seq, ts, offsets, columns.records(), *cursors, tombstone, kind)
