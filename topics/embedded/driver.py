@@ -37,11 +37,26 @@ _LOOK_NS = 1_000_000
 """Time for which callers ignore operations in flight, before one of them checks for completions."""
 _SOON_NS = 1_000_000
 _PAUSE_S = 20e-6
+_PAUSE_APPENDS = 4
+"""Appends that end in a pause of a reader, so that few of them wait for a step of it."""
+_PAUSE_MOST_S = 200e-6
+"""The longest pause, since an append may wait for the disk."""
 _POLL_NS = 2_000_000
 """Time after which the maintenance thread takes over operations that a caller left in flight."""
 _TURN_NS = 5_000_000
 """Time after which another log has its turn at the maintenance thread, apart from the last pass."""
 _QUIET_PASSES = 2
+
+
+class _Rest:
+    """A pause of a reader, which ends when some appends have."""
+
+    __slots__ = ("appends_left", "over")
+
+    def __init__(self) -> None:
+        self.appends_left = _PAUSE_APPENDS
+        self.over = threading.Lock()
+        self.over.acquire()
 
 
 class Driver:
@@ -72,6 +87,11 @@ class Driver:
         """
         self.inside: set[int] = set()
         """Ids of threads within a step that the driving one may wait for: no call waits there."""
+        self.appending: set[int] = set()
+        """Ids of threads in an append, which need the interpreter now and then: see `pause`."""
+        self._pausing: list[_Rest] = []
+        self._waits = False
+        """Whether the driving thread waits for the ring, or will if it finds the inbox empty."""
         self._asleep: deque[PendingCall[Any]] = deque()
         """Calls whose threads sleep, to be woken to drive."""
         self._submitting = threading.Lock()
@@ -268,12 +288,28 @@ class Driver:
         return self._submitted - self._answered
 
     def pause(self) -> None:
-        """Let a thread that drives continue, if it waits for the interpreter's lock.
+        """Let threads that append or drive continue, if they wait for the interpreter's lock.
 
         A thread that releases the lock and takes it again at once is not overtaken.
         """
-        if self._driving is not None and not self.drives_here:
+        if self.appending:
+            pause = _Rest()
+            self._pausing.append(pause)
+            try:
+                pause.over.acquire(timeout=_PAUSE_MOST_S)
+            finally:
+                with contextlib.suppress(ValueError):  # this is a forked child
+                    self._pausing.remove(pause)
+        elif self._driving is not None and not self.drives_here:
             time.sleep(_PAUSE_S)
+
+    def end_append(self, thread: int) -> None:
+        """Note that a thread is not in an append any more, which readers may wait for."""
+        self.appending.discard(thread)
+        for pause in self._pausing:
+            pause.appends_left -= 1
+            if pause.appends_left == 0:
+                pause.over.release()
 
     @property
     def drives_here(self) -> bool:
@@ -312,6 +348,8 @@ class Driver:
         self._refusal = _forked
         self._wheel = threading.Lock()
         self._driving = None
+        self.appending.clear()
+        self._pausing.clear()
         self._inbox.clear()
         self._asleep.clear()
 
@@ -378,8 +416,9 @@ class Driver:
         if call.answered:
             return True
         self._asleep.append(call)
-        with contextlib.suppress(OSError):  # the ring is closed: see below
-            self._loop.ring.wake()  # the driver may wait for a remote event, such as a tail
+        if self._waits:  # for a remote event, such as a tail; else it looks into the inbox
+            with contextlib.suppress(OSError):  # the ring is closed: see below
+                self._loop.ring.wake()
         # The driver may have left between the failed attempt and the entry above; then no thread
         # would wake this one.
         if self._wheel.acquire(blocking=False):
@@ -442,9 +481,11 @@ class Driver:
             else:
                 loop.turn()
             while not (done() or signals.came):
+                self._waits = True
                 if self._inbox:
                     loop.call_soon(self._start_inbox)
                 loop.run_pass(None)
+                self._waits = False
             if loop.operations_in_flight and threading.get_ident() not in self._lasting:
                 while loop.operations_in_flight:
                     loop.run_pass(None)

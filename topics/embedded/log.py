@@ -194,10 +194,15 @@ class Log:
         room in the log; an append that has found room is waited for.
         Raises: WouldBlockError if there is no room (by then); nothing of it is there.
         """
-        request = self._starts.request(
-            topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
-        )
-        return self._write(request, timeout)
+        driver, thread = self._driver, threading.get_ident()
+        driver.appending.add(thread)
+        try:
+            request = self._starts.request(
+                topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
+            )
+            return self._write(request, timeout)
+        finally:
+            driver.end_append(thread)
 
     def append_many(
         self,
@@ -210,8 +215,13 @@ class Log:
         timeout: float | None = None,
     ) -> AppendResult:
         """Append ready-made JSON texts, one record each: they are validated, and not encoded."""
-        request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
-        return self._write(request, timeout)
+        driver, thread = self._driver, threading.get_ident()
+        driver.appending.add(thread)
+        try:
+            request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
+            return self._write(request, timeout)
+        finally:
+            driver.end_append(thread)
 
     def append_nowait(
         self,
@@ -229,10 +239,15 @@ class Log:
         Raises: WouldBlockError if it would have to wait, by its `reason` for "admission" or
         "rollover"; nothing of it is there. What the topic refuses, the result raises.
         """
-        request = self._starts.request(
-            topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
-        )
-        return self._admission.nowait(request)
+        driver, thread = self._driver, threading.get_ident()
+        driver.appending.add(thread)
+        try:
+            request = self._starts.request(
+                topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
+            )
+            return self._admission.nowait(request)
+        finally:
+            driver.end_append(thread)
 
     def _write(self, request: AppendRequest, timeout: float | None) -> AppendResult:
         """Write in one step if the log has no other work; else as a call on the loop."""
