@@ -1140,6 +1140,14 @@ MUTANTS = (
         "library",
     ),
     _one(
+        "a sync that covers no commit which is published after it began",
+        "store/wal/commit.py",
+        "        self._covered.append((self.written, self.topics))\n        self.topics = {}\n",
+        "        if self.topics:\n            self._covered.append((self.written, self.topics))\n"
+        "            self.topics = {}\n",
+        "tests/store/wal/test_commit.py",
+    ),
+    _one(
         "no commit synced for the bound of unsynced bytes",
         "store/wal/commit_choice.py",
         "    if not fsync and shard.max_unsynced and",

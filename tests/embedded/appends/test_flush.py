@@ -202,6 +202,24 @@ def test_a_flush_includes_appends_that_wait_for_room() -> None:
     log.close()
 
 
+@pytest.mark.parametrize("lone", [True, False])
+def test_a_sync_for_the_bound_of_unsynced_bytes_counts_for_the_append_that_began_it(lone: bool) -> None:
+    log, _ring = sim_log(max_unsynced_bytes=20_000, sync_every_ms=None)
+    log.append("other", [b"1"])
+    log.append("a", [b"1"])
+    log.flush()
+    if lone:
+        log.append("a", [b"x" * 11_000])  # above half of the bound
+    else:
+        log.append_nowait("a", [b"x" * 11_000]).result()
+    while log.stats().unsynced_bytes:
+        log.driver.drive_due()
+    log.append("other", [b"2"])
+    assert 0 < log.stats().unsynced_bytes < 1000
+    assert [log.state(name).synced_seq for name in ("a", "other")] == [2, 1]
+    log.close()
+
+
 def test_a_flush_waits_for_no_append_that_began_after_it() -> None:
     held, happened = HeldAppends(), list[str]()
     first = held.hold(lambda _outcome: happened.append("first"))

@@ -73,6 +73,26 @@ def test_the_seqs_of_a_topic_are_synced_by_the_sync_that_began_after_them() -> N
     assert durable.unsynced_from(9) is None
 
 
+def test_a_sync_covers_what_is_published_after_it_began() -> None:
+    durable = Durability(0)
+    durable.on_written(synced=False)
+    of_first = durable.topics
+    durable.cover()  # a sync begins before the engine publishes the commit
+    of_first.setdefault(7, 1)
+    durable.on_written(synced=False)
+    durable.topics.setdefault(8, 1)
+    assert [durable.unsynced_from(topic) for topic in (7, 8)] == [1, 1]
+    durable.on_synced(1)
+    assert [durable.unsynced_from(topic) for topic in (7, 8)] == [None, 1]
+    durable.on_synced(2)
+    durable.on_written(synced=False)
+    of_third = durable.topics
+    durable.on_written(synced=True)
+    of_third.setdefault(7, 2)
+    durable.on_written(synced=False)
+    assert durable.unsynced_from(7) is None
+
+
 def test_durability_is_a_prefix_over_files() -> None:
     durable = Durability(10)
     assert not durable.unsynced

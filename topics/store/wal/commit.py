@@ -244,10 +244,13 @@ class Durability:
             self.topics.setdefault(topic_id, first_seq)
 
     def cover(self) -> None:
-        """Note that a sync of all that is written begins, or that the log leaves its file."""
-        if self.topics:
-            self._covered.append((self.written, self.topics))
-            self.topics = {}
+        """Note that a sync of all that is written begins, or that the log leaves its file.
+
+        It may cover a commit that is not published yet: the engine then enters the commit's topics
+        in the mapping that the commit names, so that is covered even while it is empty.
+        """
+        self._covered.append((self.written, self.topics))
+        self.topics = {}
 
     @property
     def unsynced_bytes(self) -> int:
@@ -261,8 +264,8 @@ class Durability:
             assert not self.sealed, "a sync of this file says nothing about the one before"
             self.synced = self.written
             self.bytes_synced = self.bytes_written
-            if self.topics or self._covered:
-                self.topics = {}
+            self.topics = {}
+            if self._covered:
                 self._covered.clear()
 
     def on_synced(self, batch_no: int, bytes_written: int = 0) -> None:
