@@ -16,7 +16,7 @@ from tests.sim.world.sim_file import SimFile
 from topics.config import Config
 from topics.engine.shared.topic_snapshot import TopicImage, TopicsSnapshot
 from topics.errors import CorruptError, FormatError
-from topics.store.format.log_format import wal_file_no
+from topics.store.format.log_format import DELETED, DELETED_LIVE, wal_file_no
 from topics.store.format.segment_format import FLAGS_OFFSET_PER_ROW, FOOTER_BYTES, PackFooter, SnapshotFile, numbered
 from topics.store.segments.manifest import unpack_store_part
 from topics.store.segments.tiers import Tiers
@@ -99,8 +99,10 @@ def unready(listed: Listed, disk: SimDisk) -> str:
         flags = _flags(file, path) if "/pack-" in path else range(0)
         ranges = [(c.offset, c.offset + len(c.data)) for c in file.pending if c.data is not None] + file.lost
         for first, last in ranges:
-            # Flags of deleted records, one byte each or a pack's column: a checkpoint that failed sets them again.
-            if first < end and last - first > 1 and not (first in flags and last - 1 in flags):
+            # Flags of deleted records, one byte each, a pack's column, or written with the frames of a run that was
+            # dropped: a checkpoint that failed sets them again.
+            in_column = first in flags and last - 1 in flags
+            if first < end and last - first > 1 and not in_column and not _sets_flags(file, first, last):
                 return f"{path}, whose bytes {first} to {last} of {end} are not durable"
     return ""
 
@@ -113,6 +115,12 @@ def _flags(file: SimFile, path: str) -> range:
         return range(0)
     start = footer.columns_offset + FLAGS_OFFSET_PER_ROW * footer.rows
     return range(start, start + footer.rows)
+
+
+def _sets_flags(file: SimFile, first: int, last: int) -> bool:
+    """Whether all that these bytes change are frames that become deleted ones."""
+    pairs = zip(file.durable[first:last], file.live[first:last], strict=True)
+    return all(is_now == was or (was, is_now) == (DELETED_LIVE, DELETED) for was, is_now in pairs)
 
 
 def ahead_of_log(listed: Listed, disk: SimDisk, core: Any) -> str:
