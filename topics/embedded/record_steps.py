@@ -36,7 +36,7 @@ def read_steps(
     begin = starts.beginning(from_seq, from_, from_time)
     arguments.optional_count("limit", limit)
     arguments.optional_count("max_bytes", max_bytes, least=1)
-    left, largest, room = limit, config.max_limit, max_bytes
+    left, largest, room, has_records = limit, config.max_limit, max_bytes, False
     while (left is None or left > 0) and (room is None or room > 0):
         page = yield starts.paging(
             topic,
@@ -49,10 +49,11 @@ def read_steps(
         )
         page.raise_gap()
         if room is not None:
-            if page.size > room != max_bytes:
+            if page.size > room and has_records:
                 return  # a page has one record at least, which does not fit after others
             room -= page.size
         yield page.records
+        has_records = has_records or bool(page.records)
         from_seq, begin = page.next_from_seq, None
         if left is not None:
             left -= len(page.records)

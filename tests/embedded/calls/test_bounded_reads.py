@@ -79,6 +79,7 @@ def test_records_of_bytes_count_with_their_bytes_and_are_got_as_they_are(log: to
     log.append("t", [b"\x00\xff" * 50, b"", b"z" * 300])
     assert [log.page("t", cursor, max_bytes=100).size for cursor in range(3)] == [100, 0, 300]
     assert data_of(log.read("t", max_bytes=399)) == [b"\x00\xff" * 50, b""]
+    assert data_of(log.read("t", 1, max_bytes=1)) == [b""], "the next one has bytes, and is not the first"
     record = log.get("t", 1)
     assert record is not None
     assert record.data == b"\x00\xff" * 50
