@@ -15,6 +15,7 @@ from topics.engine.values.incarnation import is_shaped
 from topics.engine.values.predicate import Predicate
 from topics.engine.write.value_rows import NewRecord
 from topics.errors import UsageError
+from topics.store.format.rows import BYTES_TYPES
 
 _U64_MAX = (1 << 64) - 1
 _SECONDS_MAX = 1_000_000
@@ -122,7 +123,7 @@ def values(given: Any) -> Sequence[Any]:
     """
     if type(given) is list and given:  # nearly always
         return given
-    if isinstance(given, str | bytes | bytearray | memoryview | Mapping | NewRecord):
+    if isinstance(given, (str, *BYTES_TYPES, Mapping, NewRecord)):
         raise UsageError(f"records is one {type(given).__name__}: put it into a list, as in [{shown(given)}]")
     if isinstance(given, Set):
         raise UsageError(f"records is one {type(given).__name__}, which has no order: use a list")
@@ -144,7 +145,7 @@ def plain_value(given: object) -> None:
 
 def texts(given: object) -> None:
     """Check the records of append_many: ready-made JSON texts, one at least."""
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray | memoryview):
+    if not isinstance(given, Sequence) or isinstance(given, (str, *BYTES_TYPES)):
         raise UsageError(
             f"texts is {shown(given)}: append_many takes a list of JSON texts as bytes; append takes values"
         )
@@ -154,7 +155,7 @@ def texts(given: object) -> None:
 
 def not_bytes(given: Sequence[Any]) -> UsageError:
     """Return the error for texts of which not all are bytes."""
-    wrong = next((at for at, each in enumerate(given) if not isinstance(each, bytes | bytearray | memoryview)), 0)
+    wrong = next((at for at, each in enumerate(given) if not isinstance(each, BYTES_TYPES)), 0)
     return UsageError(f"texts[{wrong}] is {shown(given[wrong])}: use JSON as bytes; append takes values")
 
 

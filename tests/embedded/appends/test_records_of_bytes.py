@@ -75,6 +75,17 @@ def test_bytes_before_another_value_are_what_they_are_alone(log: topics.Log, oth
     assert outcome([b"bytes", b"more", other]) == outcome([other])
 
 
+@pytest.mark.parametrize("others", [[], [b"bytes"], [{"a": 1}]])
+def test_a_view_that_was_released_is_refused_by_name(log: topics.Log, others: list[Any]) -> None:
+    view = memoryview(b"gone")
+    view.release()
+    for append in (log.append, log.append_nowait):
+        with pytest.raises(topics.RequestError, match=rf"records\[{len(others)}\] cannot be read.*its release"):
+            append("t", [*others, view])
+    with pytest.raises(topics.RequestError, match="the value cannot be read"):
+        log.append_soon("t", view)
+
+
 def test_bytes_and_json_follow_each_other_in_one_append(log: topics.Log) -> None:
     values = [b"\xff", {"a": 1}, b"", None, bytearray(b"null"), "text"]
     log.append("t", values)

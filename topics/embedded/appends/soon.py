@@ -18,8 +18,9 @@ from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX
 from topics.embedded.appends.pending import Answer, Outcome, Pending
 from topics.embedded.interrupts import signals
 from topics.engine.values.results import AppendResult
-from topics.engine.write.value_rows import encoded
+from topics.engine.write.value_rows import bytes_of, encoded
 from topics.errors import RequestError, TopicsError
+from topics.store.format.rows import BYTES_TYPES
 
 if TYPE_CHECKING:
     from topics.embedded.calls import Start
@@ -87,8 +88,8 @@ class Gatherer:
         self._driver.check()  # a program that takes no results would miss that nothing is written
         arguments.text("topic", topic)
         arguments.plain_value(value)
-        are_json = not isinstance(value, bytes | bytearray | memoryview)
-        text = encoded(value) if are_json else bytes(value)
+        are_json = not isinstance(value, BYTES_TYPES)
+        text = encoded(value) if are_json else bytes_of(value)
         # a signal's handler, in the midst of the lines below
         if self._lock._is_owned():  # type: ignore[attr-defined]
             return self._append_by_itself(topic, text, are_json=are_json)

@@ -16,7 +16,7 @@ import numpy as np
 from topics.engine.json.strict_json import check
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.format.rows import BUFFER_MAX, BYTES, Rows, rows_of_bytes
+from topics.store.format.rows import BUFFER_MAX, BYTES, BYTES_TYPES, Rows, rows_of_bytes
 
 
 class NewRecord(NamedTuple):
@@ -33,18 +33,17 @@ class NewRecord(NamedTuple):
 
 
 _encoder = msgspec.json.Encoder()
-_BYTES_TYPES = bytes, bytearray, memoryview
 _NULL_BYTES = 4
 
 
 def rows_from(values: Sequence[Any], scanner: WriteScanner) -> Rows:
     """Return the rows of values, bytes and NewRecords. Raises: as `rows_from_values`."""
-    if isinstance(values[0], _BYTES_TYPES):
+    if isinstance(values[0], BYTES_TYPES):
         rows = rows_from_bytes(values, scanner)
         if rows is not None:
             return rows
     types = set(map(type, values))
-    if NewRecord in types or any(issubclass(each, _BYTES_TYPES) for each in types):
+    if NewRecord in types or any(issubclass(each, BYTES_TYPES) for each in types):
         made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
         return rows_from_values(made, scanner)
     return rows_from_data(values, scanner)
@@ -83,6 +82,15 @@ def _too_many_bytes(size: int) -> RequestError:
     return RequestError("batch_too_large", f"the records have {size} bytes in all: append less than 4 GiB in one call")
 
 
+def bytes_of(data: bytes | bytearray | memoryview, where: str = "the value") -> bytes:
+    """Return one record's data of bytes. Raises: RequestError, a view that was released."""
+    try:
+        return bytes(data)
+    except ValueError as error:
+        message = f"{where} cannot be read: {error}; append a memoryview before its release"
+        raise RequestError("invalid_request", message) from None
+
+
 def encoded(value: Any) -> bytes:
     """Return one record's data as JSON. Raises: RequestError, JSON cannot hold the value."""
     try:
@@ -103,7 +111,11 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
     Raises: RequestError, over a limit, or a value that JSON cannot hold (NaN, infinity, a number
     beyond a double ...).
     """
-    payloads = [(at, bytes(each.data)) for at, each in enumerate(records) if isinstance(each.data, _BYTES_TYPES)]
+    payloads = [
+        (at, bytes_of(each.data, f"records[{at}]"))
+        for at, each in enumerate(records)
+        if isinstance(each.data, BYTES_TYPES)
+    ]
     if payloads:
         records = list(records)
         for at, _payload in payloads:

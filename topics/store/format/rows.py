@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -61,7 +61,8 @@ _FLAGS_WITHOUT_TAG = bytes(
 
 
 _packer = msgspec.msgpack.Encoder()
-_BYTES_TYPES = frozenset((bytes, bytearray, memoryview))
+BYTES_TYPES = bytes, bytearray, memoryview
+"""The types of a record's data that is stored as it is."""
 
 
 class Rows(NamedTuple):
@@ -113,7 +114,7 @@ class Framed(NamedTuple):
         return Framed(start, columns.tobytes())
 
 
-def rows_of_bytes(payloads: Sequence[bytes | bytearray | memoryview]) -> Rows | None:
+def rows_of_bytes(payloads: Sequence[Any]) -> Rows | None:
     """Return rows whose data is these bytes; None if not all payloads are plain bytes.
 
     Plain are bytes, bytearrays and views of contiguous single bytes, which MessagePack packs in one
@@ -123,7 +124,12 @@ def rows_of_bytes(payloads: Sequence[bytes | bytearray | memoryview]) -> Rows | 
     """
     count = len(payloads)
     if count == 1:
-        payload = bytes(payloads[0])
+        if not isinstance(payloads[0], BYTES_TYPES):
+            return None
+        try:
+            payload = bytes(payloads[0])
+        except ValueError:  # a view that was released
+            return None
         size = len(payload)
         if size > BUFFER_MAX:
             raise OverflowError(f"{size} bytes")
@@ -135,7 +141,7 @@ def rows_of_bytes(payloads: Sequence[bytes | bytearray | memoryview]) -> Rows | 
     except Exception:  # raised for a payload of another type
         return None
     if not 0 < len(packed) <= BUFFER_MAX:
-        if not _BYTES_TYPES.issuperset(map(type, payloads)):
+        if not set(BYTES_TYPES).issuperset(map(type, payloads)):
             return None
         raise OverflowError(f"{size} bytes")
     spans = bytearray(ROW_BYTES * count)
