@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.sim import Faults, SimRing
+from tests.sim import Faults, SimRing, SimStoppedError
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
+from topics.loop import Loop
 from topics.store.disk.whole_files import write_new_file
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
+from topics.store.segments.tiers import Tiers, claim_cold
 
 COLD = "cold"
 
@@ -271,10 +274,31 @@ def test_a_bit_that_flips_in_the_mark_of_the_cold_directory_stops_the_start() ->
     for at in range(len(ring.file_bytes(mark))):
         ring.corrupt_file(mark, at, 1 << at % 7)
         again = StoreWorld(ring, config=config())
-        with pytest.raises(StorageError):
+        with pytest.raises(StorageError, match=None if at else "is damaged .*: copy the file"):
             again.open()
         ring = again.end(power_cut=False)
         ring.corrupt_file(mark, at, 1 << at % 7)
+
+
+def claim(ring: SimRing, stop_at: int) -> None:
+    """Claim the cold directory in a process that ends at its `stop_at`th effect on the disk, or stays."""
+    ring.stop_at(stop_at)
+    with contextlib.suppress(SimStoppedError):
+        loop = Loop(ring, ring.clock)
+        loop.run_task(claim_cold(loop, Tiers(DIRECTORY, COLD), listed=False))
+
+
+def test_a_start_that_is_killed_while_it_claims_the_cold_directory_is_no_reason_to_refuse_it_after_a_power_cut() -> (
+    None
+):
+    for killed in range(1, 20):
+        for cut in range(1, 20):
+            ring = SimRing(killed * 20 + cut)
+            ring.put_file(f"{DIRECTORY}/topics.json", b"{}")
+            claim(ring, killed)
+            ring = ring.next_life(power_cut=False)
+            claim(ring, cut)
+            claim(ring.next_life(power_cut=True), 1000)
 
 
 def test_a_start_without_the_cold_directory_is_refused_with_the_remedy() -> None:

@@ -92,9 +92,14 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool, is_frozen: bool 
     if ours is None:
         ours = _Mark(loop.ring.random_bytes(16).hex())
         await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(ours))
-    if theirs is None:
+    elif not ours.both:  # a process that was killed may not have synced the name of its mark
+        await files.sync_directory(tiers.hot)
+    if theirs is None or not ours.both:
         await sync_parents(loop, tiers.cold, make_with_parents(loop.ring, tiers.cold))
+    if theirs is None:
         await replace_file(files, f"{tiers.cold}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id)))
+    elif not ours.both:
+        await files.sync_directory(tiers.cold)
     if not ours.both:
         with contextlib.suppress(OSError):  # the next start writes it
             await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(_Mark(ours.id, both=True)))
@@ -116,7 +121,8 @@ async def require_cold(loop: Loop, tiers: Tiers) -> None:
     if not tiers.cold:
         raise StorageError(f"{tiers.hot} has a cold directory, too: set TOPICS_COLD_DIR to where it is")
     raise StorageError(
-        f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is TOPICS_COLD_DIR right?"
+        f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is TOPICS_COLD_DIR right? "
+        f"Their files {COLD_MARK_NAME} differ in the id: if one of them is damaged, copy the other one"
     )
 
 
@@ -152,4 +158,6 @@ async def _mark_of(files: FileCalls, directory: str) -> _Mark | None:
     except FileNotFoundError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: {error}") from error
+        raise FormatError(
+            f"{path} is damaged ({error}): copy the file {COLD_MARK_NAME} of the other directory, which has the same id"
+        ) from error
