@@ -1,8 +1,9 @@
 """After the last life: all snapshots are lost, and a rebuild finds the records by what the files say of themselves.
 
 The process before it was stopped well, so that everything is in segments and packs. What was live is there again, and
-nothing else: no record that was deleted, and none of a topic that is gone. Only records below a floor may return, since
-a file states the floors of the time when it was written (docs/operations.md).
+nothing else: no record that was deleted, and none of a topic that is gone. A file states a topic's config and floors as
+of when it was written (docs/operations.md): only records below a floor may return, and a cap or a ttl that was raised
+or switched off since may remove records, up to the floor that this leaves.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tests.sim import SimRing
 from tests.sim.whole.machine import Machine
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
+from topics.engine.values.topic_config import TopicConfig
 from topics.loop import Loop
 from topics.store.disk.data_directory import take
 from topics.store.repair.rebuild import rebuild
@@ -24,38 +26,62 @@ class _Rows(NamedTuple):
     live: set[int]
     floor: int
     """No record up to it is live."""
+    config: TopicConfig
+
+
+_NONE = _Rows(set(), 0, TopicConfig())
+
+
+class _Found(NamedTuple):
+    """What a process finds at its start, and what it leaves when it is stopped, by topic id."""
+
+    at_start: dict[int, _Rows]
+    at_end: dict[int, _Rows]
 
 
 def rebuild_without_snapshots(machine: Machine) -> None:
     machine.crash(power_cut=False)
-    before = _stopped(machine.ring, machine.config)
+    before = _stopped(machine.ring, machine.config).at_end
     ring = machine.ring.next_life(power_cut=False)
     directory = f"{machine.config.data_dir}/snapshots"
     for name in ring.disk.list_directory(directory):
         ring.disk.unlink(f"{directory}/{name}")
     loop = Loop(ring, ring.clock)
     loop.run_task(rebuild(loop, machine.config.data_dir, machine.config.cold_dir))
-    after = _stopped(ring.next_life(power_cut=False), machine.config)
+    # At the start, because routers copy again then what they had copied since their destination's file was written.
+    after = _stopped(ring.next_life(power_cut=False), machine.config).at_start
     for topic_id in before.keys() | after.keys():
-        was, now = before.get(topic_id, _Rows(set(), 0)), after.get(topic_id, _Rows(set(), 0))
-        if lost := was.live - now.live:
+        was, now = before.get(topic_id, _NONE), after.get(topic_id, _NONE)
+        removed_upto = now.floor if _has_lower_limit(now.config, was.config) else 0
+        if lost := {seq for seq in was.live - now.live if seq > removed_upto}:
             raise machine.wrong(f"a rebuild without a snapshot lost of topic {topic_id} {sorted(lost)[:9]}")
         if back := {seq for seq in now.live - was.live if seq > was.floor}:
             raise machine.wrong(f"a rebuild without a snapshot brought back of topic {topic_id} {sorted(back)[:9]}")
     machine.counts["rebuilds without a snapshot"] += 1
 
 
-def _stopped(ring: SimRing, config: Config) -> dict[int, _Rows]:
-    """What a process finds that is started and stopped, by topic id."""
+def _has_lower_limit(config: TopicConfig, than: TopicConfig) -> bool:
+    """Whether a cap or the ttl of a config removes records that the other one leaves. 0: there is no such limit."""
+    limits = ((config.ttl_ms, than.ttl_ms), (config.cap_records, than.cap_records), (config.cap_bytes, than.cap_bytes))
+    return any(limit > 0 and (other == 0 or limit < other) for limit, other in limits)
+
+
+def _stopped(ring: SimRing, config: Config) -> _Found:
+    """What a process finds and leaves that is started and stopped."""
     ring.disk.watch = lambda _old, _new, _node: None
     loop = Loop(ring, ring.clock)
     stored = loop.run_task(StoredEngine.open(loop, config, directory=take(ring, config)))
+    at_start = _rows(stored)
     stored.engine.begin_shutdown()
     loop.run_task(stored.store.close())
+    return _Found(at_start, _rows(stored))
+
+
+def _rows(stored: StoredEngine) -> dict[int, _Rows]:
     registry = stored.engine._core.registry
     found = {}
     for topic_id in [*registry.by_id, *registry.dormant.by_id]:
         topic = registry.with_id(topic_id)
         live = topic.index.live_seqs(0, topic.index.last_seq, 1 << 30)
-        found[topic_id] = _Rows(set(live), topic.floors.dead_through)
+        found[topic_id] = _Rows(set(live), topic.floors.dead_through, topic.config)
     return found
