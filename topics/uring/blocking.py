@@ -89,7 +89,7 @@ class BlockingCalls:
         return os.lstat(path)
 
     def lock(self, path: str, *, shared: bool = False) -> int:
-        """Take an flock, which ends with this process and with children that have its descriptor."""
+        """Take an flock. It ends with this process and with children that have its descriptor."""
         flags = os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
