@@ -105,10 +105,10 @@ def test_a_close_in_a_callback_of_another_log_waits_for_the_thread_that_closes(t
                 goes_on.set()
                 return super().wait(timeout)
 
-        def late() -> None:
+        def late(wait_ms: int) -> None:
             closes.set()
             goes_on.wait(20)
-            drain()
+            drain(wait_ms)
 
         def callback() -> None:
             other.close()

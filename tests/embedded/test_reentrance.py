@@ -95,9 +95,9 @@ def _told_of_a_drain(log: topics.Log) -> threading.Event:
     """Set as soon as a close begins to wait for what others have given to the log."""
     begun, drain = threading.Event(), log._gatherer.drain
 
-    def draining() -> None:
+    def draining(wait_ms: int) -> None:
         begun.set()
-        drain()
+        drain(wait_ms)
 
     log._gatherer.drain = draining  # type: ignore[method-assign]
     return begun

@@ -185,12 +185,6 @@ class Driver:
         finally:
             signals.release()
 
-    def submit_first(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
-        """Submit a call on the driving thread, before all that wait to be begun."""
-        self.check()
-        self.posted += 1
-        self._inbox.appendleft(self._owed(start, on_answer))
-
     def call_soon(self, do: Callable[[], None]) -> None:
         """Submit `do`, which is run on the loop, after the calls that were made before."""
         self.submit(_doing(do), _ignore)

@@ -150,7 +150,7 @@ class Log:
                 starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
                 self._starts = starts
                 self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
-                self._gatherer = Gatherer(self._driver, self._loop.clock, starts.appending_gathered)
+                self._gatherer = Gatherer(self._driver, self._loop.clock, starts.request_of_gathered, self._admission)
                 if ring is None:
                     self._driver.start()  # last: a failure before leaves no thread that drives
             except BaseException:
@@ -639,8 +639,7 @@ class Log:
         try:
             # callers that ask for the results get the errors
             with contextlib.suppress(TopicsError):
-                self._gatherer.drain()
-                self._admission.drain(self.config.shutdown_grace_ms)
+                self._gatherer.drain(self.config.shutdown_grace_ms)
             try:
                 self._driver.end(self._begin_end)
             finally:

@@ -102,10 +102,10 @@ class Starts:
             self.append_times.add(self._now_ns() - began_ns)
         return result
 
-    def appending_gathered(self, topic: str, payloads: list[bytes], *, are_json: bool) -> Start[AppendResult]:
+    def request_of_gathered(self, topic: str, payloads: list[bytes], *, are_json: bool) -> AppendRequest:
         """Return the append of JSON texts, or of records of bytes."""
         if are_json:
-            return self.appending(self.request_of_texts(topic, payloads, key=None))
+            return self.request_of_texts(topic, payloads, key=None)
         scanner = self._take_scanner()
         try:
             if violation := scanner.over_limit(len(payloads), None, None):
@@ -113,7 +113,7 @@ class Starts:
             rows = rows_from(payloads, scanner)
         finally:
             self._scanners.append(scanner)
-        return self.appending(AppendRequest(topic, rows))
+        return AppendRequest(topic, rows)
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
         arguments.text("topic", topic)

@@ -16,7 +16,10 @@ import topics
 from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.test_no_maintenance import drive
 from topics.embedded.appends.offers import Admission
+from topics.embedded.appends.pending import Pending
+from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.results import AppendResult
 from topics.store.format.rows import NO_ROWS, rows_of_bytes
 
 _BIG = "x" * 30_000
@@ -157,6 +160,67 @@ def test_a_call_between_appends_that_do_not_wait_keeps_its_place() -> None:
     asyncio.run(append())
     assert data(log) == list(range(8))
     log.close()
+
+
+def _without_room(log: topics.Log) -> Pending[AppendResult]:
+    """Let an append wait for room: another one that was begun before it has taken what there was."""
+    stop_syncs(log)
+    for _ in range(2):
+        log.append("t", [_BIG])
+    before = log._starts.request_of_texts("t", [f'"{_BIG}"'.encode()], key=None)
+    log.driver.submit_soon(log.admission.appending(before), lambda _result: None)
+    pending = log.append_nowait("t", [_BIG])
+    log.driver.drive_due()
+    assert len(log.admission.line) == 1
+    return pending
+
+
+def test_what_is_appended_soon_comes_after_what_waits_for_room() -> None:
+    log = bounded_log(100_000)
+    waits = _without_room(log)
+    soon = [log.append_soon("t", number) for number in range(2)]
+    log._gatherer.flush()
+    log.driver.drive_due()
+    assert len(log.admission.line) == 2
+    assert not soon[0].done()
+    log._opened.log.shards[0]._sync.running = False
+    assert [each.result() for each in soon] == [6, 7]
+    assert waits.result().first_seq == 5
+    log.close()
+
+
+def test_a_flush_includes_what_append_soon_sends_one_by_one_after_it_has_waited_for_room() -> None:
+    log = bounded_log(100_000)
+    log.put_topic("full", cap_records=3, discard="reject")
+    log.append("full", ["the first"])
+    log.flush()
+    _without_room(log)
+    soon = [log.append_soon("full", number) for number in range(4)]
+    flushed: list[Any] = []
+    log.driver.submit(log.asking_flush("full", None, None), flushed.append)
+    log.driver.drive_due()
+    assert len(log.admission.line) == 3
+    log._opened.log.shards[0]._sync.running = False
+    assert [each.result() for each in soon[:2]] == [2, 3]
+    with pytest.raises(topics.RequestError, match="full"):
+        soon[2].result()
+    while not flushed:
+        log.driver.drive_due()
+    assert flushed[0].synced_seq == 3
+    log.close()
+
+
+def test_a_close_without_room_ends_what_was_appended_soon_and_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = bounded_log(100_000)
+    refusal = refusals.appends_before_it()
+    pending = log.append_nowait("t", [1])
+    monkeypatch.setattr(log._engine, "refusal", lambda *_arguments: refusal)
+    log.driver.drive_due()
+    soon = log.append_soon("t", 2)
+    log.close()
+    for each in (pending, soon):
+        with pytest.raises(topics.UsageError, match="closed"):
+            each.result()
 
 
 def test_an_append_of_a_finalizer_in_the_midst_of_another_is_a_request_by_itself() -> None:

@@ -22,7 +22,7 @@ from topics.engine.engine import Engine
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult, Done
-from topics.errors import TopicsError, UsageError, WouldBlockError
+from topics.errors import RequestError, TopicsError, UsageError, WouldBlockError
 from topics.loop import Loop
 from topics.loop.timers import Timer
 from topics.store.format.log_format import BATCH_HEADER_BYTES
@@ -210,6 +210,27 @@ class Admission:
 
         return start
 
+    def appending_or_each(self, request: AppendRequest, each: Callable[[], list[AppendRequest]]) -> Start[AppendResult]:
+        """Return the call of `appending`, which appends one by one if all together are refused.
+
+        each: returns a request for each record, to which the answer is then a list of outcomes.
+        They come before what waits in the line, since room was found for the refused one.
+        """
+
+        def start(done: Done[AppendResult]) -> None:
+            def on_outcome(outcome: AppendResult | TopicsError) -> None:
+                if not isinstance(outcome, RequestError):
+                    done(outcome)
+                    return
+                requests = each()
+                on_answer = collector(len(requests), done)  # type: ignore[arg-type]  # see above
+                for index, one in enumerate(requests):
+                    self._appending(one)(partial(on_answer, index))
+
+            self.appending(request)(on_outcome)
+
+        return start
+
     def _refusal_now(self, topic: str, size: int) -> WouldBlockError | None:
         if self._max_pendings and self._pendings >= self._max_pendings:
             return refusals.too_many_pendings(self._max_pendings)
@@ -338,14 +359,7 @@ class Admission:
         Their outcomes are that of `offer`.
         """
         each = [Offer(request, None) for request in offer.joined.requests()]
-        outcomes: list[Outcome | None] = [None] * len(each)
-
-        def on_answer(index: int, outcome: Outcome) -> None:
-            outcomes[index] = outcome
-            found = [outcome for outcome in outcomes if outcome is not None]
-            if len(found) == len(each):
-                offer.done(found)  # type: ignore[arg-type]  # `_on_answer` takes one for each
-
+        on_answer = collector(len(each), offer.done)  # type: ignore[arg-type]  # `_on_answer` takes one for each
         for index, one in enumerate(each):
             one.done = partial(on_answer, index)
         return each
@@ -373,6 +387,21 @@ class Admission:
             offer.timer.cancel()
             offer.timer = None
         offer.done(outcome)
+
+
+def collector(count: int, done: Callable[[list[Outcome]], object]) -> Callable[[int, Outcome], None]:
+    """Return the function that takes each outcome by its index; `done` is called with all."""
+    outcomes: list[Outcome | None] = [None] * count
+    left = count
+
+    def on_answer(index: int, outcome: Outcome) -> None:
+        nonlocal left
+        outcomes[index] = outcome
+        left -= 1
+        if not left:
+            done([each for each in outcomes if each is not None])
+
+    return on_answer
 
 
 def _ignore() -> None:

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from topics.clock import Clock
 from topics.embedded import arguments
 from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX
-from topics.embedded.appends.pending import Answer, Outcome, Pending
+from topics.embedded.appends.offers import Admission, collector
+from topics.embedded.appends.pending import Answer, Pending
 from topics.embedded.interrupts import signals
+from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
 from topics.engine.write.value_rows import bytes_of, encoded
 from topics.errors import RequestError, TopicsError
 from topics.store.format.rows import BYTES_TYPES
 
 if TYPE_CHECKING:
-    from topics.embedded.calls import Start
     from topics.embedded.driver import Driver
 
 _WAIT_NS = 1_000_000
@@ -58,22 +59,23 @@ class PendingRecords(Answer):
         return outcome.first_seq if isinstance(outcome, AppendResult) else outcome
 
 
-class Appending(Protocol):
-    """The maker of calls that append gathered records."""
+class Requests(Protocol):
+    """The maker of requests that append gathered records. Raises: TopicsError."""
 
-    def __call__(self, topic: str, payloads: list[bytes], *, are_json: bool) -> Start[AppendResult]: ...
+    def __call__(self, topic: str, payloads: list[bytes], *, are_json: bool) -> AppendRequest: ...
 
 
 class Gatherer:
     """Batches by topic, filled by any thread.
 
-    appending(topic, texts, are_json=): returns the call that writes them.
+    A batch is admitted as an append that a thread waits for: after those that wait for room.
     """
 
-    def __init__(self, driver: Driver, clock: Clock, appending: Appending) -> None:
+    def __init__(self, driver: Driver, clock: Clock, requests: Requests, admission: Admission) -> None:
         self._driver = driver
         self._clock = clock
-        self._appending = appending
+        self._requests = requests
+        self._admission = admission
         self._lock = threading.RLock()
         self._filling: dict[str, PendingRecords] = {}
         self._sent: deque[PendingRecords] = deque()
@@ -154,14 +156,18 @@ class Gatherer:
         finally:
             signals.release()
 
-    def drain(self) -> None:
-        """Write all gathered records, and wait for their answers.
+    def drain(self, wait_ms: int) -> None:
+        """Write all gathered records, and wait for their answers and for an empty line of appends.
 
-        Raises as a call of the driver does.
+        wait_ms: the longest time for either. Raises as a call of the driver does.
         """
         self.flush()
+        self._admission.drain(wait_ms)
+        if self._admission.line:
+            return  # there was no room in that time
+        until_ns = self._clock.monotonic_ns() + wait_ms * 1_000_000
         while (oldest := self._take_oldest()) is not None:
-            oldest.wait(None)
+            oldest.wait(max(0, until_ns - self._clock.monotonic_ns()) // 1_000_000)
 
     def _take_oldest(self) -> PendingRecords | None:
         with self._lock:  # other threads append, and take answered batches
@@ -191,19 +197,19 @@ class Gatherer:
         Returns: a batch to wait for if too many are in progress, else None.
         """
         batch.sent = True
-
-        def on_answer(outcome: Outcome, *, begun: bool = True) -> None:
-            if isinstance(outcome, RequestError) and len(batch.texts) > 1:
-                self._send_each(batch, begun=begun)
-            else:
-                batch.answer(outcome)
-
         try:
-            start = self._appending(batch.topic, batch.texts, are_json=batch.are_json)
+            request = self._requests(batch.topic, batch.texts, are_json=batch.are_json)
         except TopicsError as error:
-            on_answer(error, begun=False)
+            if isinstance(error, RequestError) and len(batch.texts) > 1:
+                self._send_each(batch)
+            else:
+                batch.answer(error)
         else:
-            (self._driver.hand_over if here else self._driver.submit)(start, on_answer)
+            if len(batch.texts) > 1:
+                start = self._admission.appending_or_each(request, partial(self._requests_of, batch))
+            else:
+                start = self._admission.appending(request)
+            (self._driver.hand_over if here else self._driver.submit)(start, batch.answer)
         sent = self._sent
         while sent and sent[0].outcome is not None:
             sent.popleft()
@@ -211,32 +217,17 @@ class Gatherer:
             sent.append(batch)
         return sent[0] if len(sent) > _SENT_MAX else None
 
-    def _send_each(self, batch: PendingRecords, *, begun: bool) -> None:
-        """Write each record by itself, in order, after the whole batch was refused and not written.
+    def _requests_of(self, batch: PendingRecords) -> list[AppendRequest]:
+        """Return a request for each record of a batch, so that a bad one fails only itself."""
+        return [self._requests(batch.topic, [text], are_json=batch.are_json) for text in batch.texts]
 
-        A bad record then fails only itself; but the records come after batches begun since.
-
-        begun: the driving thread has begun the batch, and calls that wait come after its records: a
-            flush must not miss them.
-        """
-        outcomes: list[Outcome | None] = [None] * len(batch.texts)
-        left = len(outcomes)
-
-        def on_answer(index: int, outcome: Outcome) -> None:
-            nonlocal left
-            outcomes[index] = outcome
-            left -= 1
-            if not left:
-                batch.answer([each for each in outcomes if each is not None])
-
-        submit = self._driver.submit_first if begun else self._driver.submit
-        indices = range(len(batch.texts))
-        for index in reversed(indices) if begun else indices:
+    def _send_each(self, batch: PendingRecords) -> None:
+        """Write each record by itself, in order, because there is no request for all of them."""
+        on_answer = collector(len(batch.texts), batch.answer)
+        for index, text in enumerate(batch.texts):
             try:
-                submit(
-                    self._appending(batch.topic, [batch.texts[index]], are_json=batch.are_json),
-                    partial(on_answer, index),
-                )
+                request = self._requests(batch.topic, [text], are_json=batch.are_json)
+                self._driver.submit(self._admission.appending(request), partial(on_answer, index))
             except TopicsError as error:
                 on_answer(index, error)
 
