@@ -125,6 +125,7 @@ def _forget_the_test(seconds: int) -> None:
     logging.getLogger().handlers.clear()
     for name in logging.Logger.manager.loggerDict:
         logger = logging.getLogger(name)
+        logger.handlers.clear()  # pytest's, whose descriptor may be a file of the server's by now
         logger.setLevel(logging.NOTSET)
         logger.disabled, logger.propagate = False, True
     for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):

@@ -162,7 +162,7 @@ def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost(run_bytes: int, 
 def test_a_delete_stays_done_whose_flags_a_killed_checkpoint_left_in_the_page_cache() -> None:
     """R-DEL-1: the next start saw the record dead, and its checkpoint gave up the log that says so. Seed 3028013."""
     interrupted = 0
-    for effects, seed in itertools.product(range(52, 57), range(4)):
+    for effects, seed in itertools.product(range(26, 36), range(2)):
         world = SimWorld(seed, checkpoint_wal_bytes=1)
         world.start()
         world.put("a", durability="fsync")
