@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from tests.sim import SimRing
 from tests.sim.world.faults import Faults
 from topics.config import tiny_config
 from topics.embedded.appends.offers import Offer
+from topics.embedded.calls import Start
 from topics.embedded.log import Log
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.results import AppendResult
 from topics.loop.ring import Buffer
 
 _HOUR_MS = 3_600_000
@@ -485,3 +488,24 @@ def test_a_log_says_which_class_topics_have_that_writes_create(tmp_path: Path, d
         log.put_topic("by-put")
         found = {state.name: state.config.durability for state in log.topics()}
         assert found == {"by-append": durability, "by-append-soon": durability, "by-put": "disk"}
+
+
+def test_records_that_are_refused_together_are_begun_some_a_pass_and_a_flush_waits_for_all() -> None:
+    log, _ring = sim_log()
+    log.put_topic("a", cap_records=440, discard="reject")
+    appending, passes = log._admission._appending, Counter[int]()
+
+    def counted(request: AppendRequest) -> Start[AppendResult]:
+        passes[log._loop.stats().passes] += 1
+        return appending(request)
+
+    log._admission._appending = counted
+    soon = [log.append_soon("a", number) for number in range(450)]
+    assert log.flush("a") == 440
+    assert [each.result() for each in soon[:440]] == list(range(1, 441))
+    for each in soon[440:]:
+        with pytest.raises(topics.RequestError, match="full"):
+            each.result()
+    assert sum(passes.values()) == 1 + 450
+    assert max(passes.values()) <= 1 + 100 + 100, "the turn before a pass counts with it"
+    log.close()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
+from typing import Any
 
 from topics.config import Config
 from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX, JoinedAppends
@@ -32,6 +34,8 @@ _ORDER = 5
 """Place among the hooks at the end of a pass: before the engine's."""
 _FRAME_BYTES = 128
 """Bytes of a frame beside its record, unless tag or node are unusually long."""
+_BEGUN_A_PASS = 100
+"""Most records that are begun one by one in a pass."""
 _PLAIN = AppendRequest("", NO_ROWS)[2:]
 
 
@@ -210,11 +214,14 @@ class Admission:
 
         return start
 
-    def appending_or_each(self, request: AppendRequest, each: Callable[[], list[AppendRequest]]) -> Start[AppendResult]:
+    def appending_or_each(
+        self, request: AppendRequest, count: int, each: Callable[[int], AppendRequest]
+    ) -> Start[AppendResult]:
         """Return the call of `appending`, which appends one by one if all together are refused.
 
-        each: returns a request for each record, to which the answer is then a list of outcomes.
-        They come before what waits in the line, since room was found for the refused one.
+        each: returns the request for one of `count` records, to all of which the answer is then a
+        list of outcomes. Some are begun a pass; they do not wait in the line, since room was found
+        for the refused request.
         """
 
         def start(done: Done[AppendResult]) -> None:
@@ -222,14 +229,30 @@ class Admission:
                 if not isinstance(outcome, RequestError):
                     done(outcome)
                     return
-                requests = each()
-                on_answer = collector(len(requests), done)  # type: ignore[arg-type]  # see above
-                for index, one in enumerate(requests):
-                    self._appending(one)(partial(on_answer, index))
+                # A flush that comes before all of them are begun waits for them.
+                answer: Any = self._engine.hold_for_flushes(done)
+                self._begin_each(iter(range(count)), each, collector(count, answer))
 
             self.appending(request)(on_outcome)
 
         return start
+
+    def _begin_each(
+        self,
+        indices: Iterator[int],
+        request_of: Callable[[int], AppendRequest],
+        on_answer: Callable[[int, Outcome], None],
+    ) -> None:
+        """Begin some of the appends, and the others in the next passes."""
+        begun = 0
+        for index in islice(indices, _BEGUN_A_PASS):
+            begun += 1
+            try:
+                self._appending(request_of(index))(partial(on_answer, index))
+            except TopicsError as error:
+                on_answer(index, error)
+        if begun == _BEGUN_A_PASS:
+            self._loop.call_soon(lambda: self._begin_each(indices, request_of, on_answer))
 
     def _refusal_now(self, topic: str, size: int) -> WouldBlockError | None:
         if self._max_pendings and self._pendings >= self._max_pendings:

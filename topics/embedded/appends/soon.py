@@ -206,7 +206,8 @@ class Gatherer:
                 batch.answer(error)
         else:
             if len(batch.texts) > 1:
-                start = self._admission.appending_or_each(request, partial(self._requests_of, batch))
+                request_of = partial(self._request_of, batch)
+                start = self._admission.appending_or_each(request, len(batch.texts), request_of)
             else:
                 start = self._admission.appending(request)
             (self._driver.hand_over if here else self._driver.submit)(start, batch.answer)
@@ -217,16 +218,16 @@ class Gatherer:
             sent.append(batch)
         return sent[0] if len(sent) > _SENT_MAX else None
 
-    def _requests_of(self, batch: PendingRecords) -> list[AppendRequest]:
-        """Return a request for each record of a batch, so that a bad one fails only itself."""
-        return [self._requests(batch.topic, [text], are_json=batch.are_json) for text in batch.texts]
+    def _request_of(self, batch: PendingRecords, index: int) -> AppendRequest:
+        """Return the request for one record of a batch, so that a bad one fails only itself."""
+        return self._requests(batch.topic, [batch.texts[index]], are_json=batch.are_json)
 
     def _send_each(self, batch: PendingRecords) -> None:
         """Write each record by itself, in order, because there is no request for all of them."""
         on_answer = collector(len(batch.texts), batch.answer)
-        for index, text in enumerate(batch.texts):
+        for index in range(len(batch.texts)):
             try:
-                request = self._requests(batch.topic, [text], are_json=batch.are_json)
+                request = self._request_of(batch, index)
                 self._driver.submit(self._admission.appending(request), partial(on_answer, index))
             except TopicsError as error:
                 on_answer(index, error)
