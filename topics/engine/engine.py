@@ -203,7 +203,7 @@ class Engine:
                 return refusals.unsynced_enough()
 
     def hold_for_flushes(self, done: Done[AppendResult]) -> Done[AppendResult]:
-        """Return the `done` of appends that are begun later; flushes of all there is wait for it."""
+        """Return the `done` of appends that begin later; flushes of all there is wait for it."""
         return self._core.held_appends.hold(done)
 
     def begin_sync(self) -> None:
