@@ -1240,9 +1240,9 @@ MUTANTS = (
     _one(
         "a record of bytes staged before the directory is marked",
         "engine/write/format_wait.py",
-        "        self.waiting[request.topic] = [(request, done)]\n        self.format.when_raised("
+        "        self._waiting[request.topic] = [(request, done)]\n        self.format.when_raised("
         "partial(self._on_raised, request.topic, append))\n        return True",
-        "        self.waiting[request.topic] = []\n        self.format.when_raised("
+        "        self._waiting[request.topic] = []\n        self.format.when_raised("
         "partial(self._on_raised, request.topic, append))\n        return False",
         _BYTES,
     ),

@@ -35,7 +35,7 @@ from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import expire
 from topics.errors import TopicsError
-from topics.store.format.rows import BYTES, FLAGS_AT, ROW_BYTES, Framed, Rows, tags_in
+from topics.store.format.rows import Framed, Rows, tags_in
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Commit
@@ -110,7 +110,6 @@ class Appender:
         self._core = core
         self._format_wait = format_wait
         self._format = format_wait.format
-        self._wait_for_format = format_wait.waiting
         self._lifecycle = lifecycle
         self._pieces = pieces
         self._by_name = core.registry.by_name
@@ -148,12 +147,9 @@ class Appender:
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`."""
-        if not self._format.is_newest:
-            spans = request.rows.spans
-            # Usually it is one record of JSON, and no write waits: see `FormatWait.concerns`.
-            is_usual = len(spans) == ROW_BYTES and not (spans[FLAGS_AT] & BYTES or self._wait_for_format)
-            if not is_usual and self._format_wait.hold(request, done, self.append):
-                return
+        wait = self._format_wait
+        if not self._format.is_newest and wait.concerns(request.rows.spans) and wait.hold(request, done, self.append):
+            return
         topic = self._plain(request)
         try:
             if topic is not None and request.frames is None:

@@ -24,12 +24,12 @@ class FormatWait:
     def __init__(self, directory_format: FormatPort, held: HeldAppends) -> None:
         self.format = directory_format
         self._held = held
-        self.waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
         """Waiting writes by topic."""
 
     def concerns(self, spans: bytes) -> bool:
         """Return whether a write of these rows may have to wait, before the newest format."""
-        return bool(self.waiting) or any_bytes(spans)
+        return bool(self._waiting) or any_bytes(spans)
 
     def hold(
         self,
@@ -41,7 +41,7 @@ class FormatWait:
 
         If the format cannot be raised, writes of bytes get the error with nothing staged.
         """
-        rows, waiting = request.rows, self.waiting.get(request.topic)
+        rows, waiting = request.rows, self._waiting.get(request.topic)
         if waiting is None and (request.violation is not None or not any_bytes(rows.spans)):
             return False
         if type(rows.buffer) is not bytes:  # it may be used for other bytes from the next pass on
@@ -50,14 +50,14 @@ class FormatWait:
         if waiting is not None:
             waiting.append((request, done))
             return True
-        self.waiting[request.topic] = [(request, done)]
+        self._waiting[request.topic] = [(request, done)]
         self.format.when_raised(partial(self._on_raised, request.topic, append))
         return True
 
     def _on_raised(
         self, topic: str, append: Callable[[AppendRequest, Done[AppendResult]], None], error: StorageError | None
     ) -> None:
-        for request, done in self.waiting.pop(topic):
+        for request, done in self._waiting.pop(topic):
             if error is not None and any_bytes(request.rows.spans):
                 done(error)
             else:

@@ -52,7 +52,7 @@ BYTES = lib.TP_ROW_BYTES
 ROW_BYTES = ROW.size
 BUFFER_MAX = (1 << 32) - 1
 """Most bytes of a buffer, to which rows point with 32 bits."""
-FLAGS_AT = ROW_BYTES - 4
+_FLAGS_AT = ROW_BYTES - 4
 _MANY = 32
 """Rows from which on columns are faster than rows one by one."""
 _FLAGS_WITHOUT_TAG = bytes(
@@ -179,14 +179,14 @@ class RowRecord(NamedTuple):
 
 def any_tagged(spans: bytes | memoryview) -> bool:
     """Return whether any of the packed rows has a tag; reads one byte per row."""
-    return bool(bytes(spans[FLAGS_AT::ROW_BYTES]).strip(_FLAGS_WITHOUT_TAG))
+    return bool(bytes(spans[_FLAGS_AT::ROW_BYTES]).strip(_FLAGS_WITHOUT_TAG))
 
 
 def any_bytes(spans: bytes | memoryview) -> bool:
     """Return whether the data of any of the packed rows is bytes; reads one byte per row."""
     if len(spans) == ROW_BYTES:
-        return bool(spans[FLAGS_AT] & BYTES)
-    return not bytes(spans[FLAGS_AT::ROW_BYTES]).isascii()
+        return bool(spans[_FLAGS_AT] & BYTES)
+    return not bytes(spans[_FLAGS_AT::ROW_BYTES]).isascii()
 
 
 def tags_in(rows: Rows) -> list[bytes | None] | None:
