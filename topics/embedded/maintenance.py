@@ -32,8 +32,10 @@ class _SharedThread:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        """Held for the members and the thread's start and end; in no turn, which a finalizer within
-        it may wait for: it closes a log.
+        """Held for the members and the thread's start and end.
+
+        No turn takes it: a finalizer that runs while it is held may close a log, which waits for
+        the turn of that log.
         """
         self._members: dict[int, Maintenance] = {}
         """By descriptor of the ring."""
@@ -84,7 +86,7 @@ class _SharedThread:
     def arm(self, member: Maintenance) -> None:
         """Give a log a turn once its ring has completions.
 
-        In a turn of the log, whose ring is open until it has ended.
+        Called in a turn of the log, so its ring is open until that turn has ended.
         """
         if self._members.get(member.ready_fd) is member and self._epoll is not None:
             with contextlib.suppress(FileNotFoundError):  # removed by another thread

@@ -103,7 +103,7 @@ class Starts:
         return result
 
     def request_of_gathered(self, topic: str, payloads: list[bytes], *, are_json: bool) -> AppendRequest:
-        """Return the append of JSON texts, or of records of bytes."""
+        """Return the request that appends JSON texts, or records of bytes."""
         if are_json:
             return self.request_of_texts(topic, payloads, key=None)
         scanner = self._take_scanner()
