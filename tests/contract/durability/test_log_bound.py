@@ -110,6 +110,21 @@ def test_a_log_at_half_its_bound_is_emptied_without_waiting_for_a_look() -> None
     assert world.now_ms() - began_ms < 500
 
 
+def test_what_is_written_while_a_requested_checkpoint_runs_is_emptied_right_after_it() -> None:
+    """R-LOG-1: the requested one has begun before the log was too long, and takes nothing of it."""
+    world = long_log(checkpoint_wal_bytes=1 << 40, checkpoint_topics_per_pass=1)
+    for number in range(30):
+        world.request("POST", f"/v0/topics/t{number}", {"records": [{"data": 1}]})
+    asking = world.connect()
+    asking.start("POST", "/v0/checkpoint", {"wait_ms": 30_000})
+    world.request("POST", "/v0/topics/t", {"records": [{"data": BIG}] * 8})
+    began_ms = world.now_ms()
+    assert not checkpointer(world).counters.done
+    world.wait_until(lambda: metric(world, "wal_held_bytes") < BOUND // 2, 5_000)
+    assert world.now_ms() - began_ms < 500
+    assert asking.answer().json["done"]
+
+
 def test_writers_wait_beyond_half_the_bound_and_are_told_how_long() -> None:
     """R-LOG-1: `throttle_wait_ms`, longer the less room is left."""
     world = long_log(max_log_wait_ms=50)

@@ -231,9 +231,6 @@ class Checkpointer:
             await self.run()
         except (OSError, StorageError) as error:
             log.error("checkpoint failed: %s", error)
-        else:
-            if self._log.bound.pressed and self._emptied:  # otherwise the next check tries again
-                self._begin()
 
     async def until_idle(self) -> None:
         """Return when none runs; the next one may begin in the same step."""
@@ -280,6 +277,9 @@ class Checkpointer:
             self._running = None
             self._ended_ns = self._loop.clock.monotonic_ns()
             done.set_result(None)
+        # Written since the cut, perhaps while `_begin` could start none because this one ran.
+        if self._log.bound.pressed and self._emptied:  # otherwise the next check tries again
+            self._begin()
 
     async def _on_full_disk(self) -> None:
         """Release the reserve if a snapshot needs its space; the next attempt manages with less."""
