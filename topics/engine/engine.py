@@ -202,10 +202,6 @@ class Engine:
             case _:
                 return refusals.unsynced_enough()
 
-    def hold_for_flushes(self, done: Done[AppendResult]) -> Done[AppendResult]:
-        """Return the `done` of appends that begin later; flushes of all there is wait for it."""
-        return self._core.held_appends.hold(done)
-
     def begin_sync(self) -> None:
         """Begin a sync of what is written and not synced, unless one runs."""
         self._core.log.begin_sync()

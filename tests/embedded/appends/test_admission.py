@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import topics
-from tests.embedded.appends.test_flush import sim_log
+from tests.embedded.appends.test_flush import count_begun, sim_log
 from tests.embedded.test_no_maintenance import drive
 from topics.embedded.appends.offers import Admission
 from topics.embedded.appends.pending import Pending
@@ -139,6 +139,45 @@ def test_appends_that_joined_each_other_on_a_new_topic_are_begun_at_once() -> No
     drive(log, ring, 1)
     assert (in_line, data(log)) == ([0], [0, 1, 2])
     log.close()
+
+
+@pytest.mark.parametrize("way", ["append_nowait", "append_soon", "a record that is none"])
+def test_appends_begun_one_by_one_take_several_passes_and_keep_their_order(way: str) -> None:
+    """All that had joined each other began in one pass; those of `append_soon` were overtaken."""
+    log, _ring = sim_log()
+    log.put_topic("full", cap_records=999 if way == "append_nowait" else 440, discard="reject")
+    passes = count_begun(log)
+    if way == "append_nowait":
+        for number in range(450):
+            log.append_nowait("full", [number])
+        log.driver.drive_due()
+    else:
+        for number in range(450):
+            log.append_soon("full", number if number or way == "append_soon" else "x" * (17 << 20))
+        log._gatherer.flush()
+    assert 0 < len(log.admission.line) < 450
+    log.put_topic("other")
+    log.append("other", ["after those"])
+    assert sum(passes.values()) >= 450
+    assert max(passes.values()) <= 1 + 100
+    first, last = {"append_nowait": (0, 449), "append_soon": (0, 439), "a record that is none": (1, 440)}[way]
+    assert data(log, "full") == list(range(first, last + 1))
+    assert log.stats().pendings == log.admission._promised == 0
+    log.close()
+
+
+def test_a_close_answers_appends_that_are_begun_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ring = sim_log()
+    log.put_topic("full", cap_records=440, discard="reject")
+    soon = [log.append_soon("full", number) for number in range(450)]
+    log._gatherer.flush()
+    monkeypatch.setattr(log._admission, "_admit_line", lambda: None)
+    monkeypatch.setattr(log._admission, "drain", lambda _ms: None)
+    log.close()
+    assert soon[0].result() == 1
+    for each in soon[-10:]:
+        with pytest.raises(topics.UsageError, match="closed"):
+            each.result()
 
 
 def test_a_call_between_appends_that_do_not_wait_keeps_its_place() -> None:

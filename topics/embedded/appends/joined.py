@@ -7,6 +7,7 @@ joined: a tuple of two bytes objects each, which the collector does not follow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +44,12 @@ class JoinedAppends(Answer):
         """Number of appends."""
         return 1 + len(self.others)
 
-    def requests(self) -> list[AppendRequest]:
-        """Return a request for each append."""
+    def requests(self) -> Iterator[AppendRequest]:
+        """Yield a request for each append."""
         topic = self.first.topic
-        return [self.first, *(AppendRequest(topic, join_rows([part])) for part in self.others)]
+        yield self.first
+        for part in self.others:
+            yield AppendRequest(topic, join_rows([part]))
 
     def request(self) -> AppendRequest:
         """Return one request for all, for a topic that needs nothing but seqs to answer each."""

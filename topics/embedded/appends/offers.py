@@ -11,8 +11,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
-from typing import Any
 
 from topics.config import Config
 from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX, JoinedAppends
@@ -34,8 +32,8 @@ _ORDER = 5
 """Place among the hooks at the end of a pass: before the engine's."""
 _FRAME_BYTES = 128
 """Bytes of a frame beside its record, unless tag or node are unusually long."""
-_BEGUN_A_PASS = 100
-"""Most records that are begun one by one in a pass."""
+_ADMITTED_A_PASS = 100
+"""Most appends that leave the line in a pass."""
 _PLAIN = AppendRequest("", NO_ROWS)[2:]
 
 
@@ -100,6 +98,25 @@ class PlaceInLine(Offer):
         self.then = then
 
 
+class OneByOne(Offer):
+    """Appends that are admitted one by one, because their topic may refuse some of them.
+
+    each: their offers, made as they are admitted.
+    """
+
+    __slots__ = ("each",)
+
+    def __init__(self, each: Iterator[Offer]) -> None:
+        super().__init__(AppendRequest("", NO_ROWS), None, is_plain=True)
+        self.each = each
+        self.done = self._answer_each
+
+    def _answer_each(self, outcome: AppendResult | TopicsError) -> None:
+        """Answer those that are left, because the log is closed."""
+        for offer in self.each:
+            offer.done(outcome)
+
+
 class Admission:
     """The line of one log. The driving thread moves it; any thread may make offers."""
 
@@ -133,6 +150,10 @@ class Admission:
         """By topic and thread the latest offer of plain `nowait` appends, until it is begun."""
         self._wants_sync = False
         self._when_empty: list[Callable[[], None]] = []
+        self._pass = 0
+        """Number of the pass in which appends left the line last."""
+        self._left = 0
+        """Number of appends that may still leave it in that pass."""
         loop.on_pass_end(self._look, _ORDER)
 
     # --- any thread --------------------------------------------------------------------------------------------------
@@ -215,44 +236,37 @@ class Admission:
         return start
 
     def appending_or_each(
-        self, request: AppendRequest, count: int, each: Callable[[int], AppendRequest]
+        self, request: AppendRequest, count: int, request_of: Callable[[int], AppendRequest]
     ) -> Start[AppendResult]:
         """Return the call of `appending`, which appends one by one if all together are refused.
 
-        each: returns the request for one of `count` records, to all of which the answer is then a
-        list of outcomes. Some are begun a pass; they do not wait in the line, since room was found
-        for the refused request.
+        Its answer is then as that of `appending_each`. They are the next in the line, but do not
+        wait for room, because it was found for the refused request.
         """
 
         def start(done: Done[AppendResult]) -> None:
             def on_outcome(outcome: AppendResult | TopicsError) -> None:
-                if not isinstance(outcome, RequestError):
+                if isinstance(outcome, RequestError):
+                    self._admit_each(_offers(count, request_of, done))
+                else:
                     done(outcome)
-                    return
-                # A flush that comes before all of them are begun waits for them.
-                answer: Any = self._engine.hold_for_flushes(done)
-                self._begin_each(iter(range(count)), each, collector(count, answer))
 
             self.appending(request)(on_outcome)
 
         return start
 
-    def _begin_each(
-        self,
-        indices: Iterator[int],
-        request_of: Callable[[int], AppendRequest],
-        on_answer: Callable[[int, Outcome], None],
-    ) -> None:
-        """Begin some of the appends, and the others in the next passes."""
-        begun = 0
-        for index in islice(indices, _BEGUN_A_PASS):
-            begun += 1
-            try:
-                self._appending(request_of(index))(partial(on_answer, index))
-            except TopicsError as error:
-                on_answer(index, error)
-        if begun == _BEGUN_A_PASS:
-            self._loop.call_soon(lambda: self._begin_each(indices, request_of, on_answer))
+    def appending_each(self, count: int, request_of: Callable[[int], AppendRequest]) -> Start[AppendResult]:
+        """Return the call that appends `count` records one by one, after the appends in the line.
+
+        request_of: returns the request for one of them, or raises the error that is its outcome.
+        The answer is a list of outcomes.
+        """
+
+        def start(done: Done[AppendResult]) -> None:
+            self.line.append(OneByOne(_offers(count, request_of, done)))
+            self._admit_line()
+
+        return start
 
     def _refusal_now(self, topic: str, size: int) -> WouldBlockError | None:
         if self._max_pendings and self._pendings >= self._max_pendings:
@@ -332,13 +346,24 @@ class Admission:
         if self._wants_sync:
             self._wants_sync = False
             self._engine.begin_sync()
-        line = self.line
-        while line and (line[0].cancelled or self._refusal(line[0]) is None):
-            self._admit(line.popleft())
-        if not line and self._when_empty:
+        if self.line:
+            self._admit_line()
+        if not self.line and self._when_empty:
             calls, self._when_empty = self._when_empty, []
             for call in calls:
                 call()
+
+    def _admit_line(self) -> None:
+        """Admit from the line what there is room for, some a pass."""
+        line, passes = self.line, self._loop.stats().passes
+        if passes != self._pass:
+            self._pass, self._left = passes, _ADMITTED_A_PASS
+        while line and (line[0].cancelled or self._refusal(line[0]) is None):
+            if not self._left:
+                self._loop.call_soon(_ignore)  # for the next pass
+                return
+            self._left -= 1
+            self._admit(line.popleft())
 
     def _call_when_empty(self, call: Callable[[], None]) -> None:
         if self.line:
@@ -358,34 +383,35 @@ class Admission:
         if isinstance(offer, PlaceInLine):
             offer.then()
             return
+        if isinstance(offer, OneByOne):
+            self._admit_next(offer)
+            return
         if offer.cancelled:
             self._answer(offer, UsageError("this append was cancelled before it was admitted"))
             return
         request = offer.request
         if isinstance(offer, JoinedOffer) and offer.joined.others:
             if not self._engine.takes_plain(request.topic):
-                self._admit_each(offer)
+                self._admit_each(_offers_of(offer))
                 return
             request = offer.joined.request()
         self._appending(request)(partial(self._on_outcome, offer))
 
-    def _admit_each(self, offer: JoinedOffer) -> None:
-        """Admit joined appends one by one, as far as there is room. The others are next in line."""
-        each = deque(self._each_of(offer))
-        while each and self._refusal(each[0]) is None:
-            self._admit(each.popleft())
-        self.line.extendleft(reversed(each))
+    def _admit_each(self, offers: Iterator[Offer]) -> None:
+        """Let appends be the next in the line, and admit some of them."""
+        self.line.appendleft(OneByOne(offers))
+        self._admit_line()
 
-    def _each_of(self, offer: JoinedOffer) -> list[Offer]:
-        """Return an offer for each joined append, because the topic may refuse some.
-
-        Their outcomes are that of `offer`.
-        """
-        each = [Offer(request, None) for request in offer.joined.requests()]
-        on_answer = collector(len(each), offer.done)  # type: ignore[arg-type]  # `_on_answer` takes one for each
-        for index, one in enumerate(each):
-            one.done = partial(on_answer, index)
-        return each
+    def _admit_next(self, several: OneByOne) -> None:
+        """Admit one of several appends. If there is no room for it, it is before the others."""
+        offer = next(several.each, None)
+        if offer is None:
+            return
+        self.line.appendleft(several)
+        if offer.cancelled or self._refusal(offer) is None:
+            self._admit(offer)
+        else:
+            self.line.appendleft(offer)
 
     def _on_outcome(self, offer: Offer, outcome: AppendResult | TopicsError) -> None:
         if isinstance(outcome, WouldBlockError) and not (offer.is_plain or offer.expired):
@@ -412,7 +438,35 @@ class Admission:
         offer.done(outcome)
 
 
-def collector(count: int, done: Callable[[list[Outcome]], object]) -> Callable[[int, Outcome], None]:
+def _offers_of(offer: JoinedOffer) -> Iterator[Offer]:
+    """Yield an offer for each joined append. Their outcomes are that of `offer`."""
+    on_answer = _collector(offer.joined.count, offer.done)
+    for index, request in enumerate(offer.joined.requests()):
+        each = Offer(request, None)
+        each.done = partial(on_answer, index)
+        yield each
+
+
+def _offers(count: int, request_of: Callable[[int], AppendRequest], done: Done[AppendResult]) -> Iterator[Offer]:
+    """Yield an offer for each of `count` records, which waits for no room."""
+    on_answer = _collector(count, done)
+    for index in range(count):
+        try:
+            offer = Offer(request_of(index), None, is_plain=True)
+            offer.done = partial(on_answer, index)
+        except TopicsError as error:
+            offer = Offer(AppendRequest("", NO_ROWS), None, is_plain=True)
+            offer.cancelled, offer.done = True, partial(_answer_with, on_answer, index, error)
+        yield offer
+
+
+def _answer_with(
+    on_answer: Callable[[int, Outcome], None], index: int, error: TopicsError, _outcome: AppendResult | TopicsError
+) -> None:
+    on_answer(index, error)
+
+
+def _collector(count: int, done: Done[AppendResult]) -> Callable[[int, Outcome], None]:
     """Return the function that takes each outcome by its index; `done` is called with all."""
     outcomes: list[Outcome | None] = [None] * count
     left = count
@@ -422,7 +476,7 @@ def collector(count: int, done: Callable[[list[Outcome]], object]) -> Callable[[
         outcomes[index] = outcome
         left -= 1
         if not left:
-            done([each for each in outcomes if each is not None])
+            done([each for each in outcomes if each is not None])  # type: ignore[arg-type]  # those of several take a list
 
     return on_answer
 

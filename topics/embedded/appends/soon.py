@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from topics.clock import Clock
 from topics.embedded import arguments
 from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX
-from topics.embedded.appends.offers import Admission, collector
+from topics.embedded.appends.offers import Admission
 from topics.embedded.appends.pending import Answer, Pending
+from topics.embedded.calls import Start
 from topics.embedded.interrupts import signals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
@@ -197,19 +198,8 @@ class Gatherer:
         Returns: a batch to wait for if too many are in progress, else None.
         """
         batch.sent = True
-        try:
-            request = self._requests(batch.topic, batch.texts, are_json=batch.are_json)
-        except TopicsError as error:
-            if isinstance(error, RequestError) and len(batch.texts) > 1:
-                self._send_each(batch)
-            else:
-                batch.answer(error)
-        else:
-            if len(batch.texts) > 1:
-                request_of = partial(self._request_of, batch)
-                start = self._admission.appending_or_each(request, len(batch.texts), request_of)
-            else:
-                start = self._admission.appending(request)
+        start = self._start_of(batch)
+        if start is not None:
             (self._driver.hand_over if here else self._driver.submit)(start, batch.answer)
         sent = self._sent
         while sent and sent[0].outcome is not None:
@@ -218,19 +208,23 @@ class Gatherer:
             sent.append(batch)
         return sent[0] if len(sent) > _SENT_MAX else None
 
+    def _start_of(self, batch: PendingRecords) -> Start[AppendResult] | None:
+        """Return the call that appends a batch; None if it has got an error."""
+        count, request_of = len(batch.texts), partial(self._request_of, batch)
+        try:
+            request = self._requests(batch.topic, batch.texts, are_json=batch.are_json)
+        except TopicsError as error:
+            if isinstance(error, RequestError) and count > 1:  # there is no request for all of them
+                return self._admission.appending_each(count, request_of)
+            batch.answer(error)
+            return None
+        if count > 1:
+            return self._admission.appending_or_each(request, count, request_of)
+        return self._admission.appending(request)
+
     def _request_of(self, batch: PendingRecords, index: int) -> AppendRequest:
         """Return the request for one record of a batch, so that a bad one fails only itself."""
         return self._requests(batch.topic, [batch.texts[index]], are_json=batch.are_json)
-
-    def _send_each(self, batch: PendingRecords) -> None:
-        """Write each record by itself, in order, because there is no request for all of them."""
-        on_answer = collector(len(batch.texts), batch.answer)
-        for index in range(len(batch.texts)):
-            try:
-                request = self._request_of(batch, index)
-                self._driver.submit(self._admission.appending(request), partial(on_answer, index))
-            except TopicsError as error:
-                on_answer(index, error)
 
 
 def _nothing() -> None:
