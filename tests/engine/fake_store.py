@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.clock import ManualClock
 from topics.config import Config
@@ -165,7 +166,9 @@ class FakeLog:
     def when_flushed(self, topic_id: int | None, done: Callable[[StorageError | None], None]) -> None:
         self.owed.append(done)
 
-    def note_shared(self, topic_id: int, first_seq: int, file_id: int) -> None:
+    def note_shared(
+        self, topic_id: int, first_seq: int, source_id: int, seqs: NDArray[np.uint64], file_id: int
+    ) -> None:
         """A fake log has one shard."""
 
     def unsynced_from(self, topic_id: int) -> int | None:

@@ -250,10 +250,37 @@ def test_a_flush_includes_originals_of_copies_in_another_shard() -> None:
     log.append(source, ["original 1"])
     log.append(source, ["original 2"])
     assert len(log.page(dest).records) == 2
-    assert log.state(dest).synced_seq == 0
+    assert [is_durable(ring, text) for text in (b"original 1", b"original 2")] == [True, False]
+    assert log.state(dest).synced_seq == 1, "the first of a topic is synced, because it reserves seqs"
     assert log.flush(dest) == 2
     assert is_durable(ring, b"original 2")
     assert log.state(dest).synced_seq == 2
+    log.close()
+
+
+def test_a_copy_of_a_synced_original_waits_for_no_other_record_of_its_shard() -> None:
+    log, ring = sim_log(wal_shards=2)
+    names = [f"t{number}" for number in range(16)]
+    for name in names:
+        log.put_topic(name)
+    by_name = log._engine._core.registry.by_name
+    source, beside = [name for name in names if log._opened.log.shard_of(by_name[name].id) == 0][:2]
+    dest, beside_dest = [name for name in names if log._opened.log.shard_of(by_name[name].id) == 1][:2]
+    log.put_topic(source, durability="fsync")
+    log.put_topic(dest, cap_records=1, discard="reject")
+    log.put_router("r", source, dest)
+    log.append(source, ["fills the destination"])
+    log.append(source, ["synced, and copied later"])
+    log.flush()
+    log.append(beside, ["synced, because it reserves seqs"])
+    log.append(beside, ["not synced"])
+    log.delete(dest, before_seq=2)
+    assert [record.seq for record in log.page(dest).records] == [2]
+    assert log.flush(beside_dest) == 0
+    assert log.state(dest).synced_seq == 2
+    assert log.state(beside).synced_seq == 1
+    assert log.flush(dest) == 2
+    assert not is_durable(ring, b"not synced")
     log.close()
 
 

@@ -2,6 +2,7 @@
 
 import errno
 
+import numpy as np
 import pytest
 
 from topics.store.wal.commit import (
@@ -91,6 +92,26 @@ def test_a_sync_covers_what_is_published_after_it_began() -> None:
     of_third.setdefault(7, 2)
     durable.on_written(synced=False)
     assert durable.unsynced_from(7) is None
+
+
+def test_a_copy_by_position_is_synced_with_its_original() -> None:
+    durable = Durability(0)
+    for first in (1, 4, 6):
+        durable.on_written(synced=False)
+        durable.topics.setdefault(7, first)
+        durable.cover()
+    durable.on_synced(1)  # up to seq 3 of topic 7
+    durable.note_shared(8, 20, 7, np.array([6, 7], np.uint64))
+    durable.note_shared(8, 22, 7, np.array([1, 2, 5], np.uint64))
+    durable.note_shared(9, 10, 7, np.array([2, 3], np.uint64))
+    durable.note_shared(10, 1, 6, np.array([1], np.uint64))
+    assert [durable.unsynced_from(topic) for topic in (7, 8, 9, 10)] == [4, 20, None, None]
+    durable.on_synced(2)
+    assert [durable.unsynced_from(topic) for topic in (7, 8)] == [6, 20]
+    durable.note_shared(11, 1, 8, np.array([19, 20, 24], np.uint64))  # a copy of a copy
+    assert durable.unsynced_from(11) == 2
+    durable.on_synced(3)
+    assert [durable.unsynced_from(topic) for topic in (7, 8, 11)] == [None] * 3
 
 
 def test_durability_is_a_prefix_over_files() -> None:

@@ -110,7 +110,8 @@ class Forward(Append):
         if topic.routers:
             add_hops(topic, self.runs)
         if self.shared is not None:
-            self.core.log.note_shared(topic.id, self.first_seqs[0], self.file_id)
+            source = self.router.source
+            self.core.log.note_shared(topic.id, self.first_seqs[0], source.id, self.shared.seqs, self.file_id)
         if self.counts[0]:
             super().apply(commit)
         self.owner.on_applied(self)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from mmap import mmap
 from typing import NamedTuple
 
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.errors import StorageError
@@ -233,15 +235,26 @@ class Durability:
         """Return the first seq of a topic that is not on stable storage; None: all are."""
         if not self.unsynced:
             return None
-        for _, topics in self._covered:
-            if topic_id in topics:
-                return topics[topic_id]
-        return self.topics.get(topic_id)
+        return min([topics[topic_id] for topics in self._uncovered() if topic_id in topics], default=None)
 
-    def note_shared(self, topic_id: int, first_seq: int) -> None:
-        """Note that a topic of any shard has records from this seq on whose frames are here."""
-        if self.unsynced:
-            self.topics.setdefault(topic_id, first_seq)
+    def note_shared(self, topic_id: int, first_seq: int, source_id: int, seqs: NDArray[np.uint64]) -> None:
+        """Note a topic's copies by position, of any shard: the sync of an original covers its copy.
+
+        first_seq: of the first copy. source_id, seqs: the originals, all in files of this shard.
+        """
+        if not self.unsynced:
+            return
+        for topics in self._uncovered():
+            if source_id in topics:
+                row = int(np.searchsorted(seqs, np.uint64(topics[source_id])))
+                if row < len(seqs):
+                    topics[topic_id] = min(topics.get(topic_id, first_seq + row), first_seq + row)
+
+    def _uncovered(self) -> Iterator[dict[int, int]]:
+        """Yield `topics` of batches that are not on stable storage, in the order of the batches."""
+        for _, topics in self._covered:
+            yield topics
+        yield self.topics
 
     def cover(self) -> None:
         """Note that a sync of all that is written begins, or that the log leaves its file.

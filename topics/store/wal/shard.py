@@ -17,6 +17,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Event
@@ -166,9 +169,9 @@ class Shard:
         else:
             self.staging.when_committed(False, lambda _commit: done())
 
-    def note_shared(self, topic_id: int, first_seq: int) -> None:
+    def note_shared(self, topic_id: int, first_seq: int, source_id: int, seqs: NDArray[np.uint64]) -> None:
         """See `Durability`."""
-        self._durable.note_shared(topic_id, first_seq)
+        self._durable.note_shared(topic_id, first_seq, source_id, seqs)
 
     def unsynced_from(self, topic_id: int) -> int | None:
         """Return the first committed seq of a topic that no sync has covered; None: all are."""

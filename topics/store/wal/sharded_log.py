@@ -11,7 +11,9 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from topics.config import Config
 from topics.errors import StorageError
@@ -291,14 +293,17 @@ class ShardedLog:
         found = [first for wal in wals if (first := wal.unsynced_from(topic_id)) is not None]
         return min(found, default=None)
 
-    def note_shared(self, topic_id: int, first_seq: int, file_id: int) -> None:
-        """Note that a topic has records, from this seq on, whose frames are in this file.
+    def note_shared(
+        self, topic_id: int, first_seq: int, source_id: int, seqs: NDArray[np.uint64], file_id: int
+    ) -> None:
+        """Note a topic's copies by position, of a source's records whose frames are in one file.
 
-        They are copies by position, and the file may be that of another shard.
+        In the topic's own shard the frame of their step comes after them, and is synced after them.
         """
         if len(self._wals) > 1:
             shard, _ = place(self._table[file_id])
-            self._wals[shard].note_shared(topic_id, first_seq)
+            if shard != self.shard_of(topic_id):
+                self._wals[shard].note_shared(topic_id, first_seq, source_id, seqs)
 
     def use_reserve(self) -> AbstractContextManager[None]:
         """Accept what is staged inside on a full disk, too, because it frees space."""
