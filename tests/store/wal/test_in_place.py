@@ -17,6 +17,7 @@ from tests.sim import Faults, SimStoppedError
 from tests.sim.world.ring_core import LATENCY_NS
 from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
+from topics.store.format._codec import ffi
 from topics.store.format.log_format import shard_directory
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.in_memory.hot_tail import HotTail
@@ -364,6 +365,29 @@ def test_a_lone_write_of_many_records_is_one_submission_in_the_peak_of_the_queue
     rows = pack_rows([RowRecord(b"1")] * 100)
     assert world.log.write_lone(1, 3, 5, rows, None, fsync=fsync) is not None
     assert world.log.counters.queue_depth_peak == 1
+
+
+def test_a_lone_write_returns_the_memory_of_a_very_large_batch() -> None:
+    """It stayed with the shard until its end, 4 GiB at most, and 32 bytes for each row."""
+    world = OneSender(hot_tail_bytes=24 << 20, wal_file_bytes=128 << 20)
+    world.log.commit_in_place()
+    staging = world.log.shards[0].staging
+    while world.log.shards[0].room < 32 << 20:  # log files grow as they are filled
+        world.settle(world.write(fsync=False, bytes_each=5 << 20))
+
+    def write(first_seq: int, size: int) -> None:
+        rows = pack_rows([RowRecord(b"1" * size)])
+        assert world.log.write_lone(1, first_seq, 5, rows, None, fsync=False) is not None
+
+    write(31, 5 << 20)
+    grown = staging.filling
+    assert 5 << 20 < grown.room < 6 << 20
+    write(32, 5 << 20)
+    assert staging.filling is grown, "new memory would cost more than the write"
+    write(33, 7 << 20)
+    assert staging.filling.room < 1 << 20
+    world.settle(world.write(fsync=False, count=50_000))
+    assert ffi.sizeof(staging._placed) < 1 << 20
 
 
 def test_without_being_asked_commits_are_left_to_the_ring() -> None:

@@ -21,6 +21,7 @@ _CHUNK_BYTES_MAX = 1 << 20
 _FREE_CHUNKS_MAX = 4
 _LARGE_SHARE = 16
 """A batch of more than this share of the budget is large: it would displace what readers want."""
+_KEPT_SHARE = 4
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
 HOT_RANGE = struct.Struct("=4Q")
 """The layout of tp_hot_range in codec.h: file id, start, used, address."""
@@ -53,6 +54,8 @@ class HotTail:
         self._budget = budget
         self.large_bytes = max(BLOCK_BYTES, budget // _LARGE_SHARE)
         """Size above which a batch is better passed over than placed, if its commit can."""
+        self.kept_bytes = budget // _KEPT_SHARE
+        """Memory that a shard may keep besides for its next large batch."""
         self._chunk_bytes = max(BLOCK_BYTES * 8, min(_CHUNK_BYTES_MAX, align_up(budget // 8, BLOCK_BYTES)))
         self._files: dict[int, list[TailBuffer]] = {}
         self._oldest: deque[TailBuffer] = deque()

@@ -41,7 +41,7 @@ from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.preallocation import Preallocation
 from topics.store.wal.primitive_tuner import PrimitiveTuner
-from topics.store.wal.staging import Staging
+from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
 from topics.store.wal.write_latch import WriteLatch
 
@@ -119,7 +119,7 @@ class Shard:
             on_broken=self._latch,
             on_ended=self._moved.set,
         )
-        self.staging = Staging(admission)
+        self.staging = Staging(admission, tail.kept_bytes)
         self._in_place_limit = InPlaceLimit(loop.clock, in_place_max_ns)
         self._durable = Durability(last_batch_no)
         self._end = LogEnd(loop.clock, directory, self._durable)
@@ -291,6 +291,8 @@ class Shard:
             commit = self._write_in_place(self._commitment.prepare(batch, choice.primitive), choice.primitive)
         finally:  # also after an exception: the next request gets the same seqs
             batch.clear()
+            if size > BATCH_ROLL_BYTES:
+                staging.limit_memory()
         if not isinstance(commit, Commit):
             self._commitment.take_back()
             return None

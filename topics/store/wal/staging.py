@@ -21,6 +21,8 @@ BATCH_ROLL_BYTES = 4 << 20
 """Size above which a filling batch is closed at the end of the pass, in any case."""
 _BATCH_ROOM = 64 * 1024
 _PLACED_ROWS = 64
+_PLACED_ROWS_MAX = 16 * 1024
+"""Most rows whose places are written into memory that stays."""
 _PLACED_BYTES = PLACED.size
 
 
@@ -31,8 +33,10 @@ class Staging:
     hands it over.
     """
 
-    def __init__(self, admission: WriteLatch) -> None:
+    def __init__(self, admission: WriteLatch, kept_bytes: int = BATCH_ROLL_BYTES) -> None:
+        """kept_bytes: most memory that stays with the filling batch after a lone write."""
         self._admission = admission
+        self._kept_bytes = max(BATCH_ROLL_BYTES, kept_bytes)
         self.filling = Batch(_BATCH_ROOM)
         self.batch_number = 0
         """Changes whenever another batch is filled."""
@@ -70,12 +74,9 @@ class Staging:
             flags |= FLAG_ROUTED
         if type(buffer) is not bytes:
             buffer = ffi.from_buffer(buffer)
-        if count > self._placed_rows:
-            self._placed_rows = count
-            self._placed = ffi.new("char[]", _PLACED_BYTES * count)
+        placed = self._placed if count <= self._placed_rows else self._room_for(count)
         at = batch.used
         start = at - BATCH_HEADER_BYTES
-        placed = self._placed
         while True:
             written: int = lib.tp_frame_rows(
                 batch.pointer,
@@ -114,13 +115,10 @@ class Staging:
             self._admission.check()
         batch = self.filling
         buffer, spans, topics, count = rows
-        if count > self._placed_rows:
-            self._placed_rows = count
-            self._placed = ffi.new("char[]", _PLACED_BYTES * count)
+        placed = self._placed if count <= self._placed_rows else self._room_for(count)
         numbers = ffi.from_buffer("uint64_t[]", array("Q", topics))
         at = batch.used
         start = at - BATCH_HEADER_BYTES
-        placed = self._placed
         while True:
             written = lib.tp_frame_topics(
                 batch.pointer,
@@ -143,6 +141,13 @@ class Staging:
         batch.used = at + written
         batch.frames += count
         return make_tuple(Framed, (start, ffi.unpack(placed, _PLACED_BYTES * count)))
+
+    def _room_for(self, count: int) -> Pointer:
+        """Return memory for the places of more rows than before."""
+        placed: Pointer = ffi.new("char[]", _PLACED_BYTES * count)
+        if count <= _PLACED_ROWS_MAX:
+            self._placed_rows, self._placed = count, placed
+        return placed
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
@@ -255,6 +260,14 @@ class Staging:
         batch.clear()
         if batch.room <= BATCH_ROLL_BYTES and type(batch.memory) is bytearray:
             self._spare = batch
+
+    def limit_memory(self) -> None:
+        """Return the memory of the filling batch, which is empty, if a large write has grown it.
+
+        Some of it stays, because for the next such write new memory would cost more than the write.
+        """
+        if self.filling.room > self._kept_bytes:
+            self._fill_another(self._empty_batch())
 
     def close_large(self) -> None:
         """Close the filling batch if it has become large."""
