@@ -60,7 +60,7 @@ class FakeCatalog:
             topic = Topic(**{**entry, "gaps": [tuple(gap) for gap in entry["gaps"]]})
             self.topics[topic.topic_id] = topic
 
-    def adopt(self, topic_id: int, description: bytes) -> None:
+    def adopt(self, topic_id: int, description: bytes, described_ms: int) -> None:
         entry = json.loads(description)
         topic = self.topics.setdefault(topic_id, Topic(topic_id, entry["name"], 0))
         topic.config = entry["config"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from tests.engine.harness import Answer, Harness
 from tests.engine.read.reader_calls_of import Readers, seqs_of
+from topics.engine.state.control_frames import ReaderPayload
 from topics.engine.state.named_reader import AT_MOST_ONCE, NO_HOLD, Interval, NamedReader, ReaderConfig, TopicReaders
 from topics.engine.values.begin import Begin
 from topics.errors import RequestError, StorageError
+from topics.store.format.log_format import FrameType
 
 
 @pytest.fixture(params=["disk", "fsync", "memory", "ephemeral"])
@@ -571,7 +574,7 @@ def test_the_description_of_a_segment_states_the_readers() -> None:
     assert topic is not None
     described = harness.catalog.describe(topic.id)
     rebuilt = Harness()
-    rebuilt.catalog.adopt(topic.id, described)
+    rebuilt.catalog.adopt(topic.id, described, 0)
     found = rebuilt.engine._core.registry.named("t")
     assert found is not None
     assert found.readers is not None
@@ -579,3 +582,33 @@ def test_the_description_of_a_segment_states_the_readers() -> None:
         reader.row
         for reader in topic.readers.by_name.values()  # type: ignore[union-attr]
     ]
+
+
+def test_a_rebuild_takes_readers_from_the_latest_description_and_no_older_frames_of_a_log_that_was_cut() -> None:
+    """R-READER-4. The description of the highest seqs won, also if a file of lower ones was written later."""
+    harness, readers = make()
+    readers.put()
+    readers.commit(readers.page(limit=2).token)
+    topic = harness.engine._core.registry.named("t")
+    assert topic is not None
+    before = harness.catalog.describe(topic.id)
+    harness.append("more")
+    readers.commit(readers.page(limit=2).token)
+    latest = harness.catalog.describe(topic.id)
+
+    def position(*, log_cut: bool, frame_ms: int) -> int:
+        catalog = Harness().catalog
+        catalog.restore(None, log_cut=log_cut)
+        catalog.adopt(topic.id, latest, 2000)
+        catalog.adopt(topic.id, before, 1000)
+        frame = msgspec.json.encode(ReaderPayload("r"))
+        catalog.apply_control(FrameType.READER_POSITION, topic.id, 3, frame_ms, frame)
+        catalog.recovered(power_lost=False)
+        found = catalog._topic(topic.id)
+        assert found is not None
+        assert found.readers is not None
+        return found.readers.by_name["r"].committed
+
+    assert position(log_cut=True, frame_ms=1999) == 4
+    assert position(log_cut=True, frame_ms=2000) == 3
+    assert position(log_cut=False, frame_ms=1999) == 3, "the log has all frames since, and a clock may go back"

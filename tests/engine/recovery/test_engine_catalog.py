@@ -257,7 +257,7 @@ def test_what_a_topic_says_about_itself_is_enough_to_adopt_it(h: Harness) -> Non
     h.append(1, 2, 3)
     description = h.catalog.describe(1)
     other = Harness()
-    other.catalog.adopt(1, description)
+    other.catalog.adopt(1, description, 0)
     other.catalog.recovered(power_lost=False)
     state = other.state()
     assert (state.head_seq, state.config.cap_records, state.count) == (3, 2, 0)

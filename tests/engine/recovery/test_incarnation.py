@@ -113,7 +113,7 @@ def test_a_directory_built_from_its_files_gives_others(h: Harness) -> None:
     assert topic.incarnation.encode() not in description
     stored, catalog = another_catalog()
     catalog.restore(None)
-    catalog.adopt(topic.id, description)
+    catalog.adopt(topic.id, description, 0)
     catalog.recovered(power_lost=True)
     assert topic_of(stored).incarnation not in (topic.incarnation, incarnation_of_id(1))
 

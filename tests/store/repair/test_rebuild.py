@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import os
 from dataclasses import replace
 
 import pytest
 
 from tests.sim import SimRing, SimStoppedError
 from tests.sim.world.sim_disk import SimDirectory
+from tests.sim.world.sim_file import SimFile
 from tests.store.repair.rebuilding import IN_PACKS, drop, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
 from topics.store.checkpoint.evacuation import RUNS_MAX
-from topics.store.format.log_format import FrameType
-from topics.store.format.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC
+from topics.store.format.log_format import BLOCK_BYTES, FrameType
+from topics.store.format.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC, RunHeader
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
 from topics.store.segments.snapshot_files import load_snapshot
@@ -179,6 +181,27 @@ def test_a_dropped_run_that_is_damaged_is_flagged_as_far_as_it_is_sound() -> Non
     assert world.store.checkpointer.counters.error == ""
     again, _ = rebuilt(ended(world), STAYING, snapshots=False)
     assert (list(again.topic(1).rows), list(again.topic(2).rows)) == ([3], [1, 2, 3])
+
+
+@pytest.mark.parametrize("damaged", ["the header of the run", "the table of the pack"])
+def test_a_dropped_run_that_is_not_found_is_reported(damaged: str, caplog: pytest.LogCaptureFixture) -> None:
+    world = StoreWorld(config=STAYING).open()
+    for topic_id in (1, 2):
+        world.create(topic_id)
+        world.append(topic_id, 3)
+    world.checkpoint()
+    path, _ = place(world, 1, 2)
+    if damaged == "the header of the run":
+        found = RunHeader.unpack(world.ring.file_bytes(path)[BLOCK_BYTES:], path)
+        file = world.ring.disk.open(path, os.O_RDWR)
+        assert isinstance(file, SimFile)
+        world.ring.disk.write(file, BLOCK_BYTES, found._replace(epoch=7).pack())
+    world.drop(1)
+    if damaged == "the table of the pack":
+        world.store.checkpointer._manifest.packs[1].dropped.append(2)
+    world.checkpoint()
+    assert "records that are no longer in use stay without delete flags" in caplog.text
+    assert ("epoch 0000000000000007" if damaged == "the header of the run" else "lacks some") in caplog.text
 
 
 def test_seqs_of_deleted_records_are_not_given_out_again_when_only_a_segment_tells_of_them() -> None:
@@ -401,3 +424,54 @@ def test_a_power_cut_amid_a_checkpoint_costs_nothing_though_no_snapshot_is_left(
         assert {topic_id: sorted(again.topic(topic_id).rows) for topic_id in (1, 2, 3)} == live, effects
         again.append(1, 1)
     assert cuts > 8
+
+
+def test_a_topic_is_as_the_file_states_it_that_was_written_last() -> None:
+    """The file of the highest seqs won, also if one of lower seqs had been written anew later."""
+    config = small_config(segment_max_events=10, segment_bulk=1, pack_run_bytes=256)
+    world = StoreWorld(config=config).open()
+    world.create(1)
+    for _ in range(2):
+        world.append(1, 10, size=100)
+        world.checkpoint()
+    world.ring.clock.advance_ns(1_000_000_000)
+    world.configure(1, "changed")
+    world.delete(1, list(range(2, 10)))
+    world.checkpoint()
+    world.passes(60)
+    assert f"seg-{1:020d}-1.data" in world.files(SEGMENTS)
+    again, _ = rebuilt(ended(world), config, snapshots=False)
+    assert again.topic(1).config == "changed"
+    assert list(again.topic(1).rows) == [1, *range(10, 21)]
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_damaged_session_note_is_no_power_cut_if_a_snapshot_states_the_boot(power_cut: bool) -> None:
+    """Reserved seqs, which were never written, were reported as lost."""
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 3)
+    world.checkpoint()
+    path, offset = place(world, 1, 2)
+    world.append(1, 2)
+    ring = world.end(power_cut=power_cut)
+    ring.corrupt_file(path, offset + 60)
+    write(ring, f"{DIRECTORY}/session", b"?")
+    again, _ = rebuilt(ring, world.config)
+    assert again.catalog.power_lost is power_cut
+
+
+def test_without_a_snapshot_seqs_of_a_log_that_was_cut_count_as_given_out() -> None:
+    """They were given out again, to other records, and the cut ones were not reported."""
+    world = StoreWorld().open()
+    world.create(1)
+    for _ in range(9):
+        world.append(1)
+    name = world.files("wal/shard-00")[0]
+    path = f"{DIRECTORY}/wal/shard-00/{name}"
+    _, offset = place(world, 1, 5)
+    ring = world.end(power_cut=False)
+    ring.corrupt_file(path, offset + 20)
+    again, _ = rebuilt(ring, world.config, snapshots=False)
+    assert list(again.topic(1).rows) == [1, 2, 3, 4]
+    assert again.catalog.power_lost

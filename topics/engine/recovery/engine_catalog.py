@@ -81,6 +81,10 @@ class EngineCatalog:
         self._reserved: dict[int, int] = {}
         self._is_exact = False
         """Whether there are a snapshot and the whole log after it."""
+        self._is_cut = False
+        """Whether a rebuild gave up part of the log."""
+        self._described_ms: dict[int, int] = {}
+        """By topic id the time of the description that its readers are from."""
         self._lost: dict[int, list[NDArray[np.uint64]]] = {}
         """Seqs of copies whose originals are lost."""
         self._prepared: PreparedSnapshot | None = None
@@ -94,7 +98,7 @@ class EngineCatalog:
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
-        self._is_exact = snapshot is not None and not log_cut
+        self._is_exact, self._is_cut = snapshot is not None and not log_cut, log_cut
         if snapshot is None:
             return
         image = msgspec.json.decode(snapshot, type=TopicsSnapshot)
@@ -125,7 +129,7 @@ class EngineCatalog:
         registry.last_order = max(registry.last_order, image.last_order)
         self._stored.lease_ids.restore(image.last_lease)
 
-    def adopt(self, topic_id: int, description: bytes) -> None:
+    def adopt(self, topic_id: int, description: bytes, described_ms: int) -> None:
         image = msgspec.json.decode(description, type=TopicImage)
         topic = self._take_image(image)
         self._routers.adopt(image.feeders)
@@ -133,9 +137,11 @@ class EngineCatalog:
             topic.order = image.order
             config = parse_config(image.config)
             self._stored.registry.configure(topic, config, config)
-            topic.readers = None  # A later description has those that there were then.
-            for reader in image.readers:
-                _readers_of(topic).restore(reader)
+            if image.head == topic.head:
+                topic.readers = None  # A later description has those that there were then.
+                for reader in image.readers:
+                    _readers_of(topic).restore(reader)
+                self._described_ms[topic.id] = described_ms
 
     def _take_image(self, image: TopicImage) -> Topic | None:
         topic = self._topic(image.id)
@@ -265,7 +271,9 @@ class EngineCatalog:
         if topic is None:
             return
         if kind in _OF_READERS:
-            _apply_to_reader(topic, kind, seq, msgspec.json.decode(payload, type=ReaderPayload))
+            stated = msgspec.json.decode(payload, type=ReaderPayload)
+            if not (self._is_cut and self._is_described_later(topic, stated.reader, ts_ms)):
+                _apply_to_reader(topic, kind, seq, stated)
             return
         if kind == FrameType.TOPIC_DELETE:
             self._remove(topic)
@@ -297,6 +305,14 @@ class EngineCatalog:
                 self._routers.consumed(topic, removal.seqs)
             else:
                 delete_now(self._stored.deletions, topic, removal.upto, removal.before, removal.predicate())
+
+    def _is_described_later(self, topic: Topic, reader: str, ts_ms: int) -> bool:
+        """Return whether a description that has this reader is later than a frame of it.
+
+        The frames between may be in the part of the log that a rebuild gave up.
+        """
+        is_described = topic.readers is not None and reader in topic.readers.by_name
+        return is_described and ts_ms < self._described_ms.get(topic.id, 0)
 
     def _configure(self, topic: Topic, order: int, change: ConfigPayload) -> None:
         if change.keys_forgotten:
@@ -383,6 +399,7 @@ class EngineCatalog:
         self._gaps.clear()
         self._reserved.clear()
         self._lost.clear()
+        self._described_ms.clear()
         self._stored.usage.remove_file(lost_file)
         self._routers.recovered()
         return has_lost

@@ -123,11 +123,12 @@ class Catalog(Protocol):
             numbers were given out since.
         """
 
-    def adopt(self, topic_id: int, description: bytes) -> None:
+    def adopt(self, topic_id: int, description: bytes, described_ms: int) -> None:
         """Add a topic that is known only by its segments.
 
-        description: what `describe` returned when they were written. The latest call for a topic
-            wins for name and config; head and floors are maxima.
+        description: what `describe` returned when they were written, at `described_ms` (0: it is
+            unknown). The latest call for a topic wins for name and config, and for named readers
+            unless one before it has a higher head; head and floors are maxima.
         """
 
     def log_begins(self, copied_upto: Mapping[int, int]) -> None:

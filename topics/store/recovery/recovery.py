@@ -136,9 +136,11 @@ async def recover(
     if any(segment.codec != CODEC_PLAIN for segment in manifest.all_segments()):
         require_zstd(f"cold directory {tiers.cold} has compressed segments, and reading them")
     if store.rebuilt:
-        catalog.restore(None)
-        for topic_id, description in msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]]):
-            catalog.adopt(topic_id, bytes(description))
+        catalog.restore(None, log_cut=store.log_cut)
+        described = msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]])
+        times = store.described_ms or [0] * len(described)  # an earlier version has stated none
+        for (topic_id, description), described_ms in zip(described, times, strict=True):
+            catalog.adopt(topic_id, bytes(description), described_ms)
         for topic_id, seq, ext in store.extensions:
             _apply_extension(catalog, topic_id, seq, ext)
     else:

@@ -79,7 +79,7 @@ async def _by_snapshot(
         replay=log.starts,
         segments=listed.segments,
         packs=listed.packs,
-        boot="",
+        boot=found.store.boot,
         shards=found.store.shards,
         rebuilt=found.store.rebuilt,
         log_cut=found.store.log_cut or log.cut,
@@ -99,8 +99,10 @@ async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) 
         boot="",
         shards=1,
         rebuilt=True,
+        log_cut=log.cut,
         flagging=[segment.path for segment in described.segments] + [pack.path for pack in described.packs],
         extensions=described.extensions,
+        described_ms=described.described_ms,
     )
     catalog = msgspec.json.encode([(topic_id, msgspec.Raw(text)) for topic_id, text in described.descriptions])
     return Rebuilt(len(described.topic_ids), described.records), part, catalog

@@ -43,12 +43,12 @@ async def hints_of(files: FileCalls, path: str) -> list[int]:
     return offsets
 
 
-async def rewrite_pack(loop: Loop, path: str, number: int, runs: list[SalvagedRun]) -> Pack:
+async def rewrite_pack(loop: Loop, path: str, number: int, runs: list[SalvagedRun], created_ms: int) -> Pack:
     """Replace a damaged pack by these runs, at least one; return its entry for the manifest.
 
-    Raises OSError.
+    created_ms: of the damaged pack. Raises OSError.
     """
     epoch = int.from_bytes(loop.ring.random_bytes(8), "little") | 1
-    data, written = pack_of(runs, number=number, epoch=epoch, now_ms=loop.clock.now_ms())
+    data, written = pack_of(runs, number=number, epoch=epoch, created_ms=created_ms)
     await replace_file(loop.files, path, data)
     return Pack(number, epoch, len(data), {run.number: run for run in written})

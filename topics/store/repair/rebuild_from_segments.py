@@ -46,6 +46,8 @@ class _Source:
     live_upto: int
     """Highest seq that is not deleted."""
     description: bytes
+    described_ms: int
+    """Time of the description; 0: it is unknown."""
     rank: tuple[int, int]
     """Order in which sources of equal seqs win.
 
@@ -73,6 +75,8 @@ class RebuildFromSegments:
         self.segments: list[Segment] = []
         self.descriptions: list[tuple[int, bytes]] = []
         """Descriptions (topic id, JSON), the oldest of a topic first."""
+        self.described_ms: list[int] = []
+        """The time of each."""
         self.records = 0
         """Number of frames kept."""
         self.extensions: list[tuple[int, int, bytes]] = []
@@ -144,6 +148,7 @@ class RebuildFromSegments:
                             segment.last_seq,
                             segment.last_seq,
                             found.description,
+                            found.described_ms,
                             (1, segment.edition if is_whole else -segment.edition),
                             segment.records,
                             _parts_of(data, path, segment.frames_end),
@@ -168,7 +173,7 @@ class RebuildFromSegments:
                 if not found.runs:
                     await unlink_if_there(self._files, path)
                     continue
-                pack = await rewrite_pack(self._loop, path, number, found.runs)
+                pack = await rewrite_pack(self._loop, path, number, found.runs, found.created_ms)
                 pack.runs.clear()  # which of them count is chosen later
             elif found.finished:
                 await flag_pack_index(self._files, path, _deleted_in(data, path))
@@ -185,6 +190,7 @@ class RebuildFromSegments:
                         int(seqs[-1]),
                         live_upto,
                         run.header.description,
+                        found.created_ms,
                         rank,
                         len(seqs),
                         parts_in(run.frames, run.scan.frames),
@@ -207,15 +213,18 @@ class RebuildFromSegments:
                 if all(source.last_seq < other.first_seq or other.last_seq < source.first_seq for other in kept):
                     kept.append(source)
             end = await self._end(kept, in_log[topic_id]) if topic_id in in_log else SEQ_MAX
-            for source in sorted(kept, key=lambda source: source.first_seq):
+            # A file that is left out, or one of low seqs that was written anew, may be the latest.
+            for source in sorted(sources, key=lambda source: (source.described_ms, source.first_seq)):
                 self.descriptions.append((topic_id, source.description))
+                self.described_ms.append(source.described_ms)
+            for source in sorted(kept, key=lambda source: source.first_seq):
                 if source.first_seq >= end:
                     continue
                 self.extensions += [part for part in source.parts if part[1] < end]
                 if source.segment is not None:
                     segment = source.segment
                     if source.last_seq >= end:
-                        segment = await self._ended(segment, source.description, end)
+                        segment = await self._ended(segment, source, end)
                     self.segments.append(segment)
                     self.records += segment.records
                     continue
@@ -255,7 +264,7 @@ class RebuildFromSegments:
         run = salvage_pack(await read_file(self._files, path), path).runs[source.run]
         return run.scan.frames["seq"].astype(np.uint64)
 
-    async def _ended(self, segment: Segment, description: bytes, end: int) -> Segment:
+    async def _ended(self, segment: Segment, source: _Source, end: int) -> Segment:
         """Return a segment rebuilt from its frames before this seq, at least one."""
         path = self._tiers.path(segment)
         data = await read_segment(self._files, path)
@@ -264,7 +273,7 @@ class RebuildFromSegments:
         frames = memoryview(data)[header.header_bytes : segment.frames_end]
         await unlink_if_there(self._files, index_path(path))
         data = (
-            header._replace(description=description).pack()
+            header._replace(created_ms=source.described_ms, description=source.description).pack()
             + frames[: _bytes_before(codec.scan_frames(frames).frames, end)]
         )
         await replace_file(self._files, path, data)
@@ -278,14 +287,14 @@ class RebuildFromSegments:
         path = f"{self._tiers.hot}/{pack_path(number)}"
         data = await read_file(self._files, path)
         await self._aside.copy(path, data)
-        runs = []
-        for row, run in enumerate(salvage_pack(data, path).runs):
+        found, runs = salvage_pack(data, path), []
+        for row, run in enumerate(found.runs):
             if row in ends:
                 frames = run.frames[: _bytes_before(run.scan.frames, ends[row])]
                 run = run._replace(frames=frames, scan=codec.scan_frames(frames))
             runs.append(run)
         rows = self._packs[number].runs
-        pack = await rewrite_pack(self._loop, path, number, runs)
+        pack = await rewrite_pack(self._loop, path, number, runs, found.created_ms)
         pack.runs = {row: run for row, run in pack.runs.items() if row in rows}
         self._packs[number] = pack
 

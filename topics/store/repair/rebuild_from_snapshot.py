@@ -96,7 +96,7 @@ class RebuildFromSnapshot:
         if not kept:
             await unlink_if_there(self._files, path)
             return
-        self.packs.append(await rewrite_pack(self._loop, path, listed.number, kept))
+        self.packs.append(await rewrite_pack(self._loop, path, listed.number, kept, found.created_ms))
         self.records += sum(len(run.scan.frames) for run in kept)
 
 

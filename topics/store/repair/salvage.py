@@ -71,7 +71,7 @@ def mend_segment(
     hints: offsets of frames, increasing.
     listed: its entry in a snapshot.
 
-    The description is the latest available: the footer's, or else the header's.
+    The description is the latest available, with its time: the footer's, or else the header's.
     """
     footer = _sound_footer(data, path)
     header = _segment_header(data, path)
@@ -84,7 +84,7 @@ def mend_segment(
         return None
     end = len(data)
     if footer is not None:
-        header = header._replace(description=footer.description)
+        header = header._replace(created_ms=footer.sealed_ms, description=footer.description)
         end = footer.frames_end
     elif listed is not None and not listed.sealed:
         end = listed.frames_end  # bytes after it were never part of the segment
@@ -256,6 +256,8 @@ class SalvagedPack(NamedTuple):
     finished: bool
     """Its footer is sound, so it was written to its end."""
     epoch: int
+    created_ms: int
+    """0 if its header is damaged."""
 
 
 def salvage_pack(data: bytes, path: str) -> SalvagedPack:
@@ -263,9 +265,9 @@ def salvage_pack(data: bytes, path: str) -> SalvagedPack:
     view = memoryview(data)
     runs: list[SalvagedRun] = []
     positions = _run_positions(data, path)
-    sound, epoch = True, 0
+    sound, head = True, PackHeader(0, 0)
     try:
-        epoch = PackHeader.unpack(data, path).epoch
+        head = PackHeader.unpack(data, path)
     except (CorruptError, FormatError):
         sound = False
     at = _next_run(data, BLOCK_BYTES, positions)
@@ -289,7 +291,7 @@ def salvage_pack(data: bytes, path: str) -> SalvagedPack:
         if frames:
             runs.append(SalvagedRun(header, frames, scan))
         at = _next_run(data, start + header.frames_bytes, positions)
-    return SalvagedPack(runs, sound, positions is not None, epoch)
+    return SalvagedPack(runs, sound, positions is not None, *head)
 
 
 def _next_run(data: bytes, at: int, positions: list[int] | None) -> int:
@@ -318,8 +320,11 @@ def _run_positions(data: bytes, path: str) -> list[int] | None:
     return positions
 
 
-def pack_of(runs: list[SalvagedRun], *, number: int, epoch: int, now_ms: int) -> tuple[bytes, list[PackRun]]:
-    """Return a whole pack and the entries of its runs; at least one run."""
-    writer = PackWriter(number, epoch, now_ms)
+def pack_of(runs: list[SalvagedRun], *, number: int, epoch: int, created_ms: int) -> tuple[bytes, list[PackRun]]:
+    """Return a whole pack and the entries of its runs; at least one run.
+
+    created_ms: the time of the descriptions in the runs.
+    """
+    writer = PackWriter(number, epoch, created_ms)
     written = [writer.add_run(run.scan, run.frames, run.header.description)[0] for run in runs]
     return writer.finish(), written

@@ -150,6 +150,8 @@ class StorePart(msgspec.Struct, omit_defaults=True):
 
     Each is topic id, seq and extension area of a frame; descriptions may be too old to have them.
     """
+    described_ms: list[int] = []
+    """Times of the descriptions of a directory rebuilt without a sound snapshot."""
     format: int = 1
 
 

@@ -189,6 +189,8 @@ class Described(NamedTuple):
     segment: Segment
     description: bytes
     """The latest description: the footer's, else the header's."""
+    described_ms: int
+    """Time of the description."""
     total_records: int
 
 
@@ -216,6 +218,7 @@ def describe_file(data: bytes, path: str) -> Described:
     return Described(
         segment,
         footer.description if footer is not None else header.description,
+        footer.sealed_ms if footer is not None else header.created_ms,
         footer.total_records if footer is not None else 0,
     )
 
