@@ -83,6 +83,8 @@ async def _ranges(files: FileCalls, fd: int, path: str, pack: Pack) -> list[tupl
     await files.read_into(fd, table, footer.table_offset)
     positions = [*np.frombuffer(table, RUN_DTYPE)["position"].tolist(), footer.table_offset]
     rows = [row for row in sorted(pack.dropped) if row + 1 < len(positions)]
+    if len(rows) < len(pack.dropped):
+        _report(CorruptError(f"{path}: the table of the pack has {len(positions) - 1} runs, and lacks some"))
     return [(positions[row], min(positions[row + 1], pack.size)) for row in rows]
 
 
@@ -97,8 +99,9 @@ def _flagged(data: bytearray, where: str, epoch: int) -> tuple[int, int] | None:
     except (CorruptError, FormatError) as error:
         _report(error)
         return None
-    if header.epoch != epoch:
-        return None  # the table is damaged, or that part of the file
+    if header.epoch != epoch:  # the table is damaged, or that part of the file
+        _report(CorruptError(f"{where}: the run is of another pack, epoch {header.epoch:016x}"))
+        return None
     begin = RUN_HEADER_BYTES + len(header.description)
     frames = memoryview(data)[begin : begin + header.frames_bytes]
     scan = codec.scan_frames(frames)
