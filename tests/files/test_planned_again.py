@@ -13,6 +13,7 @@ from tests.files.files_world import COLD, HOT, FilesWorld, Seen, seen_of
 from tests.sim.world.sim_file import SimFile
 from topics.errors import CorruptError, StorageError
 from topics.files import COLUMNS, Directory, TopicGoneError, read_pieces
+from topics.files.deleted import deleted_seqs
 
 
 def numbers(seen: Seen) -> list[int]:
@@ -85,6 +86,31 @@ def test_a_run_that_was_dropped_from_a_pack_that_stays_is_read_where_it_was_plan
     opened, seen = read()
     assert numbers(seen) == [1]
     assert not any("snapshots" in path for path in opened), "nothing had to be planned again"
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_flags_of_a_run_are_deletes_only_if_the_run_is_in_use(dropped: bool) -> None:
+    """Without a sound index the frames of a dropped run, all flagged, read as deleted records: a silent loss."""
+    world = FilesWorld(3, pack_run_bytes=5000, compact_below=0.0)
+    world.append(0, name="other")
+    world.append(0, name="small", tag="deleted")
+    world.append(1, 2, name="small")
+    world.checkpoint()
+    read = planned(world, "small")
+    directory = world.directory()
+    (piece,) = directory.topics["small"].pieces
+    world.delete(match="deleted", name="small")
+    for number in range(3, 15 if dropped else 5):
+        world.append(number, name="small")
+        world.checkpoint()
+    assert (piece in world.directory().topics["small"].whole_pieces) is not dropped
+    path = f"{HOT}/{piece.path}"
+    world.ring.corrupt_file(path, len(world.ring.file_bytes(path)) - 20)
+    deleted = deleted_seqs(directory.location, piece, calls=world.calls)
+    opened, seen = read()
+    assert numbers(seen) == [2, 3]
+    assert any("snapshots" in path for path in opened)
+    assert (deleted if deleted is None else deleted.tolist()) == (None if dropped else [1])
 
 
 def test_a_pack_that_is_only_begun_under_a_number_that_came_again_is_not_the_pieces() -> None:

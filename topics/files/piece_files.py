@@ -20,8 +20,9 @@ from topics.files.errors import NoColdDirectoryError, NotReadableError
 from topics.files.file_calls import FileReads, opened, read_range
 from topics.files.inflated_files import InflatedFiles
 from topics.files.live_rows import LiveRows, rows_of_frames, rows_of_index
+from topics.files.newest_snapshot import load_newest, newest_number
 from topics.files.piece import Kind, Location, Piece
-from topics.files.scanning import Scanner, StopReason, best_scanner, scan_range
+from topics.files.scanning import Frames, Scanner, StopReason, best_scanner, scan_range
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, align_up
 from topics.store.format.segment_format import (
     COLD,
@@ -37,6 +38,7 @@ from topics.store.format.segment_format import (
     RunHeader,
     SegmentHeader,
     index_path,
+    pack_path,
 )
 
 _PACKS_OPEN = 4
@@ -84,6 +86,8 @@ class PieceSource:
         self._deleted = deleted
         self._packs: dict[tuple[str, int], OpenPack] = {}
         self._index = bytearray()
+        self._listed: tuple[int, set[tuple[str, int, int]]] | None = None
+        """Number of the newest snapshot, and the runs that it lists: path, epoch and row."""
 
     def close(self) -> None:
         """Close the open packs. Idempotent."""
@@ -161,7 +165,8 @@ class PieceSource:
                 start = self._frames_start(fd, path, piece)
                 if start is None:
                     return None
-                return self._scan_frames(fd, path, piece, (start, piece.end), piece.sum)
+                frames = self._scan_frames(fd, path, piece, (start, piece.end), piece.sum)
+                return rows_of_frames(frames, deleted=self._deleted)
         except FileNotFoundError:
             return None
 
@@ -176,8 +181,8 @@ class PieceSource:
         header = SegmentHeader.unpack(memoryview(data), path)
         return header.header_bytes
 
-    def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], written_sum: int) -> LiveRows:
-        """Return the rows of the frames that fill bytes [span[0], span[1]) of the file.
+    def _scan_frames(self, fd: int, path: str, piece: Piece, span: tuple[int, int], written_sum: int) -> list[Frames]:
+        """Return the frames that fill bytes [span[0], span[1]) of the file.
 
         written_sum: the checksum over the checksums of the frames, as the snapshot or the run
             states it.
@@ -196,7 +201,7 @@ class PieceSource:
                 "`topics fsck` on the server shows all damage",
                 {"path": path, "offset": start, "topic": piece.topic, "seq": piece.first_seq},
             )
-        return rows_of_frames(parts, deleted=self._deleted)
+        return parts
 
     # --- packs -------------------------------------------------------------------------------------------------------
     def _rows_of_run(self, piece: Piece) -> LocatedPiece:
@@ -270,12 +275,29 @@ class PieceSource:
         return footer, np.frombuffer(index[:table_bytes], RUN_DTYPE), columns
 
     def _scanned_run(self, pack: OpenPack, piece: Piece) -> LiveRows:
-        """Return the rows of a run from a scan of its frames, for a pack without a sound index."""
+        """Return the rows of a run from a scan of its frames, for a pack without a sound index.
+
+        All frames of a run are flagged once no snapshot lists it any more (`dropped_runs.py`).
+        Raises: VanishedError, that is so; CorruptError.
+        """
         with self.reading(pack.path):
             at, header = self.find_run(pack, piece)
             start = at + RUN_HEADER_BYTES + len(header.description)
             span = (start, start + header.frames_bytes)
-            return self._scan_frames(pack.fd, pack.path, piece, span, header.sum)
+            frames = self._scan_frames(pack.fd, pack.path, piece, span, header.sum)
+            # after the scan, because the snapshot without the run is older than the flags
+            if any(part.says_deleted().any() for part in frames) and not self._is_listed(piece):
+                raise VanishedError
+        return rows_of_frames(frames, deleted=self._deleted)
+
+    def _is_listed(self, piece: Piece) -> bool:
+        """Return whether the newest snapshot lists a run."""
+        number = newest_number(self.calls, self.location.path)
+        if self._listed is None or self._listed[0] != number:
+            topics = load_newest(self.calls, self.location.path).topics.values()
+            runs = {(pack_path(run.pack), run.epoch, run.run) for topic in topics for run in topic.runs}
+            self._listed = (number, runs)
+        return (piece.path, piece.epoch, piece.run) in self._listed[1]
 
     def find_run(self, pack: OpenPack, piece: Piece) -> tuple[int, RunHeader]:
         """Find a run of a pack without a sound index, by walking all headers from the first run on.

@@ -9,7 +9,8 @@ its frames are flagged, and the next snapshot forgets it. After a crash in betwe
 checkpoint flags it again.
 
 The index at the pack's end is left as it is. A reader of files that holds an earlier snapshot
-(`files/`) finds live rows by that index, and the frames are still there.
+(`files/`) finds live rows by that index, and the frames are still there. One that has to scan the
+frames, because the index is damaged, looks into the newest snapshot whether the run was dropped.
 """
 
 from __future__ import annotations
