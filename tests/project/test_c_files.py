@@ -9,6 +9,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,10 @@ def test_each_file_compiles_alone_and_without_a_warning(compiler: str, path: Pat
     strict = ("-Wall", "-Wextra", "-Wmissing-prototypes", "-Werror")
     output = ("-fsyntax-only",) if path.suffix == ".h" else ("-c", "-o", os.devnull)
     done = subprocess.run(
-        [compiler, "-x", "c", "-std=gnu11", *strict, *output, str(path)], capture_output=True, text=True, check=False
+        [compiler, "-x", "c", "-std=gnu11", f"-I{sysconfig.get_path('include')}", *strict, *output, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 

@@ -175,7 +175,7 @@ MUTANTS = (
         "store/wal/commitment.py",
         "durable.written + 1, durable.synced, end.chain",
         "durable.written + 1, durable.written, end.chain",
-    ),
+    )._replace(places=2),
     _one(
         "a floor forgotten when a cap is raised",
         "engine/write/lifecycle.py",

@@ -32,6 +32,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _log = logging.getLogger("topics.embedded")
+_get_ident = threading.get_ident
 
 _LOOK_NS = 1_000_000
 """Time for which callers ignore operations in flight, before one of them checks for completions."""
@@ -235,14 +236,15 @@ class Driver:
         loop = self._loop
         signals.hold(loop.ring.wake)
         try:
-            if not self._take_wheel():
+            if not self._wheel.acquire(False):
                 return None
+            self._driving = _get_ident()
             now_ns = loop.clock.monotonic_ns()
-            if not (
-                self._refusal is None
-                and not self._inbox
-                and loop.is_quiet(now_ns)
-                and (not loop.operations_in_flight or now_ns - self._drove_ns < _LOOK_NS)
+            if (
+                self._refusal is not None
+                or self._inbox
+                or not loop.is_quiet(now_ns)
+                or (now_ns - self._drove_ns >= _LOOK_NS and loop.operations_in_flight)
             ):
                 self._release_wheel()
                 self.check()
@@ -255,7 +257,10 @@ class Driver:
                 self._fail(error)
                 raise
             finally:
-                self._give_wheel()
+                self._driving = None
+                self._wheel.release()
+                if self._asleep or self._inbox or self._due_ns < self.maintenance.sleeping_until_ns:
+                    self._hand_over()
         finally:
             signals.release()
 

@@ -184,7 +184,7 @@ class Maintenance:
         self.is_stirred = False
         self.planned_ns = NEVER
         """Time of the next turn in the thread's heap."""
-        self._sleeping_until_ns = NEVER
+        self.sleeping_until_ns = NEVER
         self._gathered_ns = NEVER
         self.on_gathered: Callable[[], None] = _nothing
         self.thread: threading.Thread | None = None
@@ -224,7 +224,7 @@ class Maintenance:
 
     def stir_if_due(self, due_ns: int) -> None:
         """Wake the thread if it sleeps longer than `due_ns`."""
-        if due_ns < self._sleeping_until_ns:
+        if due_ns < self.sleeping_until_ns:
             self.stir()
 
     def gather_until(self, due_ns: int) -> None:
@@ -264,9 +264,9 @@ class Maintenance:
             elif self._waits():
                 _shared.arm(self)
             # before `due_ns` is read: a thread that changes it now will stir this one
-            self._sleeping_until_ns = NEVER
+            self.sleeping_until_ns = NEVER
             due_ns = min(self._due_ns(), self._gathered_ns)
-            self._sleeping_until_ns = due_ns = due_ns if due_ns == NEVER else max(due_ns, least_ns)
+            self.sleeping_until_ns = due_ns = due_ns if due_ns == NEVER else max(due_ns, least_ns)
             return due_ns
 
 

@@ -48,9 +48,10 @@ from topics.engine.values.results import (
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.trampoline import Trampoline
 from topics.engine.write.flush import AfterLine
-from topics.engine.write.value_rows import rows_from
+from topics.engine.write.value_rows import plain_rows, rows_from
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
+from topics.store.format.rows import NO_ROWS
 from topics.store.read.lent_pieces import Lender
 
 Values = Iterable[Any]
@@ -58,6 +59,10 @@ Values = Iterable[Any]
 
 From = str | Mapping[str, int]
 """Where a read begins: "first", "now", {"last": n} or {"time": ms}."""
+
+_NO_OPTIONS = (None,) * 5
+_PLAIN = AppendRequest("", NO_ROWS)[2:]
+"""The other fields of a request without options."""
 
 
 class Starts:
@@ -79,6 +84,8 @@ class Starts:
         """Time of appends from their beginning on the loop to their answer."""
         self._scanners: deque[WriteScanner] = deque()
         """Scanners that are not in use. Any thread takes one, and a signal's handler another."""
+        self._max_record_bytes = config.max_record_bytes
+        self._max_batch_records = config.max_batch_records
         self._dropped: Dropped = deque()
 
     def appending(self, request: AppendRequest) -> Start[AppendResult]:
@@ -141,6 +148,11 @@ class Starts:
         incarnation: str | None,
         producer: Producer | None,
     ) -> AppendRequest:
+        options = (key, node, create, incarnation, producer)
+        if options == _NO_OPTIONS and type(records) is list and type(topic) is str:
+            rows = plain_rows(records, self._max_batch_records, self._max_record_bytes)
+            if rows is not None:
+                return make_tuple(AppendRequest, (topic, rows, *_PLAIN))
         arguments.text("topic", topic)
         arguments.optional_flag("create", create)
         arguments.optional_incarnation(incarnation)

@@ -20,7 +20,7 @@ from topics.embedded.appends.pending import Pending
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
-from topics.store.format.rows import NO_ROWS, rows_of_bytes
+from topics.store.format.rows import Rows, rows_of_bytes
 
 _BIG = "x" * 30_000
 
@@ -311,7 +311,9 @@ def test_an_append_does_not_overtake_one_that_has_lost_its_room() -> None:
     stop_syncs(log)
 
     def submit(value: Any) -> None:
-        request = AppendRequest("t", rows_of_bytes([value]) or NO_ROWS)
+        rows = rows_of_bytes([value])
+        assert isinstance(rows, Rows)
+        request = AppendRequest("t", rows)
         log.driver.submit_soon(log.admission.appending(request), lambda _outcome: None)
 
     submit(b"x" * 120_000)

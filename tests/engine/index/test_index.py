@@ -21,6 +21,7 @@ from topics.engine.index.matching import Matching
 from topics.engine.index.usage import Usage
 from topics.engine.values.predicate import Predicate
 from topics.store.format.file_table import FileKind, FileTable
+from topics.store.format.rows import PLACED
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 20), st.integers(0, 6)),
         st.tuples(st.just("one"), st.integers(0, 6), st.just(0)),
+        st.tuples(st.just("placed"), st.integers(1, 40), st.integers(0, 6)),
         st.tuples(st.just("scatter"), st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(0, 30)),
         st.tuples(st.just("kill"), st.integers(0, 120), st.just(0)),
         st.tuples(st.just("run"), st.integers(1, 120), st.sampled_from([0, 3, 19, 20, 60, 1 << 50])),
@@ -103,6 +105,13 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
                 zeros = np.zeros(count, np.uint8)
                 stamps = np.array(seqs, np.uint64)
                 index.append_rows(first, file.file_id, numbers * 10, numbers, sizes, stamps, zeros, tags)
+        elif step == "placed":  # without tags
+            first = last + 1 + int(b)  # type: ignore[call-overload]
+            seqs = list(range(first, first + int(a)))  # type: ignore[call-overload]
+            placed = b"".join(PLACED.pack(max(0, seq * 10 - 7), 10, _size(seq), 0, seq) for seq in (0, *seqs))
+            index.add_placed(first, len(seqs), placed, 1, file.file_id, 7)
+            model |= {seq: (_size(seq), None) for seq in seqs}
+            last, seqs = seqs[-1], []
         elif step == "scatter":
             assert isinstance(a, list)
             seqs = (np.cumsum(a) + last + int(b)).tolist()  # type: ignore[call-overload]

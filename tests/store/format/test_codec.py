@@ -7,7 +7,6 @@ import json
 import struct
 from array import array
 
-import msgspec
 import numpy as np
 import pytest
 import xxhash
@@ -45,7 +44,7 @@ from topics.store.format.rows import (
     record_at,
     rows_of_bytes,
 )
-from topics.store.format.topic_rows import addresses_of, place_rows
+from topics.store.format.topic_rows import addresses_of, place_rows, place_run
 from topics.store.read.render_columns import ColumnRenderer
 from topics.store.read.render_json import LEASE, JsonRenderer
 
@@ -195,6 +194,15 @@ def test_rows_of_many_topics_are_framed_and_placed_as_one_topic_after_the_other(
         wanted = [[9] * len(added), *(placed[name].tolist() for name in ("start", "length", "size", "ts", "flags"))]
         assert [column.tolist() for column in columns] == [[0, 0, *values, 0] for values in wanted]
 
+    own, at = [[np.zeros(len(added) + 3, shape) for shape in shapes] for added, _seq in topics], 0
+    for (added, _seq), columns, placed in zip(topics, own, places, strict=True):
+        size = place_run(addresses_of(*columns), 2, bytes(got), at, len(added), 9, base)
+        assert size == int(placed["size"].sum())
+        at += len(added)
+    assert [[column.tolist() for column in columns] for columns in own] == [
+        [column.tolist() for column in columns] for columns in chunks
+    ]
+
 
 @given(st.binary(max_size=60), st.binary(max_size=120))
 def test_any_spans_give_frames_or_a_refusal(buffer: bytes, spans: bytes) -> None:
@@ -214,53 +222,110 @@ packable = st.one_of(
 )
 
 
-@given(st.lists(packable, min_size=1, max_size=20), st.sampled_from([0, 255, 256, 65_535, 65_536]))
-def test_rows_of_bytes_equal_the_model(payloads: list[bytes | bytearray | memoryview], size: int) -> None:
-    payloads.append(b"s" * size)
-    rows = rows_of_bytes(payloads)
-    assert rows is not None
+@given(st.lists(packable, min_size=1, max_size=20), st.sampled_from([list, tuple]))
+def test_rows_of_bytes_equal_the_model(payloads: list[bytes | bytearray | memoryview], kind: type) -> None:
+    rows = rows_of_bytes(kind(payloads))
+    assert isinstance(rows, Rows)
     assert (rows.count, rows.size) == (len(payloads), sum(map(len, payloads)))
+    assert rows.buffer == b"".join(payloads)
     for at, payload in enumerate(payloads):
         assert record_at(rows, at) == RowRecord(bytes(payload), size=len(payload), is_bytes=True)
+
+
+@given(st.lists(packable, min_size=1, max_size=20), st.integers(0, 300))
+def test_the_first_payload_above_a_limit_is_named(payloads: list[bytes | bytearray | memoryview], most: int) -> None:
+    above = [at for at, payload in enumerate(payloads) if len(payload) > most]
+    found = rows_of_bytes(payloads, most)
+    assert found == above[0] if above else isinstance(found, Rows)
+
+
+def test_payloads_of_more_bytes_than_a_row_can_point_to_are_refused_before_they_are_copied() -> None:
+    with pytest.raises(OverflowError, match=r"^4294967296 bytes$"):
+        rows_of_bytes([bytes(1 << 20)] * 4096)
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
 def test_rows_of_any_number_of_bytes_are_found(count: int) -> None:
     rows = rows_of_bytes([b"%d" % at for at in range(count)])
-    assert rows is not None
+    assert isinstance(rows, Rows)
     assert rows.count == len(rows.columns()) == count
     assert record_at(rows, count - 1).data == b"%d" % (count - 1)
 
 
-@pytest.mark.parametrize("other", [1, "text", None, [b"x"], {b"x": 1}, range(1 << 40), memoryview(bytes(8)).cast("I")])
+def released() -> memoryview:
+    view = memoryview(b"gone")
+    view.release()
+    return view
+
+
+with_gaps = memoryview(bytes(8))[::2]
+
+
+@pytest.mark.parametrize("other", [1, "text", None, [b"x"], {b"x": 1}, range(1 << 40), with_gaps, released()])
 def test_values_of_another_type_have_no_rows_of_bytes(other: object) -> None:
     assert rows_of_bytes([b"first", other]) is None
+    assert rows_of_bytes([other]) is None
 
 
-packed_like = st.lists(
-    st.one_of(st.binary(max_size=6), st.sampled_from([b"\xc4\x02ab", b"\xc5\0\1a", b"\xc6\0\0\0\1a"]))
+def test_what_is_no_list_or_tuple_has_no_rows_of_bytes() -> None:
+    assert rows_of_bytes(iter([b"a"])) is None  # type: ignore[arg-type]
+
+
+def test_a_view_of_other_items_gives_its_bytes() -> None:
+    rows = rows_of_bytes([b"first", memoryview(bytes(range(8))).cast("I")])
+    assert isinstance(rows, Rows)
+    assert (rows.size, record_at(rows, 1).data) == (13, bytes(range(8)))
+
+
+@given(
+    st.lists(records, min_size=1, max_size=6),
+    st.integers(0, 700),
+    st.integers(0, 1 << 14),
+    st.none() | names,
+    st.booleans(),
 )
+def test_a_framed_batch_is_its_frames_sealed_and_zeros_to_the_end_of_the_block(
+    written: list[RowRecord], place: int, room: int, node: bytes | None, fsync: bool
+) -> None:
+    at, rows = place * 8, pack_rows(written)
+    room = max(room, at)
+    chunk, placed, checksum = bytearray(b"?" * room), bytearray(24 * rows.count), bytearray(8)
+    used = lib.tp_frame_batch(
+        ffi.from_buffer(chunk), at, room, rows.buffer, len(rows.buffer), rows.spans, rows.count,
+        9, 100, 1_700, FLAG_FSYNC if fsync else 0, node or b"", len(node or b""), node is not None,
+        EPOCH, 5, 3, 77, 1_800, ffi.from_buffer(placed), ffi.from_buffer("uint64_t[]", checksum),
+    )  # fmt: skip
+    model = bytearray(1 << 16)
+    body = lib.tp_frame_rows(
+        ffi.from_buffer(model), 64, len(model), rows.buffer, len(rows.buffer), rows.spans, rows.count,
+        9, 100, 1_700, FLAG_FSYNC if fsync else 0, node or b"", len(node or b""), node is not None,
+        b"", 0, 0, ffi.from_buffer(model_placed := bytearray(24 * rows.count)),
+    )  # fmt: skip
+    model_sum = lib.tp_seal_batch(ffi.from_buffer(model), EPOCH, 5, 3, 77, body, rows.count, 1_800)
+    if room < at + 64 + body:
+        assert used in {-(at + 64), -(at + 64 + body)}
+        assert chunk == b"?" * room, "nothing is written without room for all"
+        return
+    assert used == 64 + body
+    assert chunk[:at] == b"?" * at
+    assert chunk[at : at + used] == model[:used]
+    block_end = min(room, align_up(at + used, 4096))
+    assert chunk[at + used : block_end] == bytes(block_end - at - used)
+    assert chunk[block_end:] == b"?" * (room - block_end)
+    assert placed == model_placed
+    assert int.from_bytes(checksum, "little") == model_sum
 
 
-@given(st.sampled_from([b"\x92", b"\xdc\0\2", b"\xdd\0\0\0\2", b""]), packed_like, st.integers(0, 3))
-def test_any_packed_bytes_give_rows_within_them_or_a_refusal(head: bytes, parts: list[bytes], count: int) -> None:
-    packed = head + b"".join(parts)
-    spans = bytearray(ROW.size * max(1, count))
-    size = lib.tp_rows_of_packed(packed, len(packed), count, ffi.from_buffer(spans))
-    try:
-        model = msgspec.msgpack.decode(packed, type=list[bytes])
-        expected = len(b"".join(model)) if len(model) == count and _holds_only_bytes(packed) else -1
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        expected = -1
-    assert size == expected
-    if size >= 0:
-        rows = Rows(packed, bytes(spans[: ROW.size * count]), count, size)
-        assert [record_at(rows, at).data for at in range(count)] == model
-
-
-def _holds_only_bytes(packed: bytes) -> bool:
-    """Return whether no string is packed as text, which msgspec takes for base64."""
-    return all(type(each) is bytes for each in msgspec.msgpack.decode(packed))
+@given(st.binary(max_size=60), st.binary(max_size=120))
+def test_any_spans_give_a_batch_or_a_refusal(buffer: bytes, spans: bytes) -> None:
+    count = len(spans) // 40
+    placed, chunk, checksum = bytearray(24 * max(1, count)), bytearray(1 << 16), bytearray(8)
+    used = lib.tp_frame_batch(
+        ffi.from_buffer(chunk), 0, len(chunk), buffer, len(buffer), spans, count,
+        1, 1, 1, 0, b"", 0, 0, 1, 1, 0, 1, 1, ffi.from_buffer(placed), ffi.from_buffer("uint64_t[]", checksum),
+    )  # fmt: skip
+    framed = int(Framed(0, bytes(placed)).lengths[:count].sum())
+    assert used == (64 + framed if framed else 0)
 
 
 @given(st.lists(st.lists(frames, max_size=4), max_size=5), st.integers(0, 2**40))

@@ -20,7 +20,7 @@ from topics.errors import DiskFullError, LogReadOnlyError
 from topics.store.format._codec import ffi
 from topics.store.format.log_format import shard_directory
 from topics.store.format.rows import RowRecord, pack_rows
-from topics.store.in_memory.hot_tail import HotTail
+from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.commit import Commit
 
 
@@ -424,13 +424,13 @@ def test_a_batch_for_which_there_is_no_memory_keeps_its_place_and_a_lone_write_l
     monkeypatch: pytest.MonkeyPatch, lone: bool
 ) -> None:
     world = OneSender()
-    place, row = HotTail.place, pack_rows([RowRecord(b"1")])
+    chunk_at, row = HotTail.chunk_at, pack_rows([RowRecord(b"1")])
 
-    def no_memory(*_args: object, **_more: object) -> memoryview:
-        monkeypatch.setattr(HotTail, "place", place)
+    def no_memory(*_args: object, **_more: object) -> TailBuffer:
+        monkeypatch.setattr(HotTail, "chunk_at", chunk_at)
         raise MemoryError("for a chunk")
 
-    monkeypatch.setattr(HotTail, "place", no_memory)
+    monkeypatch.setattr(HotTail, "chunk_at", no_memory)
     if lone:
         with pytest.raises(MemoryError):
             world.log.write_lone(1, 2, 5, row, None, fsync=True)

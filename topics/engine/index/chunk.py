@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from topics.engine.index._index_reads import lib
 from topics.engine.index.tag_filter import TagFilter
 from topics.store.format.catalog import NO_TAG
-from topics.store.format.topic_rows import addresses_of
+from topics.store.format.topic_rows import addresses_of, place_run
 
 CHUNK_ROWS_MAX = 8192
 _ROWS_MIN = 16
@@ -136,6 +136,21 @@ class Chunk:
         self.count += rows
         self.live += rows
         self.bytes += size
+
+    def place(self, rows: int, placed: bytes | bytearray, at: int, file_id: int, base: int) -> int:
+        """Add live rows without tags, for which there is room, from packed PLACED.
+
+        at: position of the first one in `placed`. base: added to their starts.
+        Returns: their bytes together.
+        """
+        count = self.count
+        size = place_run(self.addresses or self.find_addresses(), count, placed, at, rows, file_id, base)
+        if self.file_id != file_id:
+            self._is_in_another(file_id)
+        self.count = count + rows
+        self.live += rows
+        self.bytes += size
+        return size
 
     def _is_in_another(self, file_id: int) -> None:
         """Note that rows in this file join the live rows."""

@@ -89,6 +89,8 @@ class Found:
 _FIRST_ROWS = 16
 _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
+_NEXT_BATCHES = 16
+"""Batches for which the chunk after a full one has room at once."""
 _FEW_CHUNKS = 8
 """Up to so many chunks are removed from the list one by one."""
 _CHUNKS_A_STEP = 16
@@ -205,6 +207,27 @@ class Index:
             total += size
         self._added(file_id, first_seq, first_seq + count - 1, count, total)
 
+    def add_placed(  # noqa: PLR0917 - hot
+        self, first_seq: int, count: int, placed: bytes | bytearray, at: int, file_id: int, base: int
+    ) -> None:
+        """Add live rows without tags like `append_rows`, from packed PLACED; count >= 1.
+
+        at: position of the first one in `placed`. base: added to their starts.
+        """
+        chunks = self.chunks
+        chunk = chunks[-1] if chunks else None
+        if chunk is not None and chunk.first + chunk.count == first_seq and chunk.count + count <= len(chunk.flags):
+            size = chunk.place(count, placed, at, file_id, base)
+        else:
+            done = size = 0
+            while done < count:
+                chunk = self._chunk_for(first_seq + done, count)
+                rows = min(CHUNK_ROWS_MAX - chunk.count, count - done)
+                chunk.reserve(rows)
+                size += chunk.place(rows, placed, at + done, file_id, base)
+                done += rows
+        self._added(file_id, first_seq, first_seq + count - 1, count, size)
+
     def extend(self, first_seq: int, count: int, size: int, file_id: int) -> Chunk | None:
         """Add `count` rows without tags, like `append_rows`, without columns and Usage.
 
@@ -280,10 +303,10 @@ class Index:
         chunk.count -= len(seqs)  # `add_holes` has counted these rows; `take` counts them again.
         chunk.take(len(seqs), int(columns.sizes[part].sum(dtype=np.uint64)), file_id)
 
-    def _chunk_for(self, seq: int) -> Chunk:
+    def _chunk_for(self, seq: int, rows: int = 1) -> Chunk:
         """Return the chunk whose next row is `seq`: the last one or a new one.
 
-        The last one may get a few holes before the row.
+        The last one may get a few holes before the row. rows: those that come together.
         """
         assert seq > self.last_seq, "rows come in the order of their seqs"
         if self.chunks:
@@ -298,7 +321,8 @@ class Index:
             if chunk.is_thin:  # The last chunk is not thinned, so it may have become thin before.
                 self._to_shrink[chunk] = None
         # A topic that has filled a chunk is not small: its next chunk starts larger.
-        chunk = Chunk(seq, _NEXT_ROWS if self.chunks and self.chunks[-1].count == CHUNK_ROWS_MAX else _FIRST_ROWS)
+        is_full = self.chunks and self.chunks[-1].count == CHUNK_ROWS_MAX
+        chunk = Chunk(seq, min(CHUNK_ROWS_MAX, max(_NEXT_ROWS, _NEXT_BATCHES * rows)) if is_full else _FIRST_ROWS)
         self.chunks.append(chunk)
         self._firsts.append(seq)
         return chunk

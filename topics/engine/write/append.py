@@ -281,10 +281,12 @@ def index_some(  # noqa: PLR0917 - columns
     topic: Topic, first: int, count: int, placed: bytes | bytearray, at: int, tags: Tags, file_id: int, base: int
 ) -> None:
     """Put the rows from position `at` on into the index of one topic, like `index_rows`."""
+    if tags is None:
+        topic.index.add_placed(first, count, placed, at, file_id, base)
+        return
     if count == 1 and not isinstance(tags, np.ndarray):
         start, length, size, flags, ts = PLACED.unpack_from(placed, at * _PLACED_BYTES)
-        tag = tags[0] if tags is not None else None
-        topic.index.append_row(first, file_id, base + start, length, size, ts, flags, tag)
+        topic.index.append_row(first, file_id, base + start, length, size, ts, flags, tags[0])
         return
     rows = np.frombuffer(placed, PLACED_DTYPE, count, at * _PLACED_BYTES)
     offsets = rows["start"] + np.uint32(base)

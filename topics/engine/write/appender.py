@@ -28,7 +28,7 @@ from topics.engine.write.admission import (
     check_log,
     expire_for_quota,
 )
-from topics.engine.write.append import Append, AppendCore, append_to, index_rows, index_some
+from topics.engine.write.append import Append, AppendCore, append_to, index_some
 from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictions
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
@@ -176,12 +176,8 @@ class Appender:
         written = core.log.write_lone(topic.id, first, ts, rows, request.node, fsync=fsync)
         if written is None:
             return None
-        framed, commit = written
-        file_id, base, tags = commit.file_id, commit.base - framed.start, tags_in(rows)
-        if count == 1:
-            index_some(topic, first, 1, framed.placed, 0, tags, file_id, base)
-        else:
-            index_rows(core.usage, (topic,), (first,), (count,), (rows.size,), framed.placed, tags, file_id, base)
+        placed, commit = written
+        index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
         core.in_log.add(topic.id)
         core.usage.appended_records += count
         core.usage.appended_bytes += rows.size

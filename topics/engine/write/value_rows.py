@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from topics.engine.json.strict_json import check
 from topics.engine.write.write_body import WriteScanner
@@ -34,6 +33,17 @@ class NewRecord(NamedTuple):
 
 _encoder = msgspec.json.Encoder()
 _NULL_BYTES = 4
+
+
+def plain_rows(values: list[Any], most: int, record_max: int) -> Rows | None:
+    """Return the rows of records of bytes within the limits; None for others, see `rows_from`."""
+    if not 0 < len(values) <= most:
+        return None
+    try:
+        rows = rows_of_bytes(values, record_max)
+    except OverflowError:
+        return None
+    return rows if type(rows) is Rows else None
 
 
 def rows_from(values: Sequence[Any], scanner: WriteScanner) -> Rows:
@@ -68,13 +78,11 @@ def rows_from_bytes(payloads: Sequence[bytes], scanner: WriteScanner) -> Rows | 
     Raises: RequestError, over a limit.
     """
     try:
-        rows = rows_of_bytes(payloads)
+        rows = rows_of_bytes(payloads, scanner.max_record_bytes)
     except OverflowError:
         raise _too_many_bytes(sum(map(len, payloads))) from None
-    if rows is not None and rows.size > scanner.max_record_bytes:
-        too_large = np.flatnonzero(rows.columns()["size"] > scanner.max_record_bytes)
-        if len(too_large):
-            raise scanner.too_large(f"records[{too_large[0]}]")
+    if isinstance(rows, int):
+        raise scanner.too_large(f"records[{rows}]")
     return rows
 
 

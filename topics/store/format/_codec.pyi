@@ -19,6 +19,7 @@ class _Lib:
     TP_ROW_NODE: int
     TP_ROW_META: int
     TP_ROW_BYTES: int
+    def tp_rows_of_list(self, payloads: Any, record_max: int) -> Any: ...
     def tp_frame_rows(
         self,
         dest: Any,
@@ -55,6 +56,9 @@ class _Lib:
         placed: Any,
     ) -> int: ...
     def tp_place_rows(self, columns: Any, runs: Any, count: int, placed: bytes, file_id: int, base: int) -> int: ...
+    def tp_place_run(
+        self, columns: bytes, first: int, placed: bytes, at: int, count: int, file_id: int, base: int
+    ) -> int: ...
     def tp_frame_control(
         self,
         dest: Any,
@@ -67,6 +71,30 @@ class _Lib:
         ts_ms: int,
         payload: bytes,
         payload_len: int,
+    ) -> int: ...
+    def tp_frame_batch(
+        self,
+        chunk: Any,
+        at: int,
+        room: int,
+        buffer: bytes,
+        buffer_bytes: int,
+        rows: bytes,
+        count: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        flags: int,
+        node: bytes,
+        node_len: int,
+        has_node: int,
+        epoch: int,
+        batch_no: int,
+        synced_upto: int,
+        chain: int,
+        written_ms: int,
+        placed: Any,
+        checksum: Any,
     ) -> int: ...
     def tp_seal_batch(
         self,
@@ -178,7 +206,6 @@ class _Lib:
         count: int,
         state: Any,
     ) -> None: ...
-    def tp_rows_of_packed(self, packed: bytes, size: int, count: int, rows: Any) -> int: ...
     def tp_sum_rows(
         self,
         buffer: Any,
@@ -223,6 +250,7 @@ class _FFI:
     def new(self, declaration: str, initializer: Any = ...) -> Any: ...
     def cast(self, declaration: str, data: Any) -> Any: ...
     def from_buffer(self, declaration: Any, data: Any = ..., require_writable: bool = ...) -> Any: ...
+    def addressof(self, data: Any, field: str) -> Any: ...
     def release(self, data: Any) -> None: ...
     def unpack(self, data: Any, count: int) -> Any: ...
     def buffer(self, data: Any, size: int = ...) -> Any: ...

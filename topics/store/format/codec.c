@@ -13,60 +13,6 @@ static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (
 typedef struct tp_row any_row __attribute__((aligned(1)));
 typedef struct tp_placed any_placed __attribute__((aligned(1)));
 
-/* Reads the length of the packed byte string at p, and returns where it begins; NULL if there is
- * none before `end`. */
-static inline const uint8_t *packed_bytes(const uint8_t *p, const uint8_t *end, uint64_t *length)
-{
-    enum { BIN8 = 0xc4, BIN16 = 0xc5, BIN32 = 0xc6 };
-    uint64_t room = (uint64_t)(end - p);
-    const uint8_t *data;
-    if (room >= 2 && p[0] == BIN8) {
-        *length = p[1];
-        data = p + 2;
-    } else if (room >= 3 && p[0] == BIN16) {
-        *length = (uint64_t)p[1] << 8 | p[2];
-        data = p + 3;
-    } else if (room >= 5 && p[0] == BIN32) {
-        *length = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4];
-        data = p + 5;
-    } else {
-        return NULL;
-    }
-    return *length <= (uint64_t)(end - data) ? data : NULL;
-}
-
-int64_t tp_rows_of_packed(const char *packed, uint64_t size, uint32_t count, char *rows)
-{
-    enum { FIXARRAY = 0x90, FIXARRAY_MAX = 15, ARRAY16 = 0xdc, ARRAY32 = 0xdd };
-    const uint8_t *begin = (const uint8_t *)packed, *end = begin + size, *p = begin;
-    uint64_t n, total = 0;
-    if (!size || size > UINT32_MAX) return -1;
-    if (p[0] >= FIXARRAY && p[0] <= FIXARRAY + FIXARRAY_MAX) {
-        n = p[0] - FIXARRAY;
-        p += 1;
-    } else if (size >= 3 && p[0] == ARRAY16) {
-        n = (uint64_t)p[1] << 8 | p[2];
-        p += 3;
-    } else if (size >= 5 && p[0] == ARRAY32) {
-        n = (uint64_t)p[1] << 24 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 8 | p[4];
-        p += 5;
-    } else {
-        return -1;
-    }
-    if (n != count) return -1;
-    for (any_row *row = (any_row *)rows; count; count--, row++) {
-        const uint8_t *data = packed_bytes(p, end, &n);
-        if (data == NULL) return -1;
-        memset(row, 0, sizeof *row);
-        row->data_off = (uint32_t)(data - begin);
-        row->data_len = row->size = (uint32_t)n;
-        row->flags = TP_ROW_BYTES;
-        total += n;
-        p = data + n;
-    }
-    return p == end ? (int64_t)total : -1;
-}
-
 int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
                       const char *rows, uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms,
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
@@ -137,29 +83,44 @@ int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buff
     return (int64_t)(at - begin);
 }
 
+/* Writes rows into the columns of one index, whose six addresses are given, from `first` on. */
+static uint64_t place_run(const uint64_t *columns, uint32_t first, const any_placed *entry, uint32_t count,
+                          uint32_t file_id, uint32_t base)
+{
+    uint32_t *file_ids = (uint32_t *)(uintptr_t)columns[0] + first;
+    uint32_t *offsets = (uint32_t *)(uintptr_t)columns[1] + first;
+    uint32_t *lengths = (uint32_t *)(uintptr_t)columns[2] + first;
+    uint32_t *sizes = (uint32_t *)(uintptr_t)columns[3] + first;
+    uint64_t *ts = (uint64_t *)(uintptr_t)columns[4] + first;
+    uint8_t *flags = (uint8_t *)(uintptr_t)columns[5] + first;
+    uint64_t size = 0;
+    for (uint32_t row = 0; row < count; row++, entry++) {
+        file_ids[row] = file_id;
+        offsets[row] = entry->start + base;
+        lengths[row] = entry->length;
+        sizes[row] = entry->size;
+        ts[row] = entry->ts_ms;
+        flags[row] = entry->flags;
+        size += entry->size;
+    }
+    return size;
+}
+
 uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
                        uint64_t base)
 {
     uint64_t size = 0;
-    for (uint32_t i = 0; i < count; i++, columns += 6, runs += 3) {
-        const any_placed *entry = (const any_placed *)placed + runs[0];
-        uint32_t *file_ids = (uint32_t *)(uintptr_t)columns[0] + runs[1];
-        uint32_t *offsets = (uint32_t *)(uintptr_t)columns[1] + runs[1];
-        uint32_t *lengths = (uint32_t *)(uintptr_t)columns[2] + runs[1];
-        uint32_t *sizes = (uint32_t *)(uintptr_t)columns[3] + runs[1];
-        uint64_t *ts = (uint64_t *)(uintptr_t)columns[4] + runs[1];
-        uint8_t *flags = (uint8_t *)(uintptr_t)columns[5] + runs[1];
-        for (uint32_t row = 0; row < runs[2]; row++, entry++) {
-            file_ids[row] = file_id;
-            offsets[row] = entry->start + (uint32_t)base;
-            lengths[row] = entry->length;
-            sizes[row] = entry->size;
-            ts[row] = entry->ts_ms;
-            flags[row] = entry->flags;
-            size += entry->size;
-        }
-    }
+    for (uint32_t i = 0; i < count; i++, columns += 6, runs += 3)
+        size += place_run(columns, runs[1], (const any_placed *)placed + runs[0], runs[2], file_id, (uint32_t)base);
     return size;
+}
+
+uint64_t tp_place_run(const char *columns, uint32_t first, const char *placed, uint32_t at, uint32_t count,
+                      uint32_t file_id, uint64_t base)
+{
+    uint64_t own[6];
+    memcpy(own, columns, sizeof own);
+    return place_run(own, first, (const any_placed *)placed + at, count, file_id, (uint32_t)base);
 }
 
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
@@ -216,6 +177,23 @@ uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t 
 {
     return tp_seal_summed(batch, epoch, batch_no, synced_upto, chain, body_bytes, frame_count, written_ms,
                           XXH3_64bits(batch + BATCH_HEADER_BYTES, body_bytes));
+}
+
+int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes, const char *rows,
+                       uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags,
+                       const char *node, uint32_t node_len, uint32_t has_node, uint64_t epoch, uint64_t batch_no,
+                       uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed, uint64_t *checksum)
+{
+    if (room < at + BATCH_HEADER_BYTES) return -(int64_t)(at + BATCH_HEADER_BYTES);
+    int64_t body = tp_frame_rows(chunk, at + BATCH_HEADER_BYTES, room, buffer, buffer_bytes, rows, count, topic_id, first_seq,
+                                 ts_ms, flags, node, node_len, has_node, NULL, 0, 0, placed);
+    if (body <= 0) return body;
+    uint64_t sum = tp_seal_batch(chunk + at, epoch, batch_no, synced_upto, chain, (uint32_t)body, count, written_ms);
+    uint64_t end = at + BATCH_HEADER_BYTES + (uint64_t)body;
+    uint64_t block_end = (end + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    memset(chunk + end, 0, (block_end < room ? block_end : room) - end);
+    checksum[0] = sum;
+    return BATCH_HEADER_BYTES + body;
 }
 
 void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *s, struct tp_frame *out,

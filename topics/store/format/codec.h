@@ -71,10 +71,12 @@ struct tp_projection {
     uint32_t apart_count, reserved;
 };
 
-/* Makes rows (struct tp_row) of `count` byte strings, which MessagePack has packed as one array
- * that fills packed[0:size]. Returns the bytes of all strings; -1 if it is anything else, or larger
- * than UINT32_MAX: then the rows are undefined. */
-int64_t tp_rows_of_packed(const char *packed, uint64_t size, uint32_t count, char *rows);
+/* Makes rows of a Python list or tuple of bytes objects, bytearrays and views of contiguous memory,
+ * whose bytes are copied. Returns a new Python object, for a caller that holds the interpreter's
+ * lock: the tuple (buffer, rows, count, bytes of all); the index of the first one of more than
+ * record_max bytes; None if an element is anything else. NULL with an OverflowError if they have
+ * more than UINT32_MAX bytes, or with a MemoryError. */
+void *tp_rows_of_list(void *list, uint64_t record_max);
 
 /* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i and its
  * own node, or else the default (has_node). placed[i] (struct tp_placed) describes it; starts
@@ -101,6 +103,11 @@ int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buff
 uint64_t tp_place_rows(const uint64_t *columns, const uint32_t *runs, uint32_t count, const char *placed, uint32_t file_id,
                        uint64_t base);
 
+/* tp_place_rows for one index: `count` rows from placed[at] on, to row `first` on. columns:
+ * packed. */
+uint64_t tp_place_run(const char *columns, uint32_t first, const char *placed, uint32_t at, uint32_t count,
+                      uint32_t file_id, uint64_t base);
+
 /* Writes one control frame; returns as tp_frame_rows. */
 int64_t tp_frame_control(char *dest, uint64_t at, uint64_t room, uint32_t type, uint32_t flags, uint64_t topic_id,
                          uint64_t seq, uint64_t ts_ms, const char *payload, uint32_t payload_len);
@@ -112,6 +119,16 @@ uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t 
 /* tp_seal_batch with the checksum of the body given. */
 uint64_t tp_seal_summed(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
                         uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms, uint64_t body_sum);
+
+/* Writes a batch of `count` rows of one topic to chunk[at:room]: frames as from tp_frame_rows,
+ * whose starts count from the body, the header as from tp_seal_batch, and zeros up to the end of
+ * the last block (or of the room), counted from the chunk. *checksum is the header's. Returns the
+ * bytes of the batch; -n if n bytes of room are needed; 0 without rows, or if a span is outside
+ * the buffer. */
+int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes, const char *rows,
+                       uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags,
+                       const char *node, uint32_t node_len, uint32_t has_node, uint64_t epoch, uint64_t batch_no,
+                       uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed, uint64_t *checksum);
 
 /* Verifies batches from state->position on and emits their frames, batch by batch (whole or not
  * at all). */

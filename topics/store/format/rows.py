@@ -5,11 +5,11 @@ Layout: `rows.h`, 40 bytes a row, the machine's (little-endian) order.
 
 from __future__ import annotations
 
+import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from topics.common.tuples import make_tuple
@@ -60,7 +60,6 @@ _FLAGS_WITHOUT_TAG = bytes(
 )
 
 
-_packer = msgspec.msgpack.Encoder()
 BYTES_TYPES = bytes, bytearray, memoryview
 """The types of a record's data that is stored as it is."""
 
@@ -114,40 +113,22 @@ class Framed(NamedTuple):
         return Framed(start, columns.tobytes())
 
 
-def rows_of_bytes(payloads: Sequence[Any]) -> Rows | None:
-    """Return rows whose data is these bytes; None if not all payloads are plain bytes.
+_rows_of_list: Callable[[Sequence[Any], int], Any] = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.py_object, ctypes.c_uint64
+)(int(ffi.cast("uintptr_t", ffi.addressof(lib, "tp_rows_of_list"))))
+"""The function in C, called with the interpreter's lock, because it reads Python's objects."""
 
-    Plain are bytes, bytearrays and views of contiguous single bytes, which MessagePack packs in one
-    call. The rows point into what it has packed, where a length is before each payload.
+
+def rows_of_bytes(payloads: Sequence[Any], record_max: int = BUFFER_MAX) -> Rows | int | None:
+    """Return rows whose data is these bytes, which are a list or tuple.
+
+    Returns: the index of the first one of more than `record_max` bytes; None if not all payloads
+    are bytes, bytearrays and views of contiguous memory.
 
     Raises: OverflowError, they have 4 GiB or more.
     """
-    count = len(payloads)
-    if count == 1:
-        if not isinstance(payloads[0], BYTES_TYPES):
-            return None
-        try:
-            payload = bytes(payloads[0])
-        except ValueError:  # a view that was released
-            return None
-        size = len(payload)
-        if size > BUFFER_MAX:
-            raise OverflowError(f"{size} bytes")
-        return make_tuple(Rows, (payload, ROW.pack(0, size, 0, 0, 0, 0, 0, 0, size, BYTES), 1, size))
-    try:
-        size = sum(map(len, payloads))
-        # Too many are refused before anything is copied.
-        packed = _packer.encode(payloads) if size <= BUFFER_MAX else b""
-    except Exception:  # raised for a payload of another type
-        return None
-    if not 0 < len(packed) <= BUFFER_MAX:
-        if not set(BYTES_TYPES).issuperset(map(type, payloads)):
-            return None
-        raise OverflowError(f"{size} bytes")
-    spans = bytearray(ROW_BYTES * count)
-    if lib.tp_rows_of_packed(packed, len(packed), count, ffi.from_buffer(spans)) != size:
-        return None
-    return make_tuple(Rows, (packed, bytes(spans), count, size))
+    rows = _rows_of_list(payloads, record_max)
+    return make_tuple(Rows, rows) if type(rows) is tuple else rows
 
 
 def join_rows(parts: Sequence[tuple[bytes | bytearray | memoryview, bytes]]) -> Rows:

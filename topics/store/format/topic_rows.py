@@ -43,6 +43,18 @@ def place_rows(columns: bytes, runs: list[int], placed: bytes | bytearray, file_
     )
 
 
+def place_run(  # noqa: PLR0917 - hot
+    columns: bytes, first: int, placed: bytes | bytearray, at: int, count: int, file_id: int, base: int
+) -> int:
+    """Write rows from position `at` on into the columns of one index; return their sizes' sum.
+
+    first: their first row in the columns. The others: as in `place_rows`.
+    """
+    return lib.tp_place_run(
+        columns, first, placed if type(placed) is bytes else ffi.from_buffer(placed), at, count, file_id, base
+    )
+
+
 def addresses_of(*columns: NDArray[Any]) -> bytes:
     """Return the addresses of the columns, a packed u64 each; valid while the columns live."""
     return array("Q", [int(ffi.cast("uintptr_t", ffi.from_buffer(column))) for column in columns]).tobytes()

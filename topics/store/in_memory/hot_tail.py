@@ -12,9 +12,9 @@ import struct
 from bisect import bisect_right
 from collections import deque
 
-import numpy as np
-
 from topics.common.memory import LARGE_BYTES, page_aligned
+from topics.store.format._codec import ffi
+from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20
@@ -30,12 +30,13 @@ HOT_RANGE = struct.Struct("=4Q")
 class TailBuffer:
     """Memory for file bytes [start, start + capacity); [start, start + used) is filled."""
 
-    __slots__ = ("address", "capacity", "file_id", "lent", "start", "used", "view")
+    __slots__ = ("address", "capacity", "file_id", "lent", "pointer", "start", "used", "view")
 
     def __init__(self, capacity: int, view: memoryview | None = None) -> None:
         """view: page-aligned memory for it; None for new memory."""
         self.view = memoryview(page_aligned(capacity)) if view is None else view
-        self.address = int(np.frombuffer(self.view, np.uint8).__array_interface__["data"][0])
+        self.pointer: Pointer = ffi.from_buffer(self.view)
+        self.address = int(ffi.cast("uintptr_t", self.pointer))
         self.capacity = capacity
         self.file_id = 0
         self.start = 0
@@ -103,17 +104,7 @@ class HotTail:
         """
         start = begin & -BLOCK_BYTES
         size = len(head) + len(data)
-        chunks = self._files.get(file_id)
-        if chunks is None:
-            chunks = self._files[file_id] = []
-        chunk = chunks[-1] if chunks else None
-        if chunk is None or begin + size > chunk.start + chunk.capacity:
-            block = _ZEROS[:0]
-            if begin > start:
-                assert chunk is not None, "a file's first bytes begin a block"
-                block = chunk.view[start - chunk.start : begin - chunk.start]
-            chunk = self._open(file_id, start, block, begin - start + size, chunk, room)
-            chunks.append(chunk)
+        chunk = self.chunk_at(file_id, begin, size, room)
         view, at = chunk.view, begin - chunk.start
         assert chunk.used <= at, "bytes of the log never change"
         end = at + size
@@ -128,6 +119,28 @@ class HotTail:
         view[end:blocks_end] = _ZEROS[: blocks_end - end]
         chunk.used = end
         return view[start - chunk.start : blocks_end]
+
+    def chunk_at(self, file_id: int, begin: int, size: int, room: TailBuffer | None = None) -> TailBuffer:
+        """Return the chunk for `size` bytes at file offset `begin`, where its bytes end.
+
+        It has all bytes of the block in which they begin. The caller fills them, the zeros up to
+        the end of the last block, and then counts them as used.
+
+        room: see `place`.
+        """
+        chunks = self._files.get(file_id)
+        if chunks is None:
+            chunks = self._files[file_id] = []
+        chunk = chunks[-1] if chunks else None
+        if chunk is None or begin + size > chunk.start + chunk.capacity:
+            start = begin & -BLOCK_BYTES
+            block = _ZEROS[:0]
+            if begin > start:
+                assert chunk is not None, "a file's first bytes begin a block"
+                block = chunk.view[start - chunk.start : begin - chunk.start]
+            chunk = self._open(file_id, start, block, begin - start + size, chunk, room)
+            chunks.append(chunk)
+        return chunk
 
     def pass_over(self, file_id: int, end: int, last: memoryview) -> None:
         """Continue at `end` after bytes that the file has and the tail has not.

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.errors import StorageError
-from topics.store.format._codec import lib
-from topics.store.format.log_format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES
+from topics.store.format._codec import ffi, lib
+from topics.store.format.codec import Pointer
+from topics.store.format.log_format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES, FLAG_FSYNC
+from topics.store.format.rows import Rows
 from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.commit import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
 from topics.store.wal.counters import LogCounters
@@ -22,6 +24,8 @@ from topics.store.wal.write_latch import WriteLatch
 
 _REST_ATTEMPTS_MAX = 64
 _DONE = Verdict.DONE
+_checksum = ffi.new("uint64_t[1]")
+"""Where a call in C puts a batch's checksum."""
 
 AT_ONCE = Commit(None)
 """The result for callbacks that need no commit."""
@@ -142,6 +146,75 @@ class Commitment:
         self._attempts = 0
         self.submitted_ns = self._clock.monotonic_ns()
         return stored.direct_fd if primitive.is_direct else stored.fd, blocks, begin
+
+    def prepare_rows(  # noqa: PLR0917 - one call a lone write
+        self,
+        batch: Batch,
+        primitive: Primitive,
+        size: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        node: bytes | None,
+        fsync: bool,
+        placed: Pointer,
+    ) -> Target | None:
+        """Make a batch of one request's rows in its place in the hot tail; return what is written.
+
+        batch: an empty one, which stands for it. size: the bytes for which there is room in the
+        file. placed: room for a PLACED of each row; their starts count from the body.
+
+        Return None, and nothing was done, if they take more, are better passed over, or come with
+        the file's header.
+        """
+        end, tail = self._end, self._tail
+        file = end.file
+        assert file is not None, "there is room in a file"
+        if end.header or size > tail.large_bytes:
+            return None
+        stored, position, durable, clock = file.stored, file.position, self._durable, self._clock
+        written, synced, chain = durable.written + 1, durable.synced, end.chain
+        chunk = tail.chunk_at(stored.file_id, position, size)
+        at = position - chunk.start
+        buffer, spans, count, _size = rows
+        length = len(buffer)
+        used: int = lib.tp_frame_batch(
+            chunk.pointer,
+            at,
+            chunk.capacity,
+            buffer if type(buffer) is bytes else ffi.from_buffer(buffer),
+            length,
+            spans,
+            count,
+            topic_id,
+            first_seq,
+            ts_ms,
+            FLAG_FSYNC if fsync else 0,
+            node or b"",
+            len(node) if node else 0,
+            node is not None,
+            file.epoch,
+            written,
+            synced,
+            chain,
+            clock.now_ms(),
+            placed,
+            _checksum,
+        )
+        if not 0 < used <= size:
+            return None
+        self._checksum = _checksum[0]
+        chunk.used = end_at = at + used
+        batch.used, batch.frames = used, count
+        self.batch, self.primitive = batch, primitive
+        self._is_passed_over = False
+        begin = at & -BLOCK_BYTES
+        self._blocks = blocks = chunk.view[begin : (end_at + BLOCK_BYTES - 1) & -BLOCK_BYTES]
+        self._offset = offset = begin + chunk.start
+        self._attempts = 0
+        self.submitted_ns = clock.monotonic_ns()
+        return stored.direct_fd if primitive.is_direct else stored.fd, blocks, offset
 
     def finish(self, write_res: int, sync_res: int = 0) -> Commit | Verdict:
         """Judge the results: return the batch's Commit, or the reason why there is none.

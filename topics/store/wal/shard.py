@@ -26,9 +26,10 @@ from topics.loop.tasks import Event
 from topics.loop.timers import Timer
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
+from topics.store.format._codec import ffi
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import BATCH_HEADER_BYTES, WAL_FIRST_BATCH_OFFSET
-from topics.store.format.rows import Framed, Rows
+from topics.store.format.rows import PLACED, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
 from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
@@ -49,6 +50,7 @@ _log = logging.getLogger(__name__)
 
 _FRAME_ROOM = 128
 """Bytes of a frame beside its record's JSON, unless tag or node are unusually long."""
+_PLACED_BYTES = PLACED.size
 _WAITED_SYNCS_FEW = 64
 """Number of syncs that callers waited for, below which a file has mostly unsynced writes.
 
@@ -268,12 +270,13 @@ class Shard:
 
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
-    ) -> tuple[Framed, Commit] | None:
+    ) -> tuple[bytes, Commit] | None:
         """Stage and commit a request in this call, if one in-place write is all it takes.
 
         fsync: it is synced by then.
 
-        Return None if nothing was done. A failed write counts as not done, too: the usual way then
+        Return a packed PLACED for each row, whose starts count from the commit's base, and the
+        commit; None if nothing was done. A failed write counts as not done, too: the usual way then
         meets the same error, or finds the log latched.
         """
         staging = self.staging
@@ -283,22 +286,30 @@ class Shard:
         choice = choose(self, size, fsync=fsync, lone=True)
         if not isinstance(choice, Choice) or not choice.in_place:
             return None
-        batch = staging.filling
+        batch, commitment, primitive = staging.filling, self._commitment, choice.primitive
+        placed = staging.placed_for(rows.count)
         try:
-            framed = staging.stage_records(topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node)
-            if batch.used > size:
-                return None
-            commit = self._write_in_place(self._commitment.prepare(batch, choice.primitive), choice.primitive)
+            target = commitment.prepare_rows(
+                batch, primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync, placed
+            )
+            if target is not None:
+                packed = ffi.unpack(placed, _PLACED_BYTES * rows.count)
+            else:
+                packed = staging.stage_records(topic_id, first_seq, ts_ms, rows, fsync=fsync, node=node).placed
+                if batch.used > size:
+                    return None
+                target = commitment.prepare(batch, primitive)
+            commit = self._write_in_place(target, primitive)
         finally:  # also after an exception: the next request gets the same seqs
             batch.clear()
             if size > BATCH_ROLL_BYTES:
                 staging.limit_memory()
         if not isinstance(commit, Commit):
-            self._commitment.take_back()
+            commitment.take_back()
             return None
         if self.max_unsynced:
             self._sync_in_time()
-        return framed, commit
+        return packed, commit
 
     def sync_lone(self) -> bool:
         """Bring all there is to stable storage in this call, if one sync in place is all it takes.

@@ -217,14 +217,14 @@ class ShardedLog:
 
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
-    ) -> tuple[Framed, Commit] | None:
+    ) -> tuple[bytes, Commit] | None:
         """Stage and commit rows in this call, synced with `fsync`, if one write is all it takes.
 
         For a caller with exclusive use of the loop: after `commit_in_place`, or while only one
         connection exists (`Loop.has_one_sender`) and the pass received nothing but this request.
 
-        Return None if one write is not enough; nothing was done. `Framed` counts from the commit's
-        base.
+        Return a packed PLACED for each row, whose starts count from the commit's base, and the
+        commit; None if one write is not enough, and nothing was done.
         """
         wals = self._wals
         wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]

@@ -74,9 +74,9 @@ class Staging:
             flags |= FLAG_ROUTED
         if type(buffer) is not bytes:
             buffer = ffi.from_buffer(buffer)
-        placed = self._placed if count <= self._placed_rows else self._room_for(count)
         at = batch.used
         start = at - BATCH_HEADER_BYTES
+        placed = self.placed_for(count)
         while True:
             written: int = lib.tp_frame_rows(
                 batch.pointer,
@@ -109,16 +109,25 @@ class Staging:
             batch.uncounted += count
         return make_tuple(Framed, (start, ffi.unpack(placed, _PLACED_BYTES * count)))
 
+    def placed_for(self, count: int) -> Pointer:
+        """Return room for a PLACED of each of `count` rows; the next call may return the same."""
+        if count <= self._placed_rows:
+            return self._placed
+        placed: Pointer = ffi.new("char[]", _PLACED_BYTES * count)
+        if count <= _PLACED_ROWS_MAX:
+            self._placed_rows, self._placed = count, placed
+        return placed
+
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
         """Frame rows of several topics into the filling batch. Raises like `stage_records`."""
         if self._admission.closed:
             self._admission.check()
         batch = self.filling
         buffer, spans, topics, count = rows
-        placed = self._placed if count <= self._placed_rows else self._room_for(count)
         numbers = ffi.from_buffer("uint64_t[]", array("Q", topics))
         at = batch.used
         start = at - BATCH_HEADER_BYTES
+        placed = self.placed_for(count)
         while True:
             written = lib.tp_frame_topics(
                 batch.pointer,
@@ -141,13 +150,6 @@ class Staging:
         batch.used = at + written
         batch.frames += count
         return make_tuple(Framed, (start, ffi.unpack(placed, _PLACED_BYTES * count)))
-
-    def _room_for(self, count: int) -> Pointer:
-        """Return memory for the places of more rows than before."""
-        placed: Pointer = ffi.new("char[]", _PLACED_BYTES * count)
-        if count <= _PLACED_ROWS_MAX:
-            self._placed_rows, self._placed = count, placed
-        return placed
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
