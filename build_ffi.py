@@ -64,6 +64,7 @@ EXTENSIONS = (
     Extension("topics.loop._links", "topics/loop/links.h"),
     Extension("topics.http.lane._scan", "topics/http/lane/scan.h"),
     Extension("topics.engine.index._index_reads", "topics/engine/index/index_reads.h"),
+    Extension("topics.bench.load._load", "topics/bench/load/load.h"),
 )
 
 
@@ -176,6 +177,10 @@ def scan_ffi() -> FFI:
 
 def index_reads_ffi() -> FFI:
     return make_ffi(EXTENSIONS[5])
+
+
+def load_ffi() -> FFI:
+    return make_ffi(EXTENSIONS[6])
 
 
 def check_toolchain() -> str:

@@ -20,5 +20,6 @@ setup(
         "build_ffi.py:links_ffi",
         "build_ffi.py:scan_ffi",
         "build_ffi.py:index_reads_ffi",
+        "build_ffi.py:load_ffi",
     ]
 )

@@ -24,6 +24,7 @@ PAGES = sorted(page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.m
 ROOMS = (
     "__init__.py",
     "__main__.py",
+    "bench",
     "cli",
     "clock.py",
     "common",

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from topics import __version__
-from topics.cli import pipeline
+from topics.cli import bench, pipeline
 from topics.cli.environment import config_of
 from topics.cli.serve import as_variables, serve
 from topics.config import Config
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(bench.app, name="bench")
 
 DataDir = Annotated[str | None, typer.Option(help="Data directory; else TOPICS_DATA_DIR, else ./topics-data.")]
 Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]

@@ -1,0 +1,68 @@
+"""Results as files, and the questions about them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.bench.results_of_rounds import outcome, result
+from topics.bench.bench_result import read_result
+from topics.bench.load.latency_histogram import LatencyHistogram
+from topics.errors import UsageError
+
+
+def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
+    one = result({"topics": [outcome(1000)]})
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(one.document))
+    assert read_result(str(path)).document == one.document
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "Expecting"),
+        ("[]", "format is not 'topics-bench'"),
+        ('{"format":"topics-bench","version":9}', "version 9"),
+    ],
+)
+def test_a_file_that_is_no_result_is_refused_by_its_name(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=f"x.json.*{said}"):
+        read_result(str(path))
+    with pytest.raises(UsageError, match=r"nowhere.*No such file"):
+        read_result("nowhere.json")
+
+
+def test_a_failed_check_and_a_round_that_could_not_run_are_failures() -> None:
+    one = result({"topics": [outcome(1), outcome(1, ok=False)]}, label="durability fsync", errors=["Redis: it ended"])
+    assert one.failures() == [
+        "Redis: it ended",
+        "topics, durability fsync, round 2: every acknowledged record is read back once: 100 acknowledged",
+    ]
+    assert result({"topics": [outcome(1)]}).failures() == []
+
+
+def test_warnings_of_all_rounds_are_shown_once() -> None:
+    one = result({"topics": [outcome(1, warning="busy")] * 3}, warnings=["tmpfs"])
+    assert one.warnings() == ["tmpfs", "topics: busy"]
+
+
+def test_the_metrics_are_rates_quantiles_and_usage_of_each_round() -> None:
+    metrics = {metric.name: metric for metric in result({"topics": [outcome(5), outcome(7)]}).metrics()}
+    assert metrics["rate"].values == [5, 7]
+    assert not metrics["rate"].less
+    assert [round(value) for value in metrics["answer p50"].values] == [100, 100]
+    assert [round(value) for value in metrics["answer p99"].values] == [200, 200]
+    assert metrics["server CPU"].values == [0.5, 0.5]
+    assert metrics["memory grown"].values == [20.0, 20.0]
+
+
+def test_the_whole_histogram_is_in_the_file() -> None:
+    (round_,) = result({"topics": [outcome(5, 100)]}).document["cases"][0]["sides"][0]["rounds"]
+    row = round_["loads"]["write"]["latencies"]["answer"]
+    assert row["count"] == 100
+    assert LatencyHistogram.decoded(row["hdr"]).quantile(0.5) == row["p50_ns"]

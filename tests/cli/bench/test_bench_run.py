@@ -1,0 +1,139 @@
+"""A run: cases, sides by turns, errors; and whole runs against real servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.bench.results_of_rounds import outcome
+from topics.bench.bench_result import BenchResult
+from topics.bench.bench_run import BenchRun, with_run
+from topics.bench.outcome import Outcome
+from topics.bench.peers.known_peers import own_side
+from topics.bench.processes import ProcessError
+from topics.bench.sides import Progress, Side
+from topics.bench.workload import Case, Workload, parse_workload
+from topics.bench.workload_files import built_in
+from topics.clock import ManualClock
+
+LOAD = '[[load]]\nkind = "write"\n'
+
+
+class FakeSide:
+    """A side that returns the same outcome, and notes when it was asked."""
+
+    def __init__(self, name: str, notes: list[str], refuses: str = "", error: str = "") -> None:
+        self.name = name
+        self.notes = notes
+        self._refuses = refuses
+        self._error = error
+
+    def missing(self) -> str:
+        return ""
+
+    def refuses(self, case: Case) -> str:
+        return self._refuses
+
+    def version(self) -> str:
+        return f"{self.name} 1"
+
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+        assert scratch.is_dir()
+        self.notes.append(self.name)
+        if self._error:
+            raise ProcessError(self._error)
+        return outcome(1000)
+
+
+class NoWatcher:
+    def starts(self, case: Case, side: Side, number: int, rounds: int) -> None: ...
+    def progress(self, phase: str, count: int) -> None: ...
+    def ended(self, case: Case, side: Side, outcome: Outcome | None, error: str) -> None: ...
+
+
+def run(workload: Workload, sides: list[Side], directory: Path) -> BenchResult:
+    return BenchRun(workload, sides, NoWatcher(), ManualClock(), str(directory)).run()
+
+
+def test_sides_take_turns_and_the_order_changes_each_round(tmp_path: Path) -> None:
+    notes: list[str] = []
+    workload = with_run(parse_workload(LOAD, "x"), 1, 0, 3)
+    result = run(workload, [FakeSide("a", notes), FakeSide("b", notes)], tmp_path)
+    assert notes == ["a", "b", "b", "a", "a", "b"]
+    assert [len(side["rounds"]) for side in result.document["cases"][0]["sides"]] == [3, 3]
+    assert result.document["started"] == "2023-11-14T22:13:20+00:00"
+    assert not result.failures()
+    assert list(tmp_path.iterdir()) == [], "scratch directories are removed"
+
+
+def test_a_side_without_an_equivalent_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    notes: list[str] = []
+    workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)
+    result = run(workload, [FakeSide("a", notes), FakeSide("b", notes, refuses="it has no streams")], tmp_path)
+    assert notes == ["a"]
+    assert result.document["left_out"] == ["b: it has no streams"]
+
+
+def test_a_side_that_cannot_be_measured_is_a_failure_and_the_others_are_measured(tmp_path: Path) -> None:
+    notes: list[str] = []
+    workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)
+    result = run(workload, [FakeSide("a", notes, error="no port"), FakeSide("b", notes)], tmp_path)
+    assert result.failures() == ["a, round 1: no port"]
+    assert notes == ["a", "b"]
+
+
+MIXED = """
+[run]
+seconds = 0.4
+warmup = 0.1
+rounds = 1
+
+[[load]]
+kind = "write"
+connections = 2
+rate = 300
+
+[[load]]
+name = "batches"
+kind = "write"
+batch = 20
+rate = 50
+
+[[load]]
+kind = "tail"
+
+[[load]]
+kind = "poll"
+rate = 100
+"""
+
+
+def test_a_run_of_mixed_loads_measures_each_and_reads_everything_back(tmp_path: Path) -> None:
+    workload = parse_workload(MIXED.replace('[[load]]\nkind = "poll"\nrate = 100\n', ""), "mixed")
+    result = run(workload, [own_side(workload, "", "", {})], tmp_path)
+    assert result.failures() == []
+    loads = result.document["cases"][0]["sides"][0]["rounds"][0]["loads"]
+    assert loads["write"]["records"] + loads["write"]["unsent"] == 120
+    assert loads["tail"]["deliveries"] == loads["write"]["records"] + loads["batches"]["records"]
+    assert loads["tail"]["latencies"]["delivery"]["count"] == loads["tail"]["deliveries"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", built_in(), ids=lambda workload: workload.name)
+def test_a_short_run_of_each_workload_holds_its_checks(workload: Workload, tmp_path: Path) -> None:
+    short = with_run(workload, 0.5, 0.2, 1)
+    fill = replace(short.fill, records=min(short.fill.records, 5000))
+    loads = tuple(
+        replace(load, connections=min(load.connections, 64), topics=min(load.topics, 500)) for load in short.loads
+    )
+    if "idle" in short.kinds:
+        loads = tuple(replace(load, heartbeat_ms=1000) for load in loads)
+        short = with_run(short, 2.5, 0, 1)
+    sweep = replace(short.sweep, values=short.sweep.values[:1])
+    if "connections" in sweep.field or "topics" in sweep.field or "records" in sweep.field:
+        sweep = replace(sweep, field="", values=())
+    short = replace(short, fill=fill, loads=loads, sweep=sweep)
+    result = run(short, [own_side(short, "", "", {})], tmp_path)
+    assert result.failures() == []

@@ -1,0 +1,223 @@
+"""The load client in C against servers that answer as a test wants, and its schedule."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cli.bench.scripted_server import http_answer, scripted_server
+from topics.bench.load._load import lib
+from topics.bench.load.latency_histogram import LatencyHistogram
+from topics.bench.load.load_client import LoadClient, LoadError, LoadFigures, count_labels
+from topics.bench.load.load_plan import (
+    LABEL,
+    AnswerEnd,
+    LoadGroup,
+    LoadMessage,
+    Take,
+    http_request,
+    labelled_json,
+    numbered_json,
+    taking_request,
+)
+
+SECONDS = 0.1
+WRITE = LoadMessage(http_request("POST", "/t", b'{"records":[{"data":' + labelled_json(80) + b"}]}"))
+NUMBERS_MAX = 1 << 20
+
+
+def run(port: int, *groups: LoadGroup, seconds: float = SECONDS, warmup: float = 0.0) -> LoadFigures:
+    client = LoadClient(
+        list(groups), "127.0.0.1", port, seconds, warmup=warmup, drain_seconds=0.2, numbers_max=NUMBERS_MAX
+    )
+    return client.run()
+
+
+@given(st.integers(0, 1 << 60), st.integers(0, 1 << 40), st.floats(0.01, 1e7))
+def test_request_i_of_an_open_loop_is_due_at_the_start_plus_i_over_the_rate(
+    start: int, number: int, rate: float
+) -> None:
+    if number / rate > 1e8:
+        return
+    due = lib.tp_due_ns(start, number, rate)  # type: ignore[arg-type]
+    assert abs(due - start - number * 1e9 / rate) <= max(1.0, number * 1e9 / rate * 1e-12)
+
+
+def test_an_open_loop_counts_every_request_that_was_due_also_those_a_stalled_server_held_up() -> None:
+    """The case of coordinated omission: one connection, and no answer at all. A client that only counts answers would
+    have nothing to show.
+    """
+    with scripted_server(lambda data: b"") as port:
+        figures = run(port, LoadGroup("w", 1, (WRITE,), rate=1000))
+    (group,) = figures.groups
+    assert group.requests == 0
+    assert group.unsent == 99, "the first was sent"
+    waited = group.steps["answer"]
+    assert waited.total == 99
+    assert abs(waited.quantile(0.5) - SECONDS / 2 * 1e9) < SECONDS / 10 * 1e9, "they waited 1 to 99 ms"
+
+
+def test_a_latency_counts_from_when_the_request_was_due_and_not_from_when_it_was_sent() -> None:
+    held = threading.Event()
+    answers = iter(range(10**9))
+
+    def answer(data: bytes) -> bytes:
+        if next(answers) == 0:
+            held.wait(0.05)  # nothing sets it: the first answer takes so long
+        return http_answer(b"{}")
+
+    with scripted_server(answer) as port:
+        figures = run(port, LoadGroup("w", 1, (WRITE,), rate=1000, samples=1000))
+    due, sent, answered = figures.groups[0].samples.T
+    assert np.all(np.diff(due) == 1_000_000), "the schedule does not move with the answers"
+    assert np.all(sent >= due)
+    assert np.any(sent - due > 10_000_000), "those that were due meanwhile were sent late"
+    took = LatencyHistogram.of([int(one) for one in answered - due])
+    assert np.array_equal(took.counts, figures.groups[0].steps["answer"].counts)
+
+
+def test_each_record_has_a_number_of_its_own_and_the_time_at_which_it_was_due() -> None:
+    texts: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        texts.append(data)
+        return http_answer(b"{}")
+
+    two = b'{"records":[' + b",".join([b'{"data":' + labelled_json(60) + b"}"] * 2) + b"]}"
+    with scripted_server(answer) as port:
+        figures = run(port, LoadGroup("w", 3, (LoadMessage(http_request("POST", "/t", two)),)))
+    labels = re.findall(rb'"n":1(\d{15}),"t":1(\d{18})', b"".join(texts))
+    numbers = sorted(int(number) for number, _ in labels)
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) == 2 * figures.groups[0].all_requests == len(figures.acked)
+    assert figures.acked.all()
+    assert all(int(stamp) > 0 for _, stamp in labels)
+
+
+def test_an_answer_that_is_an_error_is_counted_and_its_records_are_not_acknowledged() -> None:
+    with scripted_server(lambda data: http_answer(b'{"error":"full"}', 503)) as port:
+        figures = run(port, LoadGroup("w", 1, (WRITE,)))
+    assert figures.groups[0].errors == figures.groups[0].all_requests > 0
+    assert not figures.acked.any()
+    assert "503" in figures.error
+
+
+def test_what_is_due_in_the_warm_up_is_not_measured() -> None:
+    with scripted_server(lambda data: http_answer(b"{}")) as port:
+        figures = run(port, LoadGroup("w", 4, (WRITE,), rate=500), warmup=0.1)
+    (group,) = figures.groups
+    assert group.all_requests == 100
+    assert group.requests + group.unsent == group.steps["answer"].total == 50
+
+
+def test_a_request_can_repeat_what_the_last_answer_gave() -> None:
+    bodies: list[bytes] = []
+    seqs = iter(range(10**9))
+
+    def answer(data: bytes) -> bytes:
+        bodies.append(data.partition(b"\r\n\r\n")[2])
+        if b"claim" in data:
+            first = next(seqs) * 2 + 1
+            return http_answer(b'{"claimed":[{"$seq":%d},{"$seq":%d}]}' % (first, first + 1))
+        return http_answer(b'{"acked":2}')
+
+    claim = LoadMessage(http_request("POST", "/q/claim", b"{}"))
+    ack = taking_request("/q/ack", (b'{"seqs":[', b"]}"), Take.SEQS)
+    with scripted_server(answer) as port:
+        figures = run(port, LoadGroup("w", 1, (claim, ack), steps=("claim", "ack")))
+    assert bodies[:4] == [b"{}", b'{"seqs":[1,2]}', b"{}", b'{"seqs":[3,4]}']
+    assert len(bodies) % 2 == 0, "a cycle that has begun is completed"
+    assert figures.groups[0].steps["ack"].total > 0
+
+
+def test_a_worker_that_finds_nothing_stops_where_the_plan_says_so() -> None:
+    with scripted_server(lambda data: http_answer(b'{"claimed":[]}')) as port:
+        claim = LoadMessage(http_request("POST", "/q/claim", b"{}"))
+        ack = taking_request("/q/ack", (b'{"seqs":[', b"]}"), Take.SEQS)
+        group = LoadGroup("w", 2, (claim, ack), steps=("claim", "ack"), stops_empty=True)
+        figures = run(port, group, seconds=30)
+    assert figures.groups[0].all_requests == 2
+    assert figures.seconds < 30
+
+
+@pytest.mark.parametrize(
+    ("end", "size", "reply"), [(AnswerEnd.LINES, 2, b"$3\r\nabc\r\n"), (AnswerEnd.BYTES, 5, b"12345")]
+)
+def test_other_protocols_end_an_answer_after_lines_or_bytes(end: AnswerEnd, size: int, reply: bytes) -> None:
+    with scripted_server(lambda data: reply) as port:
+        figures = run(port, LoadGroup("w", 2, (LoadMessage(b"X" + LABEL + b"\n"),), end=end, size=size, refused=b"-"))
+    assert figures.groups[0].all_requests > 2
+    assert figures.acked.all()
+
+
+def test_an_answer_with_the_pattern_of_an_error_is_one_in_other_protocols_too() -> None:
+    with scripted_server(lambda data: b"-ERR no\r\n") as port:
+        figures = run(port, LoadGroup("w", 1, (LoadMessage(b"X\n"),), end=AnswerEnd.LINES, size=2, refused=b"-ERR"))
+    assert figures.groups[0].errors == figures.groups[0].all_requests > 0
+
+
+def test_a_pattern_ends_an_answer_wherever_the_stream_is_cut() -> None:
+    """Each answer brings the end of its own text, and the beginning of the next one's."""
+    texts = iter(range(10**9))
+    group = LoadGroup("w", 1, (LoadMessage(b"X\n"),), end=AnswerEnd.PATTERN, answer=b'"op":"ack"')
+    with scripted_server(lambda data: b'k"}{"op":"ac' if next(texts) else b'{"op":"ack"}{"op":"ac') as port:
+        figures = run(port, group)
+    assert figures.groups[0].all_requests > 2
+
+
+def test_a_reader_that_hears_a_record_twice_or_misses_one_is_found() -> None:
+    """The first writer's records are repeated in its own answers, once too often."""
+    for times, wrong in ((1, 0), (2, 1), (0, 1)):
+
+        def answer(data: bytes, times: int = times) -> bytes:
+            records = re.findall(rb'"n":\d+,"t":\d+', data)
+            return http_answer(b"{" + b",".join(records * times) + b"}")
+
+        with scripted_server(answer) as port:
+            figures = run(port, LoadGroup("w", 1, (WRITE,), hears=True))
+        assert figures.groups[0].wrong == wrong
+        assert figures.groups[0].all_deliveries == times * figures.groups[0].all_requests
+
+
+def test_a_server_that_closes_a_connection_ends_the_run_with_a_sentence() -> None:
+    def answer(data: bytes) -> bytes:
+        raise ConnectionError
+
+    with scripted_server(answer) as port, pytest.raises(LoadError, match="the server closed a connection"):
+        run(port, LoadGroup("w", 1, (WRITE,)))
+
+
+def test_a_port_without_a_server_is_named() -> None:
+    with scripted_server(lambda data: b"") as port:
+        pass
+    with pytest.raises(LoadError, match=f"connect to 127.0.0.1:{port}: Connection refused"):
+        run(port, LoadGroup("w", 1, (WRITE,)))
+
+
+def test_a_connection_that_is_refused_shows_the_answer() -> None:
+    group = LoadGroup("r", 1, openings=(b"GET / HTTP/1.1\r\n\r\n",), ready=b"caught-up", hears=True)
+    with (
+        scripted_server(lambda data: http_answer(b"no such topic", 404)) as port,
+        pytest.raises(LoadError, match="404"),
+    ):
+        run(port, group)
+
+
+def test_labels_of_a_text_are_counted_by_number() -> None:
+    text = b",".join(numbered_json(60, number) for number in (0, 2, 2))
+    seen = np.zeros(3, np.uint8)
+    assert count_labels(text + b'{"n":1,"t":2}', seen) == 3
+    assert seen.tolist() == [1, 0, 2]
+    with pytest.raises(LoadError, match="no request of this run"):
+        count_labels(numbered_json(60, 3), seen)
+
+
+def test_a_record_is_padded_to_its_size_and_a_small_one_is_its_label() -> None:
+    assert len(labelled_json(100)) == 100
+    assert labelled_json(46) == b"{" + LABEL + b"}"
+    assert len(numbered_json(200, 7)) == 200

@@ -1,0 +1,111 @@
+"""Workload files: those of the package, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from topics.bench.workload import KINDS, Workload, field_names, parse_workload
+from topics.bench.workload_files import built_in, find_workload
+from topics.config import Config
+from topics.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[3]
+LOAD = '[[load]]\nkind = "write"\n'
+
+
+def workload(text: str) -> Workload:
+    return parse_workload(text, "mine.toml")
+
+
+def error_of(text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        workload(text)
+    return str(caught.value)
+
+
+def test_every_file_of_the_package_is_a_workload_with_a_title_a_question_and_a_family() -> None:
+    found = built_in()
+    assert len(found) == len(list((ROOT / "topics/bench/workloads").glob("*.toml"))) > 5
+    for one in found:
+        assert one.title
+        assert one.question.endswith("?"), one.name
+        assert one.family, one.name
+        assert one.cases()
+        for setting in one.server:
+            assert hasattr(Config(), setting.removeprefix("TOPICS_").lower()), f"{one.name}: {setting}"
+
+
+def test_a_workload_is_found_by_its_name_or_by_a_path(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(LOAD)
+    assert find_workload(str(mine)).loads[0].kind == "write"
+    assert find_workload("write-lone").name == "write-lone"
+
+
+@pytest.mark.parametrize("name", ["wirte-lone", "/nowhere/x.toml"])
+def test_a_name_without_a_workload_says_how_to_find_one(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}.*topics bench list"):
+        find_workload(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = [", "mine.toml: this is no TOML"),
+        ("title = 'x'", "mine.toml: there is no load: add a table [[load]] with a kind"),
+        (LOAD + "conections = 3", "load[0].conections is no field of a workload: did you mean connections?"),
+        ("colour = 1\n" + LOAD, "colour is no field of a workload: use one of"),
+        (LOAD + "connections = 0", "load[0].connections is 0: use a whole number from 1 to 100,000 (connections)"),
+        (LOAD + "connections = 1.5", "load[0].connections is 1.5: use a whole number"),
+        (LOAD + "connections = true", "load[0].connections is True: use a whole number"),
+        (LOAD + "rate = -1", "load[0].rate is -1: use a number from 0 to 10,000,000"),
+        (LOAD + 'over = "udp"', "load[0].over is 'udp': use one of sse, ws"),
+        ('[[load]]\nkind = "wirte"', "load[0].kind is 'wirte': use one of write, read"),
+        (LOAD + "[topic]\ndurability = 'paper'", "topic.durability is 'paper': use one of ephemeral, memory"),
+        ("run = 3\n" + LOAD, "mine.toml: run is no table: write [run]"),
+        (LOAD + "[run]\nrounds = 0", "run.rounds is 0: use a whole number from 1 to 1,000"),
+        ("title = 3\n" + LOAD, "title is 3: use a few words for the list"),
+        ("peers = 'redis'\n" + LOAD, "peers is 'redis': use a list of names"),
+        (LOAD + "[server]\nx = [1]", "server.x is [1]: use a number, a text, true or false"),
+        (LOAD + "[sweep]\nfield = 'topic.durability'", "sweep has two fields: field"),
+        (LOAD + "[sweep]\nfield = 'topic.durability'\nvalues = []", "sweep.values is []"),
+        (LOAD + "[sweep]\nfield = 'topic.durability'\nvalues = ['paper']", "topic.durability is 'paper'"),
+        (LOAD + "[sweep]\nfield = 'load.read.rate'\nvalues = [1]", "use load.NAME.FIELD, with a name of write"),
+        (LOAD + "[sweep]\nfield = 'name'\nvalues = [1]", "sweep.field is 'name': use topic.FIELD"),
+        (LOAD + LOAD, "load[1].name is 'write', as of another load: give each a name of its own"),
+        ('[[load]]\nkind = "restart"\n[fill]\nrecords = 1\n' + LOAD, "a load of kind restart is the only one"),
+        ('[[load]]\nkind = "work"', 'set topic.type = "queue"'),
+        ('[[load]]\nkind = "read"', "fill.records is 0, and there is nothing to read"),
+        ('[[load]]\nkind = "watch"\ntopic = "destination"', "load[0].topic is the destination of a router"),
+        ('[[load]]\nkind = "tail"\ntopics = 5', "only a workload of writes has many topics"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_refused_by_file_field_and_remedy(text: str, said: str) -> None:
+    message = error_of(text)
+    assert message.startswith("mine.toml: ")
+    assert said in message
+
+
+def test_a_sweep_makes_a_case_of_each_value() -> None:
+    one = workload(LOAD + '[sweep]\nfield = "load.write.connections"\nvalues = [1, 64]')
+    assert [case.workload.loads[0].connections for case in one.cases()] == [1, 64]
+    assert [case.label for case in one.cases()] == ["connections 1", "connections 64"]
+    assert [case.label for case in workload(LOAD).cases()] == [""]
+
+
+def test_settings_of_the_server_become_variables() -> None:
+    assert workload(LOAD + "[server]\nmax_topics = 5\ngzip = false").server == {
+        "TOPICS_MAX_TOPICS": "5",
+        "TOPICS_GZIP": "false",
+    }
+
+
+def test_the_guide_lists_every_field_and_every_kind() -> None:
+    page = (ROOT / "docs/guides/bench.md").read_text()
+    listed = set(re.findall(r"^\| `([\w.\[\]]+)` \|", page, re.M))
+    fields = {f"{section}.{name}".lstrip(".") for section, names in field_names().items() for name in names}
+    assert fields | {"sweep.field", "sweep.values", "server.NAME", "peers"} <= listed | {"server.NAME"}
+    assert set(KINDS) <= set(re.findall(r"^\| `(\w+)` \|", page, re.M))

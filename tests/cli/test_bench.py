@@ -1,0 +1,69 @@
+"""`topics bench`: what the command prints and returns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.bench.results_of_rounds import outcome, result
+from topics.cli.main import app
+
+RUNNER = CliRunner()
+SHORT = '[run]\nseconds = 0.1\nwarmup = 0\nrounds = 1\n[[load]]\nkind = "write"\n'
+
+
+def test_list_shows_each_workload_with_its_question() -> None:
+    done = RUNNER.invoke(app, ["bench", "list"])
+    assert done.exit_code == 0
+    assert "write-lone" in done.stdout
+    assert "How long does one write take if nothing else happens?" in done.stdout
+
+
+def test_help_names_the_guide_and_a_first_command() -> None:
+    done = RUNNER.invoke(app, ["bench", "--help"])
+    assert "topics bench run write-lone" in " ".join(done.stdout.split())
+    assert "docs/guides/bench.md" in done.stdout
+
+
+def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(SHORT)
+    done = RUNNER.invoke(app, ["bench", "run", str(mine), "--out", str(tmp_path / "out"), "--dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "checks hold: what was acknowledged was read back and counted" in done.stdout
+    (path,) = (tmp_path / "out").glob("mine-*.json")
+    assert json.loads(path.read_text())["workload"]["text"] == SHORT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "wirte-lone"], "there is no workload 'wirte-lone'"),
+        (["run", "write-lone", "--url", "https://x"], "--url is 'https://x': use http://HOST:PORT"),
+        (["run", "write-lone", "--url", "http://x", "--set", "port=1"], "--set changes a server of this command's own"),
+        (["run", "write-lone", "--set", "spinus=5"], "TOPICS_SPINUS is not a setting (did you mean TOPICS_SPIN_US?)"),
+        (["run", "write-lone", "--set", "spin_us"], "--set is 'spin_us': use NAME=VALUE"),
+        (["run", "write-lone", "--peers", "reddis"], "there is no peer 'reddis'"),
+        (["run", "write-lone", "--dir", "/nowhere"], "--dir is '/nowhere': name a directory that exists"),
+        (["compare", "a.json", "b.json"], "a.json: [Errno 2]"),
+    ],
+)  # fmt: skip
+def test_a_command_that_cannot_begin_says_why_and_returns_2(arguments: list[str], said: str) -> None:
+    done = RUNNER.invoke(app, ["bench", *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_compare_returns_1_for_a_worse_figure_if_it_is_asked_to(tmp_path: Path) -> None:
+    paths = []
+    for name, rate in (("a", 2000), ("b", 1000)):
+        paths.append(str(tmp_path / f"{name}.json"))
+        rounds = [outcome(rate + number) for number in range(4)]
+        Path(paths[-1]).write_text(json.dumps(result({"topics": rounds}).document))
+    done = RUNNER.invoke(app, ["bench", "compare", *paths])
+    assert (done.exit_code, "worse" in done.stdout) == (0, True)
+    assert RUNNER.invoke(app, ["bench", "compare", *paths, "--fail"]).exit_code == 1
+    assert RUNNER.invoke(app, ["bench", "compare", *reversed(paths), "--fail"]).exit_code == 0

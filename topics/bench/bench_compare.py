@@ -1,0 +1,90 @@
+"""MetricComparison of two sets of rounds: a ratio, and whether the rounds show a difference at all.
+
+A difference is shown if each side has at least `ROUNDS_MIN` rounds and their ranges do not overlap.
+By chance that happens in fewer than 3 of 100 comparisons of equals. Anything else is said to be
+within the spread, whatever the ratio is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+
+from topics.bench.bench_result import BenchResult, Metric
+
+ROUNDS_MIN = 4
+_SAME = ("cpu", "cores", "file_system", "device", "python", "system")
+
+
+class RoundsVerdict(Enum):
+    """The outcome of a comparison of B with A."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    WITHIN = "within the spread"
+    FEW = f"fewer than {ROUNDS_MIN} rounds"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricComparison:
+    """One metric of both. ratio: of the medians, B divided by A; None if A's is 0."""
+
+    metric: Metric
+    before: list[float]
+    after: list[float]
+    ratio: float | None
+    verdict: RoundsVerdict
+
+
+def compare_values(before: list[float], after: list[float], *, less: bool) -> tuple[float | None, RoundsVerdict]:
+    """Return ratio and verdict of two lists of rounds. less: a lower number is better."""
+    middle = median(before)
+    ratio = median(after) / middle if middle else None
+    if min(len(before), len(after)) < ROUNDS_MIN:
+        return ratio, RoundsVerdict.FEW
+    if max(after) < min(before):
+        return ratio, RoundsVerdict.BETTER if less else RoundsVerdict.WORSE
+    if min(after) > max(before):
+        return ratio, RoundsVerdict.WORSE if less else RoundsVerdict.BETTER
+    return ratio, RoundsVerdict.WITHIN
+
+
+def compare_results(before: BenchResult, after: BenchResult) -> list[MetricComparison]:
+    """Return a comparison for each metric that both results have, in the order of the second."""
+    known = {metric[:4]: metric for metric in before.metrics()}
+    found = []
+    for metric in after.metrics():
+        if (other := known.get(metric[:4])) is not None:
+            ratio, verdict = compare_values(other.values, metric.values, less=metric.less)
+            found.append(MetricComparison(metric, other.values, metric.values, ratio, verdict))
+    return found
+
+
+def compare_sides(result: BenchResult, ours: str = "topics") -> list[MetricComparison]:
+    """Return, for each peer's metric, ours beside it: before is the peer, after is ours."""
+    known = {(metric.case, metric.load, metric.name): metric for metric in result.metrics() if metric.side == ours}
+    found = []
+    for metric in result.metrics():
+        own = known.get((metric.case, metric.load, metric.name))
+        if own is not None and metric.side != ours:
+            ratio, verdict = compare_values(metric.values, own.values, less=own.less)
+            found.append(MetricComparison(metric, metric.values, own.values, ratio, verdict))
+    return found
+
+
+def doubts(before: BenchResult, after: BenchResult) -> list[str]:
+    """Return sentences about why two results are hard to compare."""
+    found = []
+    for name in _SAME:
+        one, other = before.document["machine"].get(name), after.document["machine"].get(name)
+        if one != other:
+            found.append(f"{name} differs: {one} and {other}")
+    if before.document["workload"]["text"] != after.document["workload"]["text"]:
+        found.append("the files of the workload differ")
+    if before.document["settings"] != after.document["settings"]:
+        found.append(f"the settings differ: {before.document['settings']} and {after.document['settings']}")
+    for label, result in (("first", before), ("second", after)):
+        if result.failures():
+            found.append(f"the {label} result has failed checks")
+    return found

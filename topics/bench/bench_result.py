@@ -1,0 +1,167 @@
+"""Results as JSON, in the format `topics-bench`, version 1.
+
+Source: docs/guides/bench.md, "The file".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from topics.bench.load.latency_histogram import LatencyHistogram
+from topics.bench.outcome import LoadOutcome, Outcome
+from topics.errors import UsageError
+
+FORMAT, VERSION = "topics-bench", 1
+SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "p9999": 0.9999, "max": 1.0}
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Any]:
+    """Return one round as the format has it."""
+    return {
+        "seconds": outcome.seconds,
+        "slot_seconds": outcome.slot_seconds,
+        "loads": {load.name: _load_json(load) for load in outcome.loads},
+        "server": {
+            "cpu_seconds": outcome.server_cpu_seconds,
+            "rss_bytes_before": outcome.rss_before,
+            "usage": [[round(one.at, 3), round(one.cpu_seconds, 3), one.rss_bytes] for one in outcome.usage],
+        },
+        "client": {
+            "cpu_seconds": outcome.client_cpu_seconds,
+            "without_core_seconds": outcome.client_without_core_seconds,
+        },
+        "figures": outcome.figures,
+        "checks": [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in outcome.checks],
+        "warnings": outcome.warnings,
+    }
+
+
+def _load_json(load: LoadOutcome) -> dict[str, Any]:
+    return {
+        "kind": load.kind,
+        "rate": load.rate,
+        "unit": load.unit,
+        "requests": load.requests,
+        "records": load.records,
+        "deliveries": load.deliveries,
+        "unsent": load.unsent,
+        "fewest": load.fewest,
+        "most": load.most,
+        "latencies": {name: histogram_json(histogram) for name, histogram in load.latencies.items()},
+        "series": [list(row) for row in load.series],
+    }
+
+
+def histogram_json(histogram: LatencyHistogram) -> dict[str, Any]:
+    """Return count, mean and quantiles in ns, and the whole histogram as HdrHistogram V2."""
+    figures: dict[str, Any] = {"count": histogram.total, "mean_ns": round(histogram.mean_ns())}
+    figures |= {f"{name}_ns": histogram.quantile(share) for name, share in SHOWN.items()}
+    return {**figures, "hdr": histogram.encoded()}
+
+
+class Metric(NamedTuple):
+    """One number of each round. less: whether a lower one is better."""
+
+    case: str
+    side: str
+    load: str
+    name: str
+    unit: str
+    less: bool
+    values: list[float]
+
+    @property
+    def middle(self) -> float:
+        return median(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """A result as its document, and questions about it."""
+
+    document: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.document["workload"]["name"])
+
+    def rounds(self) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
+        """Yield case, side, number and document of each round that was measured."""
+        for case in self.document["cases"]:
+            for side in case["sides"]:
+                for number, one in enumerate(side["rounds"]):
+                    yield case["label"], side["name"], number, one
+
+    def failures(self) -> list[str]:
+        """Return a sentence for each check that failed and each round that could not be run."""
+        found = [str(sentence) for sentence in self.document["errors"]]
+        for case, side, number, one in self.rounds():
+            place = ", ".join(filter(None, (side, case, f"round {number + 1}")))
+            found += [f"{place}: {each['name']}: {each['detail']}" for each in one["checks"] if not each["ok"]]
+        return found
+
+    def warnings(self) -> list[str]:
+        """Return each warning once, with how many rounds have one like it."""
+        found = dict.fromkeys(str(sentence) for sentence in self.document["warnings"])
+        for case, side, _, one in self.rounds():
+            for sentence in one["warnings"]:
+                place = ", ".join(filter(None, (side, case)))
+                found.setdefault(f"{place}: {sentence}")
+        return list(found)
+
+    def metrics(self) -> list[Metric]:
+        """Return every metric: rates, quantiles, and CPU of the server for each unit of work."""
+        found: list[Metric] = []
+        for case in self.document["cases"]:
+            for side in case["sides"]:
+                if side["rounds"]:
+                    found += _metrics(case["label"], side["name"], side["rounds"])
+        return found
+
+
+def _metrics(case: str, side: str, rounds: list[dict[str, Any]]) -> Iterator[Metric]:
+    for load, first in rounds[0]["loads"].items():
+        loads = [one["loads"][load] for one in rounds if load in one["loads"]]
+        unit = first["unit"]
+        less = unit.startswith("s ")
+        yield Metric(case, side, load, "time" if less else "rate", unit, less, [one["rate"] for one in loads])
+        for latency in first["latencies"]:
+            rows = [one["latencies"][latency] for one in loads if latency in one["latencies"]]
+            for name in ("p50", "p99", "p999"):
+                values = [row[f"{name}_ns"] / 1000 for row in rows]
+                yield Metric(case, side, load, f"{latency} {name}", "us", True, values)
+    shares = [
+        one["server"]["cpu_seconds"] / one["seconds"] for one in rounds if one["server"]["cpu_seconds"] is not None
+    ]
+    if shares:
+        yield Metric(case, side, "", "server CPU", "cores", True, shares)
+    grown = [_grown(one["server"]) for one in rounds]
+    if all(value is not None for value in grown):
+        yield Metric(case, side, "", "memory grown", "MB", True, [value for value in grown if value is not None])
+
+
+def _grown(server: dict[str, Any]) -> float | None:
+    """MB that the process had more at its largest than before the load."""
+    if server["rss_bytes_before"] is None or not server["usage"]:
+        return None
+    most: int = max(row[2] for row in server["usage"])
+    before: int = server["rss_bytes_before"]
+    return max(0.0, (most - before) / 1e6)
+
+
+def read_result(path: str) -> BenchResult:
+    """Return the result in a file. Raises: UsageError if it has none that this version can read."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}: name a JSON file that `topics bench run` has written") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise UsageError(f"{path}: this is no result of `topics bench run`: its format is not {FORMAT!r}")
+    if document.get("version") != VERSION:
+        raise UsageError(f"{path}: version {document.get('version')} of the format: this build reads {VERSION}")
+    return BenchResult(document)

@@ -1,0 +1,134 @@
+"""A run of a workload: its cases, and in each the sides by turns, round after round."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from topics.bench.bench_result import FORMAT, VERSION, BenchResult, outcome_json
+from topics.bench.independent_histograms import disagreements
+from topics.bench.machine_facts import command_line, machine_facts, machine_warnings
+from topics.bench.outcome import BenchCheck, Outcome
+from topics.bench.sides import Side
+from topics.bench.workload import Case, RunSpec, Workload
+from topics.clock import Clock
+from topics.errors import TopicsError
+
+
+class RunWatcher(Protocol):
+    """The observer of a run, such as the table on the terminal."""
+
+    def starts(self, case: Case, side: Side, number: int, rounds: int) -> None:
+        """A round begins."""
+
+    def progress(self, phase: str, count: int) -> None:
+        """The round that runs is in this phase, and so many answers and deliveries have come."""
+
+    def ended(self, case: Case, side: Side, outcome: Outcome | None, error: str) -> None:
+        """A round has an outcome, or an error instead."""
+
+
+@dataclass
+class BenchRun:
+    """One run. sides: the first one is ours. directory: where scratch directories are made."""
+
+    workload: Workload
+    sides: list[Side]
+    watcher: RunWatcher
+    clock: Clock
+    directory: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def run(self) -> BenchResult:
+        """Measure every case; return the result, whether or not its checks hold."""
+        scratch = Path(tempfile.mkdtemp(prefix="topics-bench-", dir=self.directory))
+        try:
+            facts = machine_facts(scratch)
+            began = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC).isoformat(timespec="seconds")
+            errors: list[str] = []
+            cases = [self._case(case, scratch, errors) for case in self.workload.cases()]
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        run = self.workload.run
+        return BenchResult(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "started": began,
+                "command": command_line(),
+                "workload": {
+                    "name": self.workload.name,
+                    "title": self.workload.title,
+                    "question": self.workload.question,
+                    "text": self.workload.text,
+                    "sweep": self.workload.sweep.field,
+                    "run": {"seconds": run.seconds, "warmup": run.warmup, "rounds": run.rounds},
+                },
+                "machine": facts,
+                "settings": {**self.workload.server, **self.settings},
+                "sides": [{"name": side.name, "version": side.version()} for side in self.sides],
+                "left_out": list(dict.fromkeys(self.left_out)),
+                "warnings": machine_warnings(facts),
+                "errors": errors,
+                "cases": cases,
+            }
+        )
+
+    def _case(self, case: Case, scratch: Path, errors: list[str]) -> dict[str, Any]:
+        """All rounds of one case. Odd rounds take the sides in the other order."""
+        sides = []
+        for side in self.sides:
+            if reason := side.refuses(case):
+                self.left_out.append(f"{side.name}{f' ({case.label})' if case.label else ''}: {reason}")
+            else:
+                sides.append(side)
+        rounds: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
+        count = case.workload.run.rounds
+        for number in range(count):
+            for side in sides if number % 2 == 0 else reversed(sides):
+                self.watcher.starts(case, side, number, count)
+                outcome, error = self._round(case, side, scratch / f"{side.name}-{number}".replace(" ", "-"))
+                if outcome is None:
+                    errors.append(f"{side.name}, round {number + 1}{f', {case.label}' if case.label else ''}: {error}")
+                else:
+                    rounds[side.name].append(outcome_json(outcome))
+                self.watcher.ended(case, side, outcome, error)
+        return {
+            "label": case.label,
+            "value": case.value,
+            "sides": [{"name": name, "rounds": each} for name, each in rounds.items()],
+        }
+
+    def _round(self, case: Case, side: Side, scratch: Path) -> tuple[Outcome | None, str]:
+        scratch.mkdir(parents=True)
+        try:
+            outcome = side.measure(case, scratch, self.watcher.progress)
+        except TopicsError as error:
+            return None, str(error)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        histograms = [one for load in outcome.loads for one in load.latencies.values()]
+        wrong = disagreements(histograms)
+        if wrong is not None:
+            outcome.checks.append(
+                BenchCheck(
+                    "the package hdrhistogram computes the same quantiles", not wrong, "; ".join(wrong) or "they agree"
+                )
+            )
+        return outcome, ""
+
+
+def with_run(workload: Workload, seconds: float | None, warmup: float | None, rounds: int | None) -> Workload:
+    """Return a workload with other times, where they are given."""
+    old = workload.run
+    run = RunSpec(
+        old.seconds if seconds is None else seconds,
+        old.warmup if warmup is None else warmup,
+        old.rounds if rounds is None else rounds,
+    )
+    return replace(workload, run=run)

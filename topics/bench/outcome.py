@@ -1,0 +1,123 @@
+"""The outcome of one round of one side: histograms, usage of CPU and memory, checks, warnings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from topics.bench.load.latency_histogram import LatencyHistogram
+from topics.bench.load.load_client import GroupFigures, LoadFigures
+from topics.bench.workload import LoadSpec
+
+CLIENT_BUSY = 0.9
+"""Share of a core from which on the client may be what limits a rate."""
+WITHOUT_CORE = 0.05
+"""Share of the time without a core from which on latencies say much about other programs."""
+UNSENT = 0.01
+"""Share of requests that were due and never sent from which on the rate was not kept."""
+ANSWER, DELIVERY = "answer", "delivery"
+
+
+class BenchCheck(NamedTuple):
+    """A property of the result that was verified. detail: numbers, or what is wrong."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+class UsageSample(NamedTuple):
+    """ProcessUsage of the server's process at a time, seconds since the load began."""
+
+    at: float
+    cpu_seconds: float
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOutcome:
+    """Measurements of one load. rate: records a second where it writes, deliveries where it only
+    hears, else requests. series: by slot of time answers, deliveries and the slowest in ns.
+    """
+
+    name: str
+    kind: str
+    rate: float
+    unit: str
+    requests: int
+    records: int
+    deliveries: int
+    unsent: int
+    latencies: dict[str, LatencyHistogram]
+    series: list[tuple[int, int, int]] = field(default_factory=list)
+    fewest: int = 0
+    most: int = 0
+
+
+@dataclass
+class Outcome:
+    """One round of one side."""
+
+    loads: list[LoadOutcome]
+    seconds: float
+    slot_seconds: float = 0.1
+    usage: list[UsageSample] = field(default_factory=list)
+    server_cpu_seconds: float | None = None
+    rss_before: int | None = None
+    client_cpu_seconds: float | None = None
+    client_without_core_seconds: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    checks: list[BenchCheck] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        return not all(check.ok for check in self.checks)
+
+
+def load_outcome(spec: LoadSpec, figures: GroupFigures, seconds: float) -> LoadOutcome:
+    """Return the outcome of a load that the client ran."""
+    count, unit = figures.requests, "requests/s"
+    if figures.records:
+        count, unit = figures.records, "records/s"
+    elif figures.deliveries:
+        count, unit = figures.deliveries, "jobs/s" if spec.kind == "work" else "records/s"
+    latencies = {name: histogram for name, histogram in figures.steps.items() if histogram.total}
+    if figures.delivery.total:
+        latencies[DELIVERY] = figures.delivery
+    return LoadOutcome(
+        spec.name,
+        spec.kind,
+        count / seconds if seconds else 0.0,
+        unit,
+        figures.requests,
+        figures.records,
+        figures.deliveries,
+        figures.unsent,
+        latencies,
+        [(int(a), int(b), int(c)) for a, b, c in figures.slots],
+        figures.fewest,
+        figures.most,
+    )
+
+
+def client_warnings(figures: LoadFigures) -> list[str]:
+    """Return sentences about what makes a result doubtful: a busy client, a rate not kept."""
+    found = []
+    if figures.seconds and figures.client_cpu_seconds / figures.seconds >= CLIENT_BUSY:
+        found.append(
+            f"the load client used {figures.client_cpu_seconds / figures.seconds:.2f} of a core: it may be the "
+            "bottleneck, so the rate is a lower bound of the server's"
+        )
+    if figures.seconds and figures.client_without_core_seconds / figures.seconds >= WITHOUT_CORE:
+        found.append(
+            f"the load client waited {figures.client_without_core_seconds:.2f} s for a core: other programs or the "
+            "server used them, and latencies include that"
+        )
+    for group in figures.groups:
+        if group.unsent > UNSENT * max(1, group.all_requests):
+            found.append(
+                f"{group.name}: {group.unsent:,} requests were due and not sent by the end, because every connection "
+                "was waiting for an answer: this rate is more than the server keeps with so many connections"
+            )
+    return found

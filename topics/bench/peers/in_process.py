@@ -1,0 +1,125 @@
+"""A side that is called in this process: the library, SQLite, LMDB, a file.
+
+One thread calls it, one call after the other, or at a rate. A call's latency counts from when it
+was due; making the records is not counted. The rate of a closed loop is records divided by the
+time within calls.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram, slot_of
+from topics.bench.load.load_plan import numbered_json
+from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, Outcome, UsageSample
+from topics.bench.processes import usage_of
+from topics.bench.sides import LOOK_SECONDS, Progress
+from topics.bench.workload import Case, LoadSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """One opened store. prepare: makes records with these numbers, and returns the call that writes
+    them; checks: after the load, with how many were written.
+    """
+
+    prepare: Callable[[range], Callable[[], object]]
+    checks: Callable[[int], list[BenchCheck]]
+
+
+class InProcessSide:
+    """The shared loop of these sides. Subclasses open their store."""
+
+    name = ""
+
+    def missing(self) -> str:
+        return ""
+
+    def refuses(self, case: Case) -> str:
+        if case.workload.kinds != {"append"}:
+            return "it is called in a process and has no server, so only workloads of kind append suit it"
+        return ""
+
+    def version(self) -> str:
+        return self.name
+
+    def opened(self, case: Case, scratch: Path) -> AbstractContextManager[Calls]:
+        raise NotImplementedError
+
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+        spec = case.workload.loads[0]
+        with self.opened(case, scratch) as calls:
+            outcome, written = _measure(case, spec, calls, progress)
+            progress("reading back", 0)
+            outcome.checks += calls.checks(written)
+        return outcome
+
+
+def _measure(case: Case, spec: LoadSpec, calls: Calls, progress: Progress) -> tuple[Outcome, int]:
+    """Call for the time of a round. Returns the outcome and how many records were written."""
+    run = case.workload.run
+    clock = time.perf_counter_ns
+    counts = array("Q", bytes(8 * SLOTS))
+    began = clock()
+    measured, end = began + int(run.warmup * 1e9), began + int((run.warmup + run.seconds) * 1e9)
+    shown = 0
+    number = requests = inside = 0
+    usage: list[UsageSample] = []
+    rows: list[list[int]] = [[0, 0, 0] for _ in range(int((run.warmup + run.seconds) / LOOK_SECONDS) + 1)]
+    due = began
+    issued = 0
+    before = usage_of(os.getpid())
+    while (now := clock()) < end:
+        if spec.rate:
+            due = began + int(issued * 1e9 / spec.rate)
+            if due >= end:
+                break
+            if due > now:
+                time.sleep((due - now) / 1e9)
+            issued += 1
+        numbers = range(number, number + spec.batch)
+        number += spec.batch
+        append = calls.prepare(numbers)
+        start = clock()
+        append()
+        done = clock()
+        took = done - (due if spec.rate else start)
+        if start >= measured:
+            counts[slot_of(took)] += 1
+            requests += 1
+            inside += done - start
+        slot = int((done - began) / (LOOK_SECONDS * 1e9))
+        if slot < len(rows):
+            rows[slot][0] += 1
+            rows[slot][2] = max(rows[slot][2], took)
+        if done - shown > LOOK_SECONDS * 1e9:
+            shown = done
+            sample = usage_of(os.getpid())
+            usage.append(UsageSample((done - began) / 1e9, sample.cpu_seconds, sample.rss_bytes))
+            progress("running", number // spec.batch)
+    seconds = (clock() - measured) / 1e9
+    rate = requests * spec.batch / (seconds if spec.rate else max(inside, 1) / 1e9)
+    histogram = LatencyHistogram(np.array(counts, np.uint64))
+    series = [(row[0], row[1], row[2]) for row in rows]
+    load = LoadOutcome(
+        spec.name, spec.kind, rate, "records/s", requests, requests * spec.batch, 0, 0, {ANSWER: histogram}, series
+    )
+    return Outcome([load], seconds, LOOK_SECONDS, usage, rss_before=before.rss_bytes), number
+
+
+def record_texts(spec: LoadSpec, numbers: range) -> list[bytes]:
+    """Return records as JSON texts with their numbers."""
+    return [numbered_json(spec.bytes, number) for number in numbers]
+
+
+def count_check(found: int, written: int) -> BenchCheck:
+    """Compare the number of records that are stored with the number that was acknowledged."""
+    return BenchCheck("as many records as were acknowledged", found == written, f"{found:,} of {written:,}")

@@ -1,0 +1,47 @@
+"""The sides by name, and which of them a run has."""
+
+from __future__ import annotations
+
+from topics.bench.peers.library_side import LibrarySide
+from topics.bench.sides import Side
+from topics.bench.topics_side import TopicsSide
+from topics.bench.workload import Workload
+from topics.errors import UsageError
+
+NONE, AUTO = "none", "auto"
+
+
+def own_side(workload: Workload, url: str, key: str, settings: dict[str, str]) -> Side:
+    """Return this package as a side: the library for workloads of it, else the server."""
+    if "append" in workload.kinds:
+        return LibrarySide(settings)
+    return TopicsSide(url, key, settings)
+
+
+def known_peers() -> dict[str, Side]:
+    """Return every peer by the name that workloads and --peers use."""
+    return {}
+
+
+def chosen_peers(workload: Workload, names: str) -> tuple[list[Side], list[str]]:
+    """Return the peers of a run, and a sentence for each that is left out.
+
+    names: `none`, `auto` for those of the workload that are on this machine, or names by commas.
+    Raises: UsageError for a name that is not known, or a peer that was named and is not here.
+    """
+    known = known_peers()
+    if names == NONE:
+        return [], []
+    wanted = workload.peers if names == AUTO else tuple(filter(None, names.split(",")))
+    chosen, left_out = [], []
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"there is no peer {name!r}: use one of {', '.join(known)}, auto or none")
+        reason = known[name].missing()
+        if reason and names != AUTO:
+            raise UsageError(f"the peer {name} is not here: {reason}")
+        if reason:
+            left_out.append(f"{known[name].name}: {reason}")
+        else:
+            chosen.append(known[name])
+    return chosen, left_out

@@ -1,0 +1,75 @@
+"""The library of this package as a side: `topics.open` in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from topics import __version__
+from topics.bench.load.load_client import count_labels
+from topics.bench.outcome import BenchCheck
+from topics.bench.peers.in_process import Calls, InProcessSide, record_texts
+from topics.bench.workload import Case
+from topics.embedded.log import Log
+from topics.embedded.opening import open_log
+
+TOPIC = "bench"
+PAGE = 50_000
+
+
+class LibrarySide(InProcessSide):
+    """settings: those of the workload and of --set, as TOPICS_* variables."""
+
+    name = "topics"
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        self.settings = settings or {}
+
+    def version(self) -> str:
+        return f"topics {__version__}, the library"
+
+    @contextmanager
+    def opened(self, case: Case, scratch: Path) -> Iterator[Calls]:
+        workload = case.workload
+        spec = workload.loads[0]
+        settings = {**workload.server, **self.settings}
+        named: dict[str, Any] = {name.removeprefix("TOPICS_").lower(): _value(text) for name, text in settings.items()}
+        with open_log(str(scratch / "log"), **named) as log:
+            log.put_topic(TOPIC, durability=workload.topic.durability)
+
+            def prepare(numbers: range) -> Callable[[], object]:
+                texts = record_texts(spec, numbers)
+                if spec.call == "append_many":
+                    return partial(log.append_many, TOPIC, texts)
+                return partial(log.append, TOPIC, [json.loads(text) for text in texts])
+
+            yield Calls(prepare, lambda written: [_read_back(log, written)])
+
+
+def _value(text: str) -> object:
+    """Return a setting's text as the value that the library takes."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _read_back(log: Log, written: int) -> BenchCheck:
+    """Read all records, and count each number."""
+    seen = np.zeros(max(1, written), np.uint8)
+    position = 0
+    while True:
+        page = log.columns(TOPIC, position, limit=PAGE)
+        if not len(page.seq):
+            break
+        count_labels(bytes(page.payloads), seen)
+        position = page.next_from_seq
+    once = int(np.count_nonzero(seen[:written] == 1))
+    name = "every acknowledged record is read back once"
+    return BenchCheck(name, once == written, f"{written:,} acknowledged, {once:,} there once")

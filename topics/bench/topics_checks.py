@@ -1,0 +1,103 @@
+"""Checks of a run against a topics server: every acknowledged record is read back and counted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from topics.bench.load.load_client import GroupFigures, LoadFigures
+from topics.bench.load.load_plan import LoadGroup
+from topics.bench.outcome import BenchCheck
+from topics.bench.topics_target import BenchTargetError, TopicsTarget
+from topics.bench.workload import LoadSpec, Workload
+from topics.clock import SystemClock
+
+HEARTBEAT_BYTES = len(b": hb\n\n")
+SETTLE_NS = 30_000_000_000
+"""How long copies of a router may take to arrive after the load."""
+
+
+def answer_checks(workload: Workload, groups: list[LoadGroup], figures: LoadFigures) -> list[BenchCheck]:
+    """Check what the load client itself has seen: errors, and what readers were sent."""
+    errors = sum(group.errors for group in figures.groups)
+    detail = f"{errors:,} answers were errors{': ' + figures.error if errors else ''}"
+    found = [BenchCheck("every answer is a success", not errors, detail)]
+    plans = {plan.name: plan for plan in groups}
+    for spec, group in zip(workload.loads, figures.groups, strict=True):
+        plan = plans[group.name]
+        if plan.hears and not plan.shares and spec.kind != "idle":
+            name = f"{spec.name}: each reader received each record exactly once"
+            detail = f"{group.wrong:,} of {plan.connections:,} did not; {group.all_deliveries:,} deliveries"
+            found.append(BenchCheck(name, not group.wrong, detail))
+        if spec.kind == "read":
+            wanted = group.all_requests * spec.limit
+            name = f"{spec.name}: each answer has as many records as were asked for"
+            found.append(BenchCheck(name, group.all_deliveries == wanted, f"{group.all_deliveries:,} of {wanted:,}"))
+        if spec.kind == "poll":
+            name = f"{spec.name}: no answer has a record"
+            found.append(BenchCheck(name, not group.all_deliveries, f"{group.all_deliveries:,} records"))
+        if spec.kind == "idle":
+            found.append(_heartbeats(spec, group, workload.run.warmup + figures.seconds))
+    return found
+
+
+def _heartbeats(spec: LoadSpec, group: GroupFigures, seconds: float) -> BenchCheck:
+    """Count heartbeats by their bytes, as chunks. The last one of each stream may be on its way."""
+    wanted = max(0, int(seconds * 1000 / spec.heartbeat_ms) - 1) * spec.connections
+    arrived = group.bytes_received // HEARTBEAT_BYTES
+    return BenchCheck(f"{spec.name}: heartbeats arrive", arrived >= wanted, f"at least {wanted:,} are due")
+
+
+def stored_checks(
+    workload: Workload, target: TopicsTarget, topic: str, figures: LoadFigures, destinations: list[str]
+) -> list[BenchCheck]:
+    """Read back what was acknowledged, from the topic and from each destination of its routers."""
+    acked = figures.acked
+    found = []
+    if workload.topic.type == "queue":
+        return [_queue_check(workload, target, topic, figures)]
+    if any(load.topics > 1 for load in workload.loads):
+        total, count = target.heads(f"{topic}-"), int(acked.sum())
+        return [BenchCheck("as many records as were acknowledged", total == count, f"{total:,} of {count:,}")]
+    if workload.topic.cap_records:
+        head, count = target.state(topic)["head_seq"], int(acked.sum())
+        return [BenchCheck("as many seqs as were acknowledged", head == count, f"head {head:,} of {count:,}")]
+    for name in (topic, *destinations):
+        if name != topic:
+            _await_head(target, name, int(acked.sum()))
+        found.append(read_back_check(target, name, acked))
+    return found
+
+
+def read_back_check(target: TopicsTarget, topic: str, acked: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> BenchCheck:
+    """Read a topic, and compare the numbers of its records with those that were acknowledged."""
+    where = "" if not topic.rpartition("-copy-")[1] else f" in {topic}"
+    name = f"every acknowledged record is read back once{where}"
+    try:
+        seen = target.read_back(topic, len(acked))
+    except BenchTargetError as error:
+        return BenchCheck(name, False, str(error))
+    seen = seen[: len(acked)]
+    lost = int(np.count_nonzero((acked == 1) & (seen == 0)))
+    twice = int(np.count_nonzero(seen > 1))
+    other = int(np.count_nonzero((acked == 0) & (seen > 0)))
+    detail = f"{int(acked.sum()):,} acknowledged, {lost:,} lost, {twice:,} twice, {other:,} that were not acknowledged"
+    return BenchCheck(name, not lost and not twice and not other, detail)
+
+
+def _await_head(target: TopicsTarget, topic: str, head: int) -> None:
+    """Wait until a router has copied everything; a check says so if it never does."""
+    clock = SystemClock()
+    deadline = clock.monotonic_ns() + SETTLE_NS
+    while target.state(topic)["head_seq"] < head and clock.monotonic_ns() < deadline:
+        pass
+
+
+def _queue_check(workload: Workload, target: TopicsTarget, topic: str, figures: LoadFigures) -> BenchCheck:
+    """Jobs: each was claimed at most once, and those that were not acknowledged are still there."""
+    name = "every job was handed out once, and is acknowledged or still there"
+    workers = [group for group in figures.groups if group.seen is not None]
+    claimed = sum(group.all_deliveries for group in workers)
+    twice = sum(int(np.count_nonzero(group.seen > 1)) for group in workers if group.seen is not None)
+    written, left = int(figures.acked.sum()), target.state(topic)["count"]
+    detail = f"{written:,} jobs, {claimed:,} claimed and acknowledged, {left:,} left, {twice:,} claimed twice"
+    return BenchCheck(name, written == claimed + left and not twice, detail)

@@ -1,0 +1,178 @@
+"""`topics bench`: list, run and compare workloads (docs/guides/bench.md).
+
+Exit codes: 0 measured, and every check holds; 1 a check failed, or a round could not be run; 2 the
+command could not begin.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topics.cli.environment import odd_variables
+from topics.errors import TopicsError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from topics.bench.bench_result import BenchResult
+    from topics.bench.sides import Side
+    from topics.bench.workload import Workload
+
+CHECK_FAILED, COULD_NOT_BEGIN = 1, 2
+DEFAULT_OUT = "bench-results"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Measure latency and throughput, of this server and of others, and check what was measured.\n\n"
+    "`topics bench list` shows the workloads; `topics bench run write-lone` starts a server in a temporary "
+    "directory, loads it, reads back every record that it acknowledged, and writes JSON and a page of HTML. "
+    "docs/guides/bench.md says how to read the figures, and how to distrust them.",
+)
+
+
+@app.command(name="list")
+def show() -> None:
+    """List the workloads, by family, and the peers."""
+    from topics.bench.peers.known_peers import known_peers  # noqa: PLC0415 - `topics --help` should not load it
+    from topics.bench.workload_files import built_in  # noqa: PLC0415
+
+    family = ""
+    for workload in built_in():
+        if workload.family != family:
+            family = workload.family
+            print(f"{family}:")
+        print(f"  {workload.name:<20} {workload.title}: {workload.question}")
+    print("peers:")
+    for name, side in known_peers().items():
+        print(f"  {name:<20} {side.missing() or 'is here'}")
+
+
+@app.command()
+def run(  # noqa: PLR0917 - typer makes options of them
+    names: Annotated[list[str], typer.Argument(help="Workloads of `topics bench list`, or files of TOML.")],
+    url: Annotated[str, typer.Option(help="A running server, http://HOST:PORT, instead of one of its own.")] = "",
+    key: Annotated[str, typer.Option(help="API key for --url, with the scope admin.")] = "",
+    peers: Annotated[str, typer.Option(help="Peers by commas; auto: those of the workload that are here.")] = "none",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each side, instead of the file's.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.05, help="Measured seconds of a round.")] = None,
+    warmup: Annotated[float | None, typer.Option(min=0, help="Seconds before those.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="Setting of the server, NAME=VALUE; repeatable.")
+    ] = None,
+    directory: Annotated[str, typer.Option("--dir", help="Where data is written meanwhile; else TMPDIR.")] = "",
+    out: Annotated[str, typer.Option(help="Directory of the JSON and HTML; created if missing.")] = DEFAULT_OUT,
+) -> None:
+    """Run workloads, one after the other, and write a result and a report for each.
+
+    Exit code 0: every check holds; 1: one failed; 2: the command could not begin.
+    """
+    from topics.bench.bench_run import with_run  # noqa: PLC0415 - `topics --help` should not load it
+    from topics.bench.topics_target import TopicsTarget  # noqa: PLC0415
+    from topics.bench.workload_files import find_workload  # noqa: PLC0415
+
+    try:
+        workloads = [with_run(find_workload(name), seconds, warmup, rounds) for name in names]
+        settings = _settings(setting or [])
+        if url and settings:
+            raise UsageError("--set changes a server of this command's own: leave it out with --url")
+        chosen = [_sides(workload, url, key, peers, settings) for workload in workloads]
+        if url:
+            TopicsTarget.of_url(url, key).raw("GET", "/v0/topics?page_size=1")
+        if directory and not Path(directory).is_dir():
+            raise UsageError(f"--dir is {directory!r}: name a directory that exists")
+    except TopicsError as error:
+        print(f"topics: {error}", file=sys.stderr)
+        raise typer.Exit(COULD_NOT_BEGIN) from None
+    failed = False
+    for workload, (sides, left_out) in zip(workloads, chosen, strict=True):
+        result = _measured(workload, sides, left_out, settings, directory)
+        _write(result, Path(out))
+        failed |= bool(result.failures())
+    if failed:
+        raise typer.Exit(CHECK_FAILED)
+
+
+@app.command()
+def compare(
+    first: Annotated[str, typer.Argument(help="A result of `topics bench run`, the one before.")],
+    second: Annotated[str, typer.Argument(help="Another one, of the same workload.")],
+    fail: Annotated[bool, typer.Option("--fail", help="Exit code 1 if a figure is worse.")] = False,
+) -> None:
+    """Compare two results: ratios, and whether the rounds show a difference."""
+    from topics.bench.bench_compare import RoundsVerdict, compare_results, doubts  # noqa: PLC0415 - as in `run`
+    from topics.bench.bench_result import read_result  # noqa: PLC0415
+    from topics.bench.bench_table import print_comparison  # noqa: PLC0415
+
+    try:
+        results = read_result(first), read_result(second)
+        rows = compare_results(*results)
+        if not rows:
+            raise UsageError(f"{first} and {second} have no figure in common: compare results of one workload")
+    except TopicsError as error:
+        print(f"topics: {error}", file=sys.stderr)
+        raise typer.Exit(COULD_NOT_BEGIN) from None
+    print_comparison(_console(), rows, doubts(*results))
+    if fail and any(row.verdict is RoundsVerdict.WORSE for row in rows):
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _settings(pairs: list[str]) -> dict[str, str]:
+    """Return --set as TOPICS_* variables. Raises: UsageError for an unknown or odd one."""
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set is {pair!r}: use NAME=VALUE, such as spin_us=50 (docs/settings.md)")
+        found[f"TOPICS_{name.upper().removeprefix('TOPICS_')}"] = value
+    if odd := odd_variables(found):
+        raise UsageError(f"--set: {odd[0]}")
+    return found
+
+
+def _sides(
+    workload: Workload, url: str, key: str, peers: str, settings: dict[str, str]
+) -> tuple[list[Side], list[str]]:
+    """Return the sides of a run, ours first, and a sentence for each peer that is left out.
+
+    Raises: UsageError for a peer that was named and is not here.
+    """
+    from topics.bench.peers.known_peers import chosen_peers, own_side  # noqa: PLC0415 - as in `run`
+
+    others, left_out = chosen_peers(workload, peers)
+    return [own_side(workload, url, key, settings), *others], left_out
+
+
+def _measured(
+    workload: Workload, sides: list[Side], left_out: list[str], settings: dict[str, str], directory: str
+) -> BenchResult:
+    from topics.bench.bench_run import BenchRun  # noqa: PLC0415 - as in `run`
+    from topics.bench.bench_table import LiveTable, print_result  # noqa: PLC0415
+    from topics.clock import SystemClock  # noqa: PLC0415
+
+    console = _console()
+    with LiveTable(console, workload.name) as table:
+        result = BenchRun(workload, sides, table, SystemClock(), directory or None, settings, left_out).run()
+    print_result(console, result)
+    return result
+
+
+def _write(result: BenchResult, out: Path) -> None:
+    """Write a result beside earlier ones, named after its workload and its time."""
+    import json  # noqa: PLC0415 - as in `run`
+
+    out.mkdir(parents=True, exist_ok=True)
+    began = datetime.fromisoformat(result.document["started"]).astimezone(UTC)
+    path = out / f"{result.name}-{began:%Y%m%dT%H%M%SZ}.json"
+    path.write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
+
+
+def _console() -> Console:
+    from rich import console  # noqa: PLC0415 - as in `run`
+
+    return console.Console()
