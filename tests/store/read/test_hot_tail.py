@@ -4,7 +4,7 @@ import random
 
 from topics.common.memory import LARGE_BYTES
 from topics.store.format.log_format import BLOCK_BYTES, align_up
-from topics.store.in_memory.hot_tail import HotTail, chunk_for
+from topics.store.in_memory.hot_tail import HotTail, TailBuffer, chunk_for
 
 
 def test_what_is_placed_is_found_and_written_in_whole_blocks() -> None:
@@ -110,3 +110,9 @@ def test_chunks_that_share_memory_are_counted_dropped_and_used_again_one_by_one(
         assert tail.find(1, at * CHUNK, CHUNK) == bytes(CHUNK)
     tail.forget(1)
     assert tail.bytes_held == 0
+
+
+def test_the_memory_of_a_chunk_is_lent_to_no_pointer() -> None:
+    """The collector clears a view whose log is gone, and the process crashed at one that was exported."""
+    chunk = TailBuffer(BLOCK_BYTES)
+    chunk.view.release()

@@ -35,8 +35,10 @@ class TailBuffer:
     def __init__(self, capacity: int, view: memoryview | None = None) -> None:
         """view: page-aligned memory for it; None for new memory."""
         self.view = memoryview(page_aligned(capacity)) if view is None else view
-        self.pointer: Pointer = ffi.from_buffer(self.view)
-        self.address = int(ffi.cast("uintptr_t", self.pointer))
+        # No export of the view stays: the collector clears views while memory of a closed log is
+        # freed, and fails at one that is exported.
+        self.address = int(ffi.cast("uintptr_t", ffi.from_buffer(self.view)))
+        self.pointer: Pointer = ffi.cast("char *", self.address)
         self.capacity = capacity
         self.file_id = 0
         self.start = 0
