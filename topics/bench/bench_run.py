@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from topics.bench.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 from topics.bench.independent_histograms import disagreements
 from topics.bench.machine_facts import command_line, machine_facts, machine_warnings
 from topics.bench.outcome import BenchCheck, Outcome
+from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 from topics.bench.sides import Side
 from topics.bench.workload import Case, RunSpec, Workload
 from topics.clock import Clock

@@ -19,7 +19,7 @@ from topics.errors import TopicsError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from topics.bench.bench_result import BenchResult
+    from topics.bench.results.bench_result import BenchResult
     from topics.bench.sides import Side
     from topics.bench.workload import Workload
 
@@ -72,7 +72,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
     Exit code 0: every check holds; 1: one failed; 2: the command could not begin.
     """
     from topics.bench.bench_run import with_run  # noqa: PLC0415 - `topics --help` should not load it
-    from topics.bench.topics_target import TopicsTarget  # noqa: PLC0415
+    from topics.bench.topics_server.topics_target import TopicsTarget  # noqa: PLC0415
     from topics.bench.workload_files import find_workload  # noqa: PLC0415
 
     try:
@@ -104,9 +104,9 @@ def compare(
     fail: Annotated[bool, typer.Option("--fail", help="Exit code 1 if a figure is worse.")] = False,
 ) -> None:
     """Compare two results: ratios, and whether the rounds show a difference."""
-    from topics.bench.bench_compare import RoundsVerdict, compare_results, doubts  # noqa: PLC0415 - as in `run`
-    from topics.bench.bench_result import read_result  # noqa: PLC0415
-    from topics.bench.bench_table import print_comparison  # noqa: PLC0415
+    from topics.bench.results.bench_compare import RoundsVerdict, compare_results, doubts  # noqa: PLC0415 - as in `run`
+    from topics.bench.results.bench_result import read_result  # noqa: PLC0415
+    from topics.bench.results.bench_table import print_comparison  # noqa: PLC0415
 
     try:
         results = read_result(first), read_result(second)
@@ -151,7 +151,7 @@ def _measured(
     workload: Workload, sides: list[Side], left_out: list[str], settings: dict[str, str], directory: str
 ) -> BenchResult:
     from topics.bench.bench_run import BenchRun  # noqa: PLC0415 - as in `run`
-    from topics.bench.bench_table import LiveTable, print_result  # noqa: PLC0415
+    from topics.bench.results.bench_table import LiveTable, print_result  # noqa: PLC0415
     from topics.clock import SystemClock  # noqa: PLC0415
 
     console = _console()
@@ -165,11 +165,15 @@ def _write(result: BenchResult, out: Path) -> None:
     """Write a result beside earlier ones, named after its workload and its time."""
     import json  # noqa: PLC0415 - as in `run`
 
+    from topics.bench.report.html_report import html_report  # noqa: PLC0415
+
     out.mkdir(parents=True, exist_ok=True)
     began = datetime.fromisoformat(result.document["started"]).astimezone(UTC)
     path = out / f"{result.name}-{began:%Y%m%dT%H%M%SZ}.json"
     path.write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
-    print(f"wrote {path}")
+    page = path.with_suffix(".html")
+    page.write_text(html_report(result), encoding="utf-8")
+    print(f"wrote {path} and {page}")
 
 
 def _console() -> Console:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from topics.bench.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.outcome import BenchCheck, LoadOutcome, Outcome, UsageSample
+from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 
 
 def outcome(rate: float, latency_us: int = 100, *, ok: bool = True, warning: str = "") -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cli.bench.results_of_rounds import outcome, result
-from topics.bench.bench_compare import RoundsVerdict, compare_results, compare_sides, compare_values, doubts
+from topics.bench.results.bench_compare import RoundsVerdict, compare_results, compare_sides, compare_values, doubts
 
 LOW, HIGH = [1.0, 1.1, 1.2, 1.3], [1.4, 1.5, 1.6, 1.7]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.bench.results_of_rounds import outcome, result
-from topics.bench.bench_result import read_result
 from topics.bench.load.latency_histogram import LatencyHistogram
+from topics.bench.results.bench_result import read_result
 from topics.errors import UsageError
 
 

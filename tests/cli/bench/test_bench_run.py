@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.bench.results_of_rounds import outcome
-from topics.bench.bench_result import BenchResult
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.outcome import Outcome
 from topics.bench.peers.known_peers import own_side
 from topics.bench.processes import ProcessError
+from topics.bench.results.bench_result import BenchResult
 from topics.bench.sides import Progress, Side
 from topics.bench.workload import Case, Workload, parse_workload
 from topics.bench.workload_files import built_in

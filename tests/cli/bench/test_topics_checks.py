@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from topics.bench.topics_checks import read_back_check
-from topics.bench.topics_target import BenchTargetError, TopicsTarget
+from topics.bench.topics_server.topics_checks import read_back_check
+from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 
 ACKED = np.array([1, 1, 1, 0], np.uint8)
 """Four records were sent, and the last one was refused."""

@@ -69,7 +69,10 @@ INSIDE: dict[str, dict[str, set[str]]] = {
     "loop": {"portable": {"ring"}},
     "bench": {
         "load": set(),
-        "peers": {"load", "outcome", "processes", "sides", "topics_side", "workload"},
+        "results": {"load", "outcome", "sides", "workload"},
+        "report": {"load", "results"},
+        "topics_server": {"load", "outcome", "processes", "sides", "workload"},
+        "peers": {"load", "outcome", "processes", "sides", "topics_server", "workload"},
     },
     "spark": {
         "reading": {"client", "errors", "options", "schema"},

@@ -235,6 +235,10 @@ static int send_request(struct run *run, struct conn *c, uint64_t due)
     const struct tp_message *m = f->message;
     const char *bytes = f->head;
     size_t len = (size_t)m->head_len;
+    if (group->most_requests && group->sent >= (uint64_t)group->most_requests) {
+        c->stopped = 1;
+        return 0;
+    }
     if (m->take != TP_TAKE_NOTHING) {
         len = spliced(run, c, m);
         if (run->failed) return -1;
@@ -267,6 +271,7 @@ static int send_request(struct run *run, struct conn *c, uint64_t due)
     c->text_len = 0;
     c->due = due;
     c->busy = 1;
+    group->sent++;
     c->sent_at = group->samples ? clock_ns() : due;
     return send_all(run, c->fd, bytes, len);
 }
@@ -570,10 +575,15 @@ static uint64_t look(struct run *run, struct conn *conns, int64_t count)
     return wrong;
 }
 
+static int may_stop(const struct tp_load_group *group)
+{
+    return group->stops_empty || group->most_requests;
+}
+
 static int all_stopped(const struct conn *conns, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        if (conns[i].group->stops_empty && !conns[i].stopped) return 0;
+        if (may_stop(conns[i].group) && !conns[i].stopped) return 0;
     return 1;
 }
 
@@ -582,7 +592,7 @@ static int measure(struct run *run, struct conn *conns, int64_t count)
     struct tp_load *load = run->load;
     uint64_t cpu = 0, without = 0;
     int began = 0, stops = 0;
-    for (int64_t g = 0; g < load->group_count; g++) stops |= load->groups[g].stops_empty != 0;
+    for (int64_t g = 0; g < load->group_count; g++) stops |= may_stop(&load->groups[g]);
     prctl(PR_SET_TIMERSLACK, 1); /* ns, so that requests leave when they are due */
     load->started_ns = run->start = clock_ns();
     run->measured = run->start + load->warmup_ns;

@@ -67,6 +67,7 @@ struct tp_load_group {
     int64_t hears, hears_itself; /* labels that arrive are deliveries; of records of its own connection, too */
     int64_t shares;            /* its connections share the records: each arrives once, at one of them */
     int64_t waits;             /* its requests wait for records: the last ones are not waited for */
+    int64_t most_requests;     /* it stops after so many; 0: it does not */
     int64_t stops_empty;       /* a connection stops when an answer has nothing to take for the next step */
     uint8_t *seen;             /* of a group that shares: how often each number has arrived, numbers_max of them */
     /* measured, of what was due in the measured time; arrays may be NULL */
@@ -75,6 +76,7 @@ struct tp_load_group {
     uint64_t *slots;           /* by time since the start: answers, deliveries, the slowest of either in ns; slot_count x 3 */
     uint64_t *samples;         /* due, sent, answered; sample_room x 3 */
     int64_t sample_room, sample_count;
+    uint64_t sent;
     uint64_t requests, records, deliveries, bytes; /* measured: answers, records in them, deliveries; bytes received */
     uint64_t all_requests, all_records, all_deliveries; /* with the warm-up and the end */
     uint64_t errors, unsent;

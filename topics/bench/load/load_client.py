@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from topics.errors import TopicsError
 
 NUMBERS_MAX = 1 << 27
 """Records of one run. Their marks take memory only as far as they are used."""
+SPARE_FILES = 200
 PHASES = ("connecting", "running", "draining", "done")
 
 
@@ -116,6 +118,7 @@ class LoadClient:
 
     def run(self) -> LoadFigures:
         """Run the load. Raises: LoadError if it could not be run to its end."""
+        _allow_files(sum(group.connections for group in self.groups) + SPARE_FILES)
         code = lib.tp_load_run(self._load)
         error = ffi.string(self._load.error).decode(errors="replace")
         if code:
@@ -218,6 +221,7 @@ class LoadClient:
             "shares": group.shares,
             "waits": group.waits,
             "stops_empty": group.stops_empty,
+            "most_requests": group.most_requests,
             "sample_room": group.samples,
             **pointers,
         }
@@ -244,6 +248,16 @@ class LoadClient:
             group.most,
             arrays.get("seen"),
         )
+
+
+def _allow_files(count: int) -> None:
+    """Raise this process's limit of open files. Raises: LoadError if that is not allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise LoadError(f"{count:,} open files are needed and {hard:,} are allowed: raise the limit (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def count_labels(text: bytes, seen: NDArray[np.uint8]) -> int:

@@ -69,6 +69,7 @@ class LoadGroup:
     marks: bool = False
     waits: bool = False
     stops_empty: bool = False
+    most_requests: int = 0
     samples: int = 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topics.bench.peers.library_side import LibrarySide
 from topics.bench.sides import Side
-from topics.bench.topics_side import TopicsSide
+from topics.bench.topics_server.topics_side import TopicsSide
 from topics.bench.workload import Workload
 from topics.errors import UsageError
 

@@ -6,6 +6,7 @@ Source: docs/guides/bench.md, "The file".
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,13 +107,13 @@ class BenchResult:
         return found
 
     def warnings(self) -> list[str]:
-        """Return each warning once, with how many rounds have one like it."""
-        found = dict.fromkeys(str(sentence) for sentence in self.document["warnings"])
+        """Return one warning of each kind for a side and a case; other rounds differ by numbers."""
+        found = {str(sentence): str(sentence) for sentence in self.document["warnings"]}
         for case, side, _, one in self.rounds():
             for sentence in one["warnings"]:
                 place = ", ".join(filter(None, (side, case)))
-                found.setdefault(f"{place}: {sentence}")
-        return list(found)
+                found.setdefault(f"{place}: {re.sub(r'[0-9.,]+', '', sentence)}", f"{place}: {sentence}")
+        return list(found.values())
 
     def metrics(self) -> list[Metric]:
         """Return every metric: rates, quantiles, and CPU of the server for each unit of work."""
@@ -140,6 +141,8 @@ def _metrics(case: str, side: str, rounds: list[dict[str, Any]]) -> Iterator[Met
     ]
     if shares:
         yield Metric(case, side, "", "server CPU", "cores", True, shares)
+    for name in rounds[0]["figures"]:
+        yield Metric(case, side, "", name, "", True, [one["figures"][name] for one in rounds if name in one["figures"]])
     grown = [_grown(one["server"]) for one in rounds]
     if all(value is not None for value in grown):
         yield Metric(case, side, "", "memory grown", "MB", True, [value for value in grown if value is not None])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from statistics import median
 
-from topics.bench.bench_result import BenchResult, Metric
+from topics.bench.results.bench_result import BenchResult, Metric
 
 ROUNDS_MIN = 4
 _SAME = ("cpu", "cores", "file_system", "device", "python", "system")

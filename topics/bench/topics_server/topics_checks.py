@@ -7,7 +7,7 @@ import numpy as np
 from topics.bench.load.load_client import GroupFigures, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
 from topics.bench.outcome import BenchCheck
-from topics.bench.topics_target import BenchTargetError, TopicsTarget
+from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 from topics.bench.workload import LoadSpec, Workload
 from topics.clock import SystemClock
 
@@ -48,15 +48,24 @@ def _heartbeats(spec: LoadSpec, group: GroupFigures, seconds: float) -> BenchChe
 
 
 def stored_checks(
-    workload: Workload, target: TopicsTarget, topic: str, figures: LoadFigures, destinations: list[str]
+    workload: Workload,
+    target: TopicsTarget,
+    topic: str,
+    figures: LoadFigures,
+    destinations: list[str],
+    *,
+    stored: int = 0,
 ) -> list[BenchCheck]:
-    """Read back what was acknowledged, from the topic and from each destination of its routers."""
+    """Read back what was acknowledged, from the topic and from each destination of its routers.
+
+    stored: records that many topics had before.
+    """
     acked = figures.acked
     found = []
     if workload.topic.type == "queue":
         return [_queue_check(workload, target, topic, figures)]
     if any(load.topics > 1 for load in workload.loads):
-        total, count = target.heads(f"{topic}-"), int(acked.sum())
+        total, count = target.heads(f"{topic}-") - stored, int(acked.sum())
         return [BenchCheck("as many records as were acknowledged", total == count, f"{total:,} of {count:,}")]
     if workload.topic.cap_records:
         head, count = target.state(topic)["head_seq"], int(acked.sum())

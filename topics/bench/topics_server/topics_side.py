@@ -6,21 +6,24 @@ import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from topics import __version__
+from topics.bench.load.load_client import LoadClient
 from topics.bench.outcome import LoadOutcome, Outcome
 from topics.bench.processes import BenchProcess, start_process
 from topics.bench.sides import ClientRun, Progress
-from topics.bench.topics_checks import answer_checks, read_back_check, stored_checks
-from topics.bench.topics_loads import TopicsLoads
-from topics.bench.topics_target import TopicsTarget
+from topics.bench.topics_server.topics_checks import answer_checks, read_back_check, stored_checks
+from topics.bench.topics_server.topics_loads import TopicsLoads
+from topics.bench.topics_server.topics_target import TopicsTarget
 from topics.bench.workload import NETWORK_KINDS, Case, Workload
 from topics.clock import SystemClock
 
 READY_SECONDS = 600
+CREATORS, CREATE_SECONDS = 64, 600
 STARTS = 3
 """Starts on an empty directory, whose median is subtracted from one with records."""
 
@@ -68,6 +71,7 @@ class TopicsSide:
         loads = TopicsLoads(workload, target, topic)
         _prepare(workload, target, loads)
         before = process.usage().rss_bytes if process else None
+        stored = target.heads(f"{topic}-") if _has_many(workload) else 0
         groups = loads.groups()
         run = ClientRun(
             case,
@@ -79,11 +83,12 @@ class TopicsSide:
         )
         outcome, figures = run.run(self._clock.monotonic_ns)
         outcome.rss_before = before
+        outcome.figures |= idle_figures(workload, outcome)
         figures.acked[: workload.fill.records] = 1
         outcome.checks += answer_checks(workload, groups, figures)
         progress("reading back", 0)
         destinations = [loads.destination(number) for number in range(workload.destinations)]
-        outcome.checks += stored_checks(workload, target, topic, figures, destinations)
+        outcome.checks += stored_checks(workload, target, topic, figures, destinations, stored=stored)
         return outcome
 
     @contextmanager
@@ -153,6 +158,18 @@ class TopicsSide:
         return took, usage.rss_bytes
 
 
+def _has_many(workload: Workload) -> bool:
+    return any(load.topics > 1 for load in workload.loads)
+
+
+def idle_figures(workload: Workload, outcome: Outcome) -> dict[str, float]:
+    """Return the memory that each idle stream takes, where a workload is nothing else."""
+    if workload.kinds != {"idle"} or not outcome.usage or outcome.rss_before is None:
+        return {}
+    grown = max(sample.rss_bytes for sample in outcome.usage) - outcome.rss_before
+    return {"bytes_of_a_stream": grown / sum(load.connections for load in workload.loads)}
+
+
 def _prepare(workload: Workload, target: TopicsTarget, loads: TopicsLoads | None) -> None:
     """Create the topic, its routers, and what it holds before the load."""
     topic = loads.topic if loads else "bench"
@@ -163,15 +180,26 @@ def _prepare(workload: Workload, target: TopicsTarget, loads: TopicsLoads | None
         config["cap_records"] = workload.topic.cap_records
     target.call("PUT", f"/v0/topics/{topic}", config)
     most = max(load.topics for load in workload.loads)
-    if most > 1:
-        for number in range(most):
-            target.call("PUT", f"/v0/topics/{topic}-{number:08}", config)
+    if most > 1 and loads:
+        _create_topics(loads, config, most)
     for number in range(workload.destinations if loads else 0):
         assert loads is not None
         copy = loads.destination(number)
         target.call("PUT", f"/v0/topics/{copy}", config)
         target.call("PUT", f"/v0/routers/{copy}", {"source": topic, "dest": copy})
     target.fill(topic, workload.fill.records, workload.fill.bytes)
+
+
+def _create_topics(loads: TopicsLoads, config: dict[str, object], count: int) -> None:
+    """Create the topics of a load by turns: by a write each where the class is what that gives."""
+    target = loads.target
+    if config != {"durability": "disk"}:
+        for number in range(count):
+            target.call("PUT", f"/v0/topics/{loads.topic}-{number:08}", config)
+        return
+    group = next(group for group in loads.groups() if group.topics > 1)
+    group = replace(group, connections=CREATORS, rate=0.0, most_requests=count)
+    LoadClient([group], target.host, target.port, CREATE_SECONDS).run()
 
 
 def _remove(target: TopicsTarget, prefix: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from rich import box
@@ -12,28 +11,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from topics.bench.bench_compare import MetricComparison, RoundsVerdict, compare_sides
-from topics.bench.bench_result import BenchResult
 from topics.bench.outcome import Outcome
+from topics.bench.results.bench_compare import MetricComparison, RoundsVerdict, compare_sides
+from topics.bench.results.bench_result import BenchResult
+from topics.bench.results.figure_text import spread
 from topics.bench.sides import Side
 from topics.bench.workload import Case
 
+WIDTH = 150
 _BESIDE = ("rate", "time", "p50", "p99")
 """Figures that are shown beside those of a peer."""
 _COLORS = {RoundsVerdict.BETTER: "green", RoundsVerdict.WORSE: "red"}
-
-
-def number(value: float) -> str:
-    """Return a number with as many digits as a reader compares."""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def spread(values: list[float], between: str = " ") -> str:
-    """Return the median, and the range in brackets."""
-    middle = number(median(values))
-    return middle if len(values) == 1 else f"{middle}{between}({number(min(values))}-{number(max(values))})"
 
 
 def _table(*columns: str) -> Table:
@@ -126,9 +114,15 @@ class LiveTable:
         self._live.update(table)
 
 
+def wide_enough(console: Console) -> Console:
+    """Return a console with room for a table, where no terminal says how wide it is."""
+    return console if console.is_terminal else Console(file=console.file, width=WIDTH)
+
+
 def print_result(console: Console, result: BenchResult) -> None:
     """Print a result: its figures, ratios to peers, warnings, and what failed."""
     document = result.document
+    console = wide_enough(console)
     console.print(f"[bold]{document['workload']['title']}[/bold]: {document['workload']['question']}")
     facts = document["machine"]
     console.print(
@@ -143,6 +137,9 @@ def print_result(console: Console, result: BenchResult) -> None:
     for row in result_rows(result):
         table.add_row(*row)
     console.print(table)
+    for metric in result.metrics():
+        if not metric.unit:
+            console.print(f"{metric.case} {metric.side}: {metric.name} {spread(metric.values)}".strip(), markup=False)
     if rows := [row for row in compare_sides(result) if row.metric.name.endswith(_BESIDE)]:
         console.print("topics beside each peer: its figure divided by the peer's")
         console.print(_comparison_table(rows, "peer", "topics"))
@@ -218,6 +215,7 @@ def _comparison_table(rows: list[MetricComparison], before: str, after: str) -> 
 
 def print_comparison(console: Console, rows: list[MetricComparison], reasons: list[str]) -> None:
     """Print a comparison of two results, after what speaks against it."""
+    console = wide_enough(console)
     for sentence in reasons:
         console.print(f"doubtful: {sentence}", markup=False, highlight=False, soft_wrap=True)
     console.print(_comparison_table(rows, "first", "second"))

@@ -16,7 +16,7 @@ from topics.bench.load.load_plan import (
     labelled_json,
     taking_request,
 )
-from topics.bench.topics_target import TopicsTarget
+from topics.bench.topics_server.topics_target import TopicsTarget
 from topics.bench.workload import LoadSpec, Workload
 
 READ_PLACES = 64
@@ -123,7 +123,7 @@ class TopicsLoads:
             spec.name,
             spec.connections,
             tuple(messages),
-            rate=spec.rate,
+            rate=spec.rate * spec.connections,
             openings=tuple(openings),
             ready=b"caught_up",
             end=AnswerEnd.PATTERN,

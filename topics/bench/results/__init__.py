@@ -1,0 +1,1 @@
+"""Results: their file, comparisons of them, and tables on a terminal."""

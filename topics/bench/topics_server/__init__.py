@@ -1,0 +1,1 @@
+"""This server as a side: its process, its topics, the loads as requests, and the checks."""
