@@ -582,18 +582,25 @@ class Log:
         Returns: the seq up to which all records of the topic are on stable storage; 0 without one.
         Raises: TimeoutError if the sync has not ended by then; it continues.
         """
-        start = self.asking_flush(topic, seq, timeout)
-        result = None
-        if timeout is None and not self._admission.line:
-            result = self._driver.run_exclusively(self._starts.flush_lone, (topic, seq))
-        return flushed_of(self._driver.call(start) if result is None else result)
+        if timeout is None:
+            self._starts.check_flush(topic, seq)
+            self._write_gathered()
+            if not self._admission.line:
+                result = self._driver.run_exclusively(self._starts.flush_lone, (topic, seq))
+                if result is not None:
+                    return result.synced_seq
+        return flushed_of(self._driver.call(self.asking_flush(topic, seq, timeout)))
 
     def asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
         """Return the call of `flush`, for its awaitable, after what `append_soon` has gathered."""
         start = self._starts.flushing(topic, seq, timeout, self._admission.after_line)
+        self._write_gathered()
+        return start
+
+    def _write_gathered(self) -> None:
+        """Have written what `append_soon` has gathered."""
         if not self._gatherer.gathers_here:  # else a signal's handler, in the midst of an append
             self._gatherer.flush()
-        return start
 
     def stats(self) -> LogStats:
         """Return counters since the log was opened, gauges, distributions of times and sizes."""

@@ -351,13 +351,18 @@ class Starts:
     def flushing(
         self, topic: str | None, seq: int | None, timeout: float | None, after_line: AfterLine
     ) -> Start[FlushResult]:
+        self.check_flush(topic, seq)
+        wait_ms = arguments.optional_milliseconds("timeout", timeout)
+        return lambda done: self._engine.sync_records(topic, seq, wait_ms, after_line, done)
+
+    @staticmethod
+    def check_flush(topic: str | None, seq: int | None) -> None:
         if topic is not None:
             arguments.text("topic", topic)
         elif seq is not None:
             raise UsageError(f"seq is {arguments.shown(seq)} without a topic: say whose record it is")
-        arguments.optional_count("seq", seq)
-        wait_ms = arguments.optional_milliseconds("timeout", timeout)
-        return lambda done: self._engine.sync_records(topic, seq, wait_ms, after_line, done)
+        if seq is not None:
+            arguments.count("seq", seq)
 
     def flush_lone(self, asked: tuple[str | None, int | None]) -> FlushResult | None:
         """Flush a topic up to a seq in this call, see `Engine.sync_lone`."""

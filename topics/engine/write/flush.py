@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from topics.common.tuples import make_tuple
 from topics.engine.shared.dormant import DormantTopic
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.shared.topic_registry import Registry
@@ -134,9 +135,10 @@ def sync_lone(core: FlushCore, name: str | None, seq: int | None) -> FlushResult
     if seq is None and core.held_appends:
         return None
     topic = _topic_of(core, name, seq)
-    is_synced = topic is not None and seq is not None and seq <= synced_seq(core, topic)
-    if is_synced or core.log.sync_lone():
-        return FlushResult(0 if topic is None else synced_seq(core, topic), True)
+    if topic is not None and seq is not None and seq <= (synced := synced_seq(core, topic)):
+        return FlushResult(synced, True)
+    if core.log.sync_lone():  # all there is
+        return make_tuple(FlushResult, (0 if topic is None else topic.head, True))
     return None
 
 

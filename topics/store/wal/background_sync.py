@@ -90,11 +90,11 @@ class BackgroundSync:
             durable.cover()
             size = durable.bytes_written
         self.running = True
-        on_sync = partial(self._on_sync, upto, size, self._loop.clock.monotonic_ns())
+        began_ns = self._loop.clock.monotonic_ns()
         if in_place:
-            on_sync(self._loop.files.sync_now(fd))
+            self._on_sync(upto, size, began_ns, self._loop.files.sync_now(fd))
         else:
-            self._loop.files.fdatasync_nowait(fd, on_sync)
+            self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, size, began_ns))
 
     def when_durable(self, done: Durable, *, waited: bool = False) -> None:
         """Call `done` once all batches committed so far are on stable storage, or cannot be.

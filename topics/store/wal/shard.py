@@ -317,7 +317,7 @@ class Shard:
         Return False if it takes more, or if the sync failed, which the usual way then reports.
         """
         durable = self._durable
-        if self._in_flight is not None or not self.staging.is_empty:
+        if self._commitment.batch is not None or not self.staging.is_empty:
             return False
         if durable.unsynced and not self._sync.running and self._may_sync_in_place():
             self._start_waited_sync(in_place=True)
