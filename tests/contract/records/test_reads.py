@@ -534,7 +534,11 @@ BAD_BEGINNINGS: list[tuple[dict[str, Any], str]] = [
     ({"from": "now", "from_seq": 0}, "from and from_seq both say where to begin: send one of them"),
     ({"from": 5}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
     ({"from": None}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
-    ({"from": "latest"}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
+    (
+        {"from": "latest"},
+        'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not the string "latest"',
+    ),
+    ({"from": "l" * 39}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not a string'),
     ({"from": ["now"]}, 'from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
     ({"from": {}}, "from is empty: name at least one"),
     ({"from": {"time": 1, "other": 2}}, "from has too many entries: at most 1 are allowed"),

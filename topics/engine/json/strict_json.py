@@ -41,6 +41,7 @@ KIND_NAMES = {
     JsonKind.OBJECT: "an object",
 }
 """The names of the kinds in messages."""
+_QUOTED = {JsonKind.NUMBER: "number", JsonKind.STRING: "string"}
 
 FIELDS_MAX = 1000
 """The most members of an object that is read field by field, unknown ones included (R-JSON-9)."""
@@ -78,9 +79,9 @@ class JsonSpan(NamedTuple):
     text: bytes
 
     def described(self) -> str:
-        """Return the value in words, for a message after "not "; a short number is quoted."""
-        if self.kind == JsonKind.NUMBER and len(self.text) <= 40:
-            return f"the number {self.text.decode()}"
+        """Return the value in words, for a message after "not "; a short one is quoted."""
+        if self.kind in _QUOTED and len(self.text) <= 40:
+            return f"the {_QUOTED[self.kind]} {self.text.decode()}"
         return KIND_NAMES[self.kind]
 
 
