@@ -293,6 +293,10 @@ class Config:
     """Longest delay of a commit because of `max_log_bytes`."""
     max_pendings: int = 10_000
     """Appends of the library's `append_nowait` that have no answer yet; 0: no limit."""
+    max_held_files: int = 16
+    """Files that a checkpoint gave up and that stay for reads of the library which no thread has
+    begun; reads of older ones fail. 0: no limit.
+    """
     max_unsynced_bytes: int = 0
     """Bytes acknowledged and not synced: a commit that would exceed it is synced; 0: no limit."""
 

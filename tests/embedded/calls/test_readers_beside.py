@@ -183,21 +183,27 @@ def test_a_checkpoint_ends_while_a_task_of_the_same_event_loop_awaits_a_page(col
     asyncio.run(page())
 
 
-def test_reads_that_never_begin_keep_a_bounded_number_of_files(cold: topics.Log) -> None:
+@pytest.mark.parametrize("most", [16, 3])
+def test_reads_that_never_begin_keep_a_bounded_number_of_files(tmp_path: Path, most: int) -> None:
     """Exceptions of interrupted calls refer to such reads, where a program stores them."""
+    with topics.open(tmp_path, **COLD, max_held_files=most) as cold:
+        _keep_files(cold, most)
+
+
+def _keep_files(cold: topics.Log, most: int) -> None:
     never: list[UnreadPage] = []
     for count in range(40):
         append_to_file(cold, [payload(count + 1)])
         never.append(chosen(cold, count, 1))
         cold.checkpoint(timeout=10)
-    while held(cold) > 16:  # the maintenance thread looks for it
+    while held(cold) > most:  # the maintenance thread looks for it
         pass
     descriptors = {file.fd for file in cold._opened.store.files if file.fd >= 0}
     assert len(descriptors) < 30
-    for page in never[:-16]:
+    for page in never[:-most]:
         with pytest.raises(StorageError, match="read again"):
             page.read(lambda: None)
-    for count, page in list(enumerate(never))[-16:]:
+    for count, page in list(enumerate(never))[-most:]:
         assert [record.data for record in page.read(lambda: None).records] == [payload(count + 1)]
     assert len(read(cold, "page")) == 40
 

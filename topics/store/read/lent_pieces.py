@@ -25,8 +25,6 @@ from topics.store.read.reader import FileRange, Filling, Reader
 
 _LOOK_NS = 100_000_000
 """Interval of looks for pieces whose threads have left them, while any are lent."""
-_GIVEN_UP_MAX = 16
-"""Most files without a use for the store that stay for reads which no thread has begun."""
 _READS_A_LOOK = 4096
 """Oldest reads that a look searches for such files."""
 
@@ -175,9 +173,10 @@ class Lender:
     The loop holds files, and ends the hold: a thread that has read, or has left, only says so.
     """
 
-    def __init__(self, reader: Reader, call_later: Callable[[int, Callable[[], None]], object]) -> None:
-        """call_later: on the loop, after so many ns."""
+    def __init__(self, reader: Reader, call_later: Callable[[int, Callable[[], None]], object], held_max: int) -> None:
+        """call_later: on the loop, after so many ns. held_max: see `Config.max_held_files`."""
         self.reader = reader
+        self._held_max = held_max
         self._call_later = call_later
         # Locks of C: a signal's handler that raises cannot leave one of them locked.
         self.changing = threading.RLock()
@@ -202,7 +201,8 @@ class Lender:
 
     def _look(self) -> None:
         self.release()
-        self._limit_given_up()
+        if self._held_max:
+            self._limit_given_up()
         self._looks = bool(self._held)
         if self._looks:
             self._call_later(_LOOK_NS, self._look)
@@ -224,7 +224,7 @@ class Lender:
             for file in files:
                 if file.is_awaited:
                     given_up.setdefault(file, []).append(held)
-        for file in list(given_up)[:-_GIVEN_UP_MAX]:
+        for file in list(given_up)[: -self._held_max]:
             for held in given_up[file]:
                 pieces = held()
                 with self.changing:
