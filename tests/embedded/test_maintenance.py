@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ import topics
 from tests.embedded.conftest import SMALL
 from tests.embedded.test_failed_open import descriptors_below
 from tests.embedded.test_fork import in_child
-from topics.embedded.maintenance import _shared
+from topics.embedded import maintenance
 
 
 def maintaining() -> list[threading.Thread]:
@@ -144,7 +145,8 @@ def test_a_finalizer_may_close_a_log_while_another_one_is_opened_or_closed(tmp_p
             getattr(dict, within)(members, *arguments)
 
         setattr(Members, within, change)
-        _shared._members = Members(_shared._members)
+        shared = maintenance._shared
+        shared._members = Members(shared._members)
         with topics.open(tmp_path / "log", **SMALL) as log:
             last_seq = asyncio.run(append(log))
         return last_seq, dropped._ended.is_set()
@@ -233,6 +235,36 @@ def test_a_log_that_gets_no_thread_is_not_open_and_later_ones_are_served(
             assert len(maintaining()) == 1
 
 
+@pytest.mark.parametrize("within", ["eventfd", "epoll", "__init__", "start"])
+def test_a_finalizer_that_opens_a_log_while_the_thread_is_started_starts_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: str
+) -> None:
+    """Two threads took turns at the same logs then, and the first ended with the others' work undone."""
+    owner: Any = {"eventfd": os, "epoll": select}.get(within, threading.Thread)
+    call, opened = getattr(owner, within), list[topics.Log]()
+
+    def finalizing(*arguments: Any, **named: Any) -> Any:
+        result = call(*arguments, **named)
+        is_its = within in {"eventfd", "epoll"} or arguments[0].name == "topics-maintenance"
+        if is_its and not opened:
+            opened.append(None)  # type: ignore[arg-type]
+            opened[0] = topics.open(tmp_path / "inner", **SMALL)
+        return result
+
+    monkeypatch.setattr(maintenance, "_shared", maintenance._SharedThread())
+    monkeypatch.setattr(owner, within, finalizing)
+    with topics.open(tmp_path / "outer", **SMALL) as log:
+        monkeypatch.setattr(owner, within, call)
+        with opened[0] as inner:
+            assert len(maintaining()) == 1
+            thread = log.driver.maintenance.thread
+            assert thread is inner.driver.maintenance.thread
+            assert asyncio.run(append(log)) == asyncio.run(append(inner)) == 1
+    assert thread is not None
+    thread.join(20)
+    maintenance._shared.close()
+
+
 def test_a_log_whose_ring_cannot_be_waited_for_is_not_open_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,7 +273,7 @@ def test_a_log_whose_ring_cannot_be_waited_for_is_not_open_either(
             raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     with monkeypatch.context() as patched:
-        patched.setattr(_shared, "_epoll", Full())
+        patched.setattr(maintenance._shared, "_epoll", Full())
         with pytest.raises(topics.StorageError, match="cannot be opened: Cannot allocate memory"):
             topics.open(tmp_path, **SMALL)
         for thread in maintaining():  # it was started for this log, and has no other

@@ -47,20 +47,42 @@ class _SharedThread:
     def add(self, member: Maintenance) -> None:
         """Give a log its turns. Raises: OSError, RuntimeError (no thread), and it is not added."""
         with self._lock:
-            if self._wake_fd < 0:
-                self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            if self._epoll is None:
-                epoll = select.epoll()
-                epoll.register(self._wake_fd, select.EPOLLIN)
-                self._epoll = epoll
-            if self.thread is None:
-                thread = threading.Thread(target=self._run, name="topics-maintenance", daemon=True)
-                thread.start()
-                self.thread = thread
+            epoll = self._epoll or self._made_epoll()
+            self._start_thread()
             # a thread that was started for a member that cannot be registered ends by itself
-            self._epoll.register(member.ready_fd, select.EPOLLONESHOT)
+            epoll.register(member.ready_fd, select.EPOLLONESHOT)
             self._members[member.ready_fd] = member
-            member.thread = self.thread
+            for each in list(self._members.values()):
+                each.thread = self.thread
+
+    def _made_epoll(self) -> select.epoll:
+        """Return a new epoll, which wakes for `_wake`. Called with the lock, as `_start_thread` is.
+
+        A finalizer that runs in any call may add a log itself. What that has made is taken.
+        """
+        wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            epoll = select.epoll()
+            epoll.register(wake_fd, select.EPOLLIN)
+        except BaseException:
+            os.close(wake_fd)
+            raise
+        if self._epoll is None:
+            self._wake_fd, self._epoll = wake_fd, epoll
+        else:
+            os.close(wake_fd)
+        return self._epoll
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name="topics-maintenance", daemon=True)
+        if self.thread is not None:
+            return
+        self.thread = thread
+        try:
+            thread.start()
+        except BaseException:
+            self.thread = None
+            raise
 
     def remove(self, member: Maintenance) -> None:
         with self._lock:
@@ -92,18 +114,11 @@ class _SharedThread:
             with contextlib.suppress(FileNotFoundError):  # removed by another thread
                 self._epoll.modify(member.ready_fd, select.EPOLLIN | select.EPOLLONESHOT)
 
-    def forget(self) -> None:
-        """Begin anew in a forked child, which has neither the thread nor its logs."""
+    def close(self) -> None:
+        """Release the descriptors, in a forked child."""
         if self._epoll is not None:
             self._epoll.close()
-        if self._wake_fd >= 0:
             os.close(self._wake_fd)
-        self._lock = threading.RLock()  # which another thread may have held
-        self._members = {}
-        self.thread = None
-        self._stirred = deque()
-        self._wake_fd = -1
-        self._epoll = None
 
     def _wake(self) -> None:
         if self._wake_fd >= 0:
@@ -151,7 +166,16 @@ class _SharedThread:
 
 
 _shared = _SharedThread()
-os.register_at_fork(after_in_child=_shared.forget)
+
+
+def _begin_anew() -> None:
+    """Have a thread of its own in a forked child, which has neither this one nor its logs."""
+    global _shared  # noqa: PLW0603 - another thread may have held its lock
+    _shared.close()
+    _shared = _SharedThread()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 class Maintenance:
