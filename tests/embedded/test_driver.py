@@ -158,6 +158,31 @@ def test_an_error_of_the_engine_reaches_its_caller_only(disk: Disk) -> None:
     driver.end(nothing)
 
 
+@pytest.mark.parametrize("ends", ["fails", "is closed"])
+def test_a_call_that_was_begun_without_a_waiting_caller_is_refused_when_the_log_ends(disk: Disk, ends: str) -> None:
+    """Its answer never came: an awaitable of a log that had failed waited for ever."""
+    driver, outcomes, answers = Driver(disk.loop), list[Any](), list[Callable[[Any], None]]()
+    driver.submit(answers.append, outcomes.append)
+    driver.drive_due()
+    assert (len(answers), driver.pendings, outcomes) == (1, 1, [])
+    if ends == "fails":
+        disk.loop.call_soon(lambda: raises(ValueError("a bug")))
+        with pytest.raises(LogFailedError, match="a bug"):
+            driver.drive_due()
+    else:
+        driver.end(nothing)
+        driver.report_the_rest()
+    assert {type(outcome) for outcome in outcomes} == {LogFailedError if ends == "fails" else UsageError}
+    assert driver.pendings == 0
+    count = len(outcomes)
+    answers[0]("late")
+    assert len(outcomes) == count
+
+
+def raises(error: Exception) -> None:
+    raise error
+
+
 def test_after_the_end_a_call_is_a_usage_error(disk: Disk) -> None:
     driver = started(disk)
     driver.end(nothing)

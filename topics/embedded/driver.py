@@ -95,10 +95,8 @@ class Driver:
         """Whether the driving thread waits for the ring, or will if it finds the inbox empty."""
         self._asleep: deque[PendingCall[Any]] = deque()
         """Calls whose threads sleep, to be woken to drive."""
-        self._submitting = threading.Lock()
-        self._submitted = 0
-        """Calls without a waiting caller, and how many of them were answered (by the driver)."""
-        self._answered = 0
+        self._owed_calls: set[PendingCall[Any]] = set()
+        """Calls without a waiting caller that have no answer yet."""
         self._due_ns = NEVER
         self._drove_ns = 0
         self._driving: int | None = None
@@ -284,7 +282,7 @@ class Driver:
     @property
     def pendings(self) -> int:
         """Calls without a waiting caller that have no answer yet."""
-        return self._submitted - self._answered
+        return len(self._owed_calls)
 
     def pause(self) -> None:
         """Let threads that append or drive continue, if they wait for the interpreter's lock.
@@ -339,8 +337,7 @@ class Driver:
     def report_the_rest(self) -> None:
         """Refuse all calls without an answer, after `end` and once the loop is closed."""
         self._over = True
-        self._refuse(self._inbox)
-        self._refuse(self._asleep)
+        self._refuse_all()
 
     def disown(self) -> None:
         """Refuse all calls from now on, in a forked child, which has none of the threads."""
@@ -351,16 +348,22 @@ class Driver:
         self._pausing.clear()
         self._inbox.clear()
         self._asleep.clear()
+        self._owed_calls.clear()
 
     def _fail(self, error: BaseException) -> None:
         """Refuse all calls after an unexpected exception, which left a pass half done.
 
-        No thread may stay asleep waiting for it.
+        No thread may stay asleep waiting for it, and no awaitable either.
         """
         self._refusal = lambda: _failed(error)
         self.maintenance.stir()
+        self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        """Refuse all calls without an answer, also those that were begun."""
         self._refuse(self._inbox)
         self._refuse(self._asleep)
+        self._refuse(deque(list(self._owed_calls)))
 
     def _refuse(self, waiting: deque[PendingCall[Any]]) -> None:
         assert self._refusal is not None, "calls are begun"
@@ -448,15 +451,17 @@ class Driver:
         self._loop.ring.wake()
 
     def _owed(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> PendingCall[R]:
-        """Return a call without a waiting caller, counted until it is answered."""
+        """Return a call without a waiting caller, known until it is answered."""
+        owed = self._owed_calls
 
         def on_answered(call: PendingCall[R]) -> None:
-            self._answered += 1
-            on_answer(call.outcome)  # type: ignore[arg-type]  # answered by then
+            if call in owed:  # else it was refused, because the log failed
+                owed.discard(call)
+                on_answer(call.outcome)  # type: ignore[arg-type]  # answered by then
 
-        with self._submitting:
-            self._submitted += 1
-        return PendingCall(start, on_answered)
+        call = PendingCall(start, on_answered)
+        owed.add(call)
+        return call
 
     def _drive(self, done: Callable[[], bool], call: PendingCall[Any] | None = None) -> None:
         """Begin `call`, and make passes until `done`.
@@ -490,7 +495,7 @@ class Driver:
                     loop.run_pass(None)
             wait_ns = loop.ns_until_work()
             if loop.operations_in_flight:
-                most_ns = 0 if self._submitted != self._answered else _POLL_NS
+                most_ns = 0 if self._owed_calls else _POLL_NS
                 wait_ns = most_ns if wait_ns is None else min(wait_ns, most_ns)
             if self._inbox:
                 wait_ns = 0
