@@ -91,6 +91,21 @@ def test_a_page_whose_lease_has_ended_is_late_and_comes_again(world: World) -> N
     assert ask(world, "commit", {"token": again.json["token"]}).json["committed"] == 2
 
 
+def test_a_page_that_is_late_is_out_in_no_answer(world: World) -> None:
+    """7.10, 7.11, 7.12, R-READER-5: whichever asks first."""
+    make(world, records=3)
+    for ask_state in (
+        lambda: world.request("GET", PATH).json["readers"][0],
+        lambda: world.request("PUT", f"{PATH}/r").json,
+    ):
+        ask(world, "read", {"lease_ms": 60_000, "limit": 1})
+        ask(world, "read", {"lease_ms": 100, "limit": 1})
+        assert ask_state()["pages"] == 2
+        world.advance_ms(150)
+        assert ask_state()["pages"] == 1
+        ask(world, "seek", {"seq": 0})
+
+
 def test_a_read_waits_and_a_look_moves_nothing(world: World) -> None:
     """7.14: wait_ms and peek."""
     make(world, records=1)

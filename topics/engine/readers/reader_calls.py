@@ -131,6 +131,7 @@ def states_of(topic: Topic, readers: Sequence[NamedReader], now_ms: int) -> list
 
 
 def _state(topic: Topic, reader: NamedReader, lag: int, now_ms: int) -> ReaderState:
+    reader.expire(now_ms)
     index = topic.index
     oldest = index.next_live(reader.committed + 1) if lag else 0
     lag_ms = max(0, now_ms - index.ts_of(oldest)) if oldest else 0
@@ -227,7 +228,6 @@ class ReaderCalls:
         """Return a reader's position, and what it has not committed."""
         try:
             topic, reader = self._find(topic_name, name, incarnation)
-            reader.expire(self._core.clock.now_ms())
         except TopicsError as error:
             done(error)
             return
@@ -410,7 +410,7 @@ def _reopening(reader: NamedReader, token: int, page: HandedPage, done: Done[int
     def on_commit(committed: int | TopicsError) -> None:
         if isinstance(committed, TopicsError) and reader.moves == moves and reader.committed < page.upto:
             page.after = after
-            reader.pages[token] = page
+            reader.put_out(token, page)
         done(committed)
 
     return on_commit

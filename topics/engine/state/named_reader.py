@@ -77,6 +77,7 @@ class NamedReader:
         "_intervals",
         "_lowest",
         "_settled",
+        "_soonest_ms",
         "_staged",
         "busy",
         "committed",
@@ -103,6 +104,8 @@ class NamedReader:
         """Pages that are out, by token."""
         self._intervals: list[Interval] = []
         """Pages that were given back or are late, to be handed out again first. Ascending."""
+        self._soonest_ms = NO_HOLD
+        """No lease of a page that is out ends before it, so most calls of `expire` look at none."""
         self.done_records = 0
         """Records of pages that are done, since the last position was staged."""
         self.moves = 0
@@ -165,7 +168,13 @@ class NamedReader:
 
     def hand_out(self, token: int, page: HandedPage, interval: Interval | None) -> None:
         self.pass_over(interval, page.upto)
+        self.put_out(token, page)
+
+    def put_out(self, token: int, page: HandedPage) -> None:
+        """Note that a caller has a page; its records are passed over already."""
         self.pages[token] = page
+        if page.until_ms:
+            self._soonest_ms = min(self._soonest_ms, page.until_ms)
 
     def finish(self, token: int, upto: int | None = None) -> bool:
         """Note that a page is done, or its records up to a seq. False: the page is not out."""
@@ -192,8 +201,11 @@ class NamedReader:
 
     def expire(self, now_ms: int) -> None:
         """Take back the pages whose leases have ended."""
+        if now_ms <= self._soonest_ms:
+            return
         for token in [token for token, page in self.pages.items() if 0 < page.until_ms < now_ms]:
             self.give_back(token)
+        self._soonest_ms = self.next_deadline() or NO_HOLD
 
     def next_deadline(self) -> int:
         """Return when the first lease ends, ms; 0 if none does."""
