@@ -106,6 +106,18 @@ def test_a_page_that_is_late_is_out_in_no_answer(world: World) -> None:
         ask(world, "seek", {"seq": 0})
 
 
+def test_what_has_expired_counts_in_no_answer(world: World) -> None:
+    """7.10, 7.11, 7.12, R-FLOOR-7, R-TTL-3: whichever asks first."""
+    world.put("t", ttl_ms=200)
+    make(world, records=0)
+    for method, path in (("GET", PATH), ("GET", f"{PATH}/r"), ("PUT", f"{PATH}/r")):
+        world.write("t", 1, 2)
+        world.advance_ms(300)
+        shown = world.request(method, path).json
+        shown = shown["readers"][0] if "readers" in shown else shown
+        assert (shown["lag_records"], shown["lag_ms"]) == (0, 0), f"{method} {path}"
+
+
 def test_a_read_waits_and_a_look_moves_nothing(world: World) -> None:
     """7.14: wait_ms and peek."""
     make(world, records=1)

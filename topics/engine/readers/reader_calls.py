@@ -180,12 +180,12 @@ class ReaderCalls:
             topic = self._topic(topic_name, name, incarnation)
             if self._waits(topic, again, done):
                 return
+            if not is_settled:
+                self._settle(topic, lambda error: done(error) if error is not None else again(is_settled=True))
+                return
             found = topic.readers.by_name.get(name) if topic.readers is not None else None
             if found is not None and found.config == config:
                 done(ReaderPut(False, state_of(topic, found, core.clock.now_ms()), topic.incarnation))
-                return
-            if found is None and begin.kind != "seq" and not is_settled:
-                self._settle(topic, lambda error: done(error) if error is not None else again(is_settled=True))
                 return
             check_backlog(core.log)
             core.log.check_writable()
@@ -208,7 +208,7 @@ class ReaderCalls:
     def _settle(self, topic: Topic, then: Then) -> None:
         """Call `then` in a turn, once all is forwarded to the topic, and its expired records gone.
 
-        A beginning depends on both.
+        A beginning and what a reader lags depend on both.
         """
         core = self._core
         look = partial(when_retained, core, topic, core.clock.now_ms(), then)
@@ -226,12 +226,23 @@ class ReaderCalls:
 
     def state(self, topic_name: str, name: str, done: Done[ReaderState], *, incarnation: str | None = None) -> None:
         """Return a reader's position, and what it has not committed."""
+
+        def answer(error: TopicsError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                topic, reader = self._find(topic_name, name, incarnation)
+            except TopicsError as problem:
+                done(problem)
+            else:
+                done(state_of(topic, reader, self._core.clock.now_ms()))
+
         try:
-            topic, reader = self._find(topic_name, name, incarnation)
+            topic, _reader = self._find(topic_name, name, incarnation)
         except TopicsError as error:
             done(error)
-            return
-        done(state_of(topic, reader, self._core.clock.now_ms()))
+        else:
+            self._settle(topic, answer)
 
     def of_topic(self, topic_name: str, done: Done[list[ReaderState]]) -> None:
         """Return the states of all readers of a topic, by name; many take several passes."""
@@ -240,8 +251,16 @@ class ReaderCalls:
             done(refusals.topic_not_found(topic_name))
             return
         turns = self._core.turns
-        rest = iter(list(topic.readers.by_name.values()) if topic.readers is not None else ())
+        rest: Iterator[NamedReader] = iter(())
         states: list[ReaderState] = []
+
+        def begin(error: TopicsError | None) -> None:
+            nonlocal rest
+            if error is not None:
+                done(error)
+                return
+            rest = iter(list(topic.readers.by_name.values()) if topic.readers is not None else ())
+            turns.take(take_some)
 
         def take_some() -> None:
             some = list(islice(rest, _READERS_A_STEP))
@@ -255,7 +274,7 @@ class ReaderCalls:
             else:
                 done(sorted(states))
 
-        turns.take(take_some)
+        self._settle(topic, begin)
 
     def delete(self, topic_name: str, name: str, done: Done[bool]) -> None:
         """Delete a reader, durably; an absent one is no error."""
