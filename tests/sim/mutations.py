@@ -157,6 +157,14 @@ MUTANTS = (
         hunt="library",
     ),
     _one(
+        "records deleted between the steps of a read left out",
+        "engine/read/chosen_read.py",
+        "                if not len(rows.seqs):\n                    continue\n",
+        "                if not len(rows.seqs) or not self._topic.index.live_above([int(rows.seqs[0]) - 1])[0]:\n"
+        "                    continue\n",
+        "library",
+    ),
+    _one(
         "a log file that a reader holds used again",
         "store/wal/wal_files.py",
         "        kept = not stored.readers and len",
@@ -1259,7 +1267,14 @@ MUTANTS = (
         "embedded/appends/joined.py",
         "        if not self.others:\n",
         "        if self.others:\n",
-        "tests/embedded/appends/test_admission.py",
+        "library",
+    ),
+    _one(
+        "appends to different topics join one request",
+        "embedded/appends/offers.py",
+        "self._join_or_offer(request, (request.topic, thread)",
+        'self._join_or_offer(request, ("", thread)',
+        "library",
     ),
     _one(
         "an append whose time is over left in the line",

@@ -2,14 +2,18 @@
 
 One thread, which is the simulation's: a call runs to its end before the next one, and what is due between them (syncs,
 checkpoints) runs when its time has come. A crash ends the process in the middle of a call. Between the steps of a read
-(its rows are chosen, then its bytes are read) that thread does what others would: calls of other clients, a checkpoint.
+(its rows are chosen, then its bytes are read) that thread does what others would: calls of other clients, a checkpoint,
+and what this client asks of the same topic behind the read. Appends that do not wait are made in a row, so that some
+join one request.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -17,7 +21,7 @@ import msgspec
 from tests.sim import SimRing
 from tests.sim.genome import Seed, stream
 from tests.sim.whole.clients.http_client import Answered
-from tests.sim.whole.clients.operation import Flush, Inconsistent, Maybe, Operation, Write
+from tests.sim.whole.clients.operation import Flush, GetOne, Inconsistent, Maybe, Operation, Read, Write
 from tests.sim.whole.clients.owned import Owner, OwningClient
 from tests.sim.whole.clients.owned_topic import OwnedTopic
 from tests.sim.whole.clients.payloads import text_of, value_of
@@ -25,6 +29,7 @@ from tests.sim.whole.clients.reader_clients import ReadingCaller
 from tests.sim.whole.clients.state import CONFIG_DEFAULT
 from tests.sim.whole.machine import Actor, Machine
 from topics.clock import ManualClock
+from topics.embedded.appends.pending import Pending
 from topics.embedded.log import Log
 from topics.embedded.log_reader import LogReader
 from topics.embedded.open_logs import open_logs
@@ -32,6 +37,7 @@ from topics.embedded.opening import ReadOnlyLog
 from topics.embedded.producer import Producer
 from topics.embedded.records import GapError
 from topics.engine.values.incarnation import ends_with_process
+from topics.engine.values.results import AppendResult
 from topics.engine.write.value_rows import NewRecord
 from topics.errors import CorruptError, StorageError, TopicsError, as_request_error
 from topics.http.wire.error_answers import status_of
@@ -48,6 +54,11 @@ _SHORT_NS = 300_000
 """The longest that nothing happens meanwhile: a call has to be answered in time."""
 _FLUSHED = 3
 """Instead of a number of passes: the topic is flushed."""
+_BEHIND = 0.5
+"""Share of the reads behind which a client at once changes the same topic."""
+_ROW_MAX = 6
+_IN_A_ROW = 0.4
+"""Share of the appends without waiting that come in a row."""
 _HOWS = (None, None, "nowait", "nowait", 0.0, 0.002, 1.0)
 Asked = tuple[str, str, dict[str, Any]]
 
@@ -59,6 +70,8 @@ class Calls:
         self._machine = machine
         self._on_lost = on_lost
         self.waiting: deque[tuple[Asked, Answered]] = deque()
+        self._early: deque[tuple[int, Any]] = deque()
+        """Answers to what waits behind the first, which is reading: the call was made meanwhile."""
         self.over = False
         self.readers: dict[str, LogReader] = {}
 
@@ -82,24 +95,49 @@ class Calls:
     def forget(self) -> None:
         self.over = True
         self.waiting.clear()
+        self._early.clear()
 
     def call(self) -> None:
-        if self.waiting:
-            asked, answered = self.waiting[0]
-            answer = self._answer(asked)
-            self.waiting.popleft()
-            answered(*answer)
+        if not self.waiting:
+            return
+        if not self._early:
+            answers = self._answers()
+            if self.over:
+                return  # the client has reset its connection meanwhile
+            self._early.extendleft(reversed(answers))
+        _asked, answered = self.waiting.popleft()
+        answered(*self._early.popleft())
+
+    def call_meanwhile(self) -> bool:
+        """Make the next call behind the one that reads; return whether there is one. Its answer comes in its turn."""
+        at = 1 + len(self._early)
+        if at >= len(self.waiting):
+            return False
+        self._machine.counts["changes of a topic that is being read"] += 1
+        self._early.append(self._answer(self.waiting[at][0]))
+        return True
+
+    def _answers(self) -> list[tuple[int, Any]]:
+        """Make the first call; or, of appends that do not wait, all that come in a row."""
+        row = list(takewhile(_waits_not, [asked for asked, _answered in self.waiting]))
+        if len(row) < 2:
+            return [self._answer(self.waiting[0][0])]
+        log = self._machine.log
+        assert log is not None
+        pendings = [_outcome(partial(_nowait, log, asked[1], asked[2])) for asked in row]
+        self._machine.counts["appends in a row"] += len(row)
+        self._machine.counts["appends that joined another"] += log._admission._joined
+        for _ in range(row[0][2]["passes"]):
+            log.driver.drive_due()
+        return [each if isinstance(each, tuple) else _outcome(partial(_wrote, each)) for each in pendings]
 
     def _answer(self, asked: Asked) -> tuple[int, Any]:
         log = self._machine.log
         assert log is not None
-        try:
-            if "/readers/" in asked[1]:
-                return self._call_reader(log, *asked)
-            return _call(log, *asked)
-        except TopicsError as error:
-            told = as_request_error(error)
-            return status_of(told), {"error": {"code": told.code, "message": told.message, "detail": told.detail or {}}}
+        answer: tuple[int, Any] = _outcome(
+            partial(self._call_reader if "/readers/" in asked[1] else _call, log, *asked)
+        )
+        return answer
 
     def _call_reader(self, log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """By an object of its own for each reader. Its tokens mean nothing: it has one page at a time."""
@@ -198,6 +236,19 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
     raise AssertionError(f"{method} {path} is no call")
 
 
+def _outcome(call: Callable[[], Any]) -> Any:
+    """What a call returns, or the answer that stands for its error."""
+    try:
+        return call()
+    except TopicsError as error:
+        told = as_request_error(error)
+        return status_of(told), {"error": {"code": told.code, "message": told.message, "detail": told.detail or {}}}
+
+
+def _waits_not(asked: Asked) -> bool:
+    return asked[2].get("how") == "nowait"
+
+
 def _one(log: Log, name: str, seq: int) -> dict[str, Any]:
     try:
         row = log.get(name, seq)
@@ -208,26 +259,40 @@ def _one(log: Log, name: str, seq: int) -> dict[str, Any]:
 
 
 def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    rows = [row | {"data": value_of(row["data"])} for row in body["records"]]
-    key, meant = body.get("idempotency_key"), body.get("incarnation")
-    named = body.get("producer")
-    producer = None if named is None else Producer(**named)
     how = body.get("how")
-    options: dict[str, Any] = {"key": key, "incarnation": meant, "producer": producer}
     if how == "nowait":
-        pending = log.append_nowait(name, [NewRecord(**row) for row in rows], **options)
+        pending = _nowait(log, name, body)
         synced = _flushed(log, name) if body["passes"] == _FLUSHED else None
         if synced is None:
             for _ in range(body["passes"]):
                 log.driver.drive_due()
-        wrote = pending.result()
-        return 201 if wrote.created else 200, {**wrote._asdict(), "flushed": synced}
-    elif all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
+        return _wrote(pending, synced)
+    rows, options = _rows(body), _options(body)
+    if all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
         texts = [msgspec.json.encode(row["data"]) for row in rows]
         wrote = log.append_many(name, texts, **options, timeout=how)
     else:
         wrote = log.append(name, [NewRecord(**row) for row in rows], **options, timeout=how)
     return 201 if wrote.created else 200, wrote._asdict()
+
+
+def _nowait(log: Log, path: str, body: dict[str, Any]) -> Pending[AppendResult]:
+    return log.append_nowait(path.rpartition("/")[2], [NewRecord(**row) for row in _rows(body)], **_options(body))
+
+
+def _wrote(pending: Pending[AppendResult], synced: int | None = None) -> tuple[int, dict[str, Any]]:
+    wrote = pending.result()
+    return 201 if wrote.created else 200, {**wrote._asdict(), "flushed": synced}
+
+
+def _rows(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row | {"data": value_of(row["data"])} for row in body["records"]]
+
+
+def _options(body: dict[str, Any]) -> dict[str, Any]:
+    named = body.get("producer")
+    producer = None if named is None else Producer(**named)
+    return {"key": body.get("idempotency_key"), "incarnation": body.get("incarnation"), "producer": producer}
 
 
 def _flushed(log: Log, name: str) -> int | None:
@@ -307,7 +372,7 @@ class LibraryMachine(Machine):
             for _ in range(rng.choice((1, 10, 100))):
                 if self.callers and self.callers[0] is not self._calling:
                     self.callers.popleft().call()
-                else:
+                elif self._calling is None or not self._calling.call_meanwhile():
                     self._rest(_SHORT_NS)
         finally:
             self._pauses = False
@@ -393,6 +458,8 @@ class _Called(Write):
 class _CallingClient(OwningClient):
     """The library has no configuration in a write, and flushes."""
 
+    row_max = _ROW_MAX
+
     def _choose(self, topic: OwnedTopic) -> Operation:
         if self.rng.random() >= _FLUSHES or topic.tip is None:
             return super()._choose(topic)
@@ -400,7 +467,7 @@ class _CallingClient(OwningClient):
         self.machine.counts["flushes"] += 1
         return Flush(self.rng.randint(1, topic.tip.head) if certain and self.rng.random() < 0.5 else None)
 
-    def write(self, topic: OwnedTopic) -> Write:
+    def write(self, topic: OwnedTopic) -> _Called:
         write = super().write(topic)
         called = _Called(
             write.records,
@@ -414,6 +481,22 @@ class _CallingClient(OwningClient):
         called.how = self.rng.choice(_HOWS)
         called.passes = self.rng.choice((0, 1, 2, _FLUSHED, _FLUSHED, _FLUSHED))
         return called
+
+    def behind(self, topic: OwnedTopic, operation: Operation) -> Iterator[tuple[OwnedTopic, Operation]]:
+        """A change of the topic that is read; appends without waiting, mostly to the same topic."""
+        rng = self.rng
+        if isinstance(operation, Read | GetOne) and rng.random() < _BEHIND:
+            change = super()._choose(topic)
+            if change.changes:
+                yield topic, change
+        if isinstance(operation, _Called) and operation.how == "nowait" and rng.random() < _IN_A_ROW:
+            for _ in range(rng.randint(1, self.row_max - 1)):
+                other = topic if rng.random() < 0.7 else rng.choice(self.shared.topics)
+                write = self.write(other)
+                write.how = "nowait"
+                if rng.random() < 0.8:
+                    write.key, write.key_is_old, write.part, write.meant = None, False, None, None
+                yield other, write
 
 
 class Caller(Owner):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from tests.sim.whole.clients.clients import Client, Clients
@@ -53,6 +54,8 @@ _NO_FILE_NS = 1_500_000_000
 
 class OwningClient(Client):
     shared: Owner
+    row_max = 1
+    """Writes that it makes in one moment."""
 
     def __init__(self, shared: Owner, number: int, depth: int) -> None:
         super().__init__(shared, number)
@@ -121,6 +124,17 @@ class OwningClient(Client):
             return
         topic = self.rng.choice(self.shared.topics)
         operation = self._choose(topic)
+        self._ask(wire, topic, operation)
+        for other, more in self.behind(topic, operation):
+            self._ask(wire, other, more)
+        if len(self._in_flight) < self._depth:
+            self.begin()
+
+    def behind(self, topic: OwnedTopic, operation: Operation) -> Iterator[tuple[OwnedTopic, Operation]]:
+        """What is asked in the same moment, right after an operation."""
+        yield from ()
+
+    def _ask(self, wire: Wire, topic: OwnedTopic, operation: Operation) -> None:
         self._in_flight.append((topic, operation))
         clock = self.machine.ring.clock
         asked_ms, asked_ns = clock.now_ms(), clock.monotonic_ns()
@@ -130,8 +144,6 @@ class OwningClient(Client):
             *operation.request(topic.path),
             lambda status, answer: self._answered(topic, operation, (asked_ms, asked_ns), status, answer),
         )
-        if len(self._in_flight) < self._depth:
-            self.begin()
 
     def _choose(self, topic: OwnedTopic) -> Operation:
         rng, state = self.rng, topic.tip
@@ -313,7 +325,10 @@ class Owner(Clients):
 
     def __init__(self, machine: Machine, number: int, rng: random.Random, *, topics: int, depth: int) -> None:
         super().__init__(machine, rng)
-        self.topics = [OwnedTopic(f"o{number}-{index}", rows_max=_ROWS_MAX * depth) for index in range(topics)]
+        self.topics = [
+            OwnedTopic(f"o{number}-{index}", rows_max=_ROWS_MAX * max(depth, self.kind.row_max))
+            for index in range(topics)
+        ]
         self.clients = [self.kind(self, number, depth)]
         machine.monitor.living.append(self.live_texts)
 
