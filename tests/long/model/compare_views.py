@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
-from tests.long.model.model_routers import Told, compact
-from tests.long.model.model_topic import Topic
+from tests.long.model.model_routers import Told
+from tests.long.model.model_topic import Topic, compact, payload_size
 
 if TYPE_CHECKING:
     from tests.long.model.rule_machine import Machine
@@ -22,6 +23,7 @@ def compare(machine: Machine) -> None:
         _records(machine, name)
         _cursors(machine, name)
     for name in sorted(oracle.places):
+        _readers(machine, name)
         _state(machine, name)
     for name in sorted(oracle.routers):
         answer = machine.ask("GET", f"/v0/routers/{name}")
@@ -65,9 +67,9 @@ def _records(machine: Machine, name: str) -> None:
         if isinstance(record.meta, Told):
             if record.meta.actual is None:
                 record.meta.learn(told["meta"])
-            record.size = compact(record.data) + compact(record.meta.actual)
+            record.size = payload_size(record.data) + compact(record.meta.actual)
         meta = record.meta.actual if isinstance(record.meta, Told) else record.meta
-        shown = told["data"], told.get("$tag"), told.get("$node"), told.get("meta")
+        shown = shown_payload(told), told.get("$tag"), told.get("$node"), told.get("meta")
         assert shown == (record.data, record.tag, record.node, meta), f"{name} {seq}"
     stamps = [record["$ts"] for record in found.values()]
     assert stamps == sorted(stamps), "R-SEQ-5"
@@ -83,15 +85,36 @@ def _cursors(machine: Machine, name: str) -> None:
         return
     machine.compared[name] = seen
     for cursor in sorted(interesting - {-1}):
-        limit, node = ((1000, None), (2, None), (3, "n"))[(cursor + topic.head) % 3]
-        page = _diff(machine, name, cursor, limit=limit, node=node)
-        seqs, next_from_seq, tombstone = topic.read(cursor, limit, node)
+        limit, node, most = ((1000, None, 1 << 20), (2, None, 90), (3, "n", 1 << 20), (1000, None, 70))[
+            (cursor + topic.head) % 4
+        ]
+        page = _diff(machine, name, cursor, limit=limit, node=node, max_batch_bytes=most)
+        seqs, next_from_seq, tombstone = topic.read(cursor, limit, node, most)
         told = [record["$seq"] for record in page["records"]], page["next_from_seq"], page["tombstone"]
         expected = seqs, next_from_seq, None if tombstone is None else tombstone._asdict()
-        assert told == expected, f"{name} from {cursor}, limit {limit}, without {node}: {told}, not {expected}"
+        assert told == expected, (
+            f"{name} from {cursor}, limit {limit} and {most}, without {node}: {told}, not {expected}"
+        )
         assert (page["head_seq"], page["earliest_seq"]) == (topic.head, topic.earliest)
         assert (page["caught_up"], page["lag"]) == (next_from_seq == topic.head, topic.head - next_from_seq)
+    _beginnings(machine, name)
     _times(machine, name)
+
+
+def _beginnings(machine: Machine, name: str) -> None:
+    """Compare what readers get that begin by what is there (R-FROM-4)."""
+    topic = machine.oracle.places[name].topic
+    count = topic.head % 7
+    begin: Any = ("first", "now", {"last": count}, {"last": topic.count + 1})[topic.head % 4]
+    node = "n" if topic.head % 3 == 0 else None
+    body = {"from": begin, "limit": 3, "node": node}
+    page = machine.agree(machine.ask("POST", f"/v0/topics/{name}/diff", body), {})
+    machine.oracle.settle(machine.now)
+    seqs, next_from_seq, tombstone = topic.read(topic.begin(begin), 3, node)
+    told = [record["$seq"] for record in page["records"]], page["next_from_seq"], page["tombstone"]
+    # A gap inside comes after the beginning, and is reported (R-TRIM-3).
+    expected = seqs, next_from_seq, None if tombstone is None else tombstone._asdict()
+    assert told == expected, f"{name} from {begin}: {told}, not {expected}"
 
 
 def _times(machine: Machine, name: str) -> None:
@@ -109,6 +132,29 @@ def _times(machine: Machine, name: str) -> None:
         assert tombstone is None, "R-FROM-2"
         told = [record["$seq"] for record in page["records"]], page["next_from_seq"], page["tombstone"]
         assert told == (seqs, next_from_seq, None), f"{name} from {time}: {told}, not {seqs}, {next_from_seq}"
+
+
+def _readers(machine: Machine, name: str) -> None:
+    """Compare all named readers, listed and by themselves, and what comes next for each."""
+    oracle = machine.oracle
+    answer = machine.ask("GET", f"/v0/topics/{name}/readers")
+    oracle.settle(machine.now)
+    topic = oracle.places[name].topic
+    rows = machine.agree(answer, {"topic": name})["readers"]
+    assert [row["reader"] for row in rows] == sorted(topic.readers), f"{name}: {rows}"
+    for row in rows:
+        expected = oracle.reader_state(name, row["reader"])
+        shown = {key: row[key] for key in expected}
+        assert shown == expected, f"{name} {row['reader']}: {shown}, not {expected}"
+        oldest = next((each for seq, each in topic.live.items() if seq > expected["committed"]), None)
+        least, most = (0, 0) if oldest is None else (machine.before - oldest.ts, machine.now - oldest.ts)
+        assert max(0, least) <= row["lag_ms"] <= max(0, most), f"{name} {row}: not {least} .. {most}"
+    for reader in topic.readers:
+        told = machine.agree(machine.ask("GET", f"/v0/topics/{name}/readers/{reader}"), {"topic": name})
+        oracle.settle(machine.now)
+        expected = oracle.reader_state(name, reader)
+        assert {key: told[key] for key in expected} == expected, f"{name} {reader}: {told}, not {expected}"
+        machine.read_page(name=name, reader=reader, limit=2, most_bytes=None, lease_ms=None, peek=True)
 
 
 def _state(machine: Machine, name: str) -> None:
@@ -131,3 +177,13 @@ def _state(machine: Machine, name: str) -> None:
         expected["queue"] = {"ready": ready, "in_flight": in_flight, "dead_lettered": place.dead_lettered}
     told = machine.agree(answer, expected)
     assert {key: told["config"][key] for key in place.config} == place.config, name
+
+
+def shown_payload(shown: dict[str, Any]) -> Any:
+    """JSON, or `bytes`: a record has one of the two, and bytes in one spelling (R-BYTES-2)."""
+    assert ("data" in shown) is not ("data_base64" in shown), shown
+    if "data" in shown:
+        return shown["data"]
+    data = base64.b64decode(shown["data_base64"], validate=True)
+    assert base64.b64encode(data).decode() == shown["data_base64"], shown
+    return data

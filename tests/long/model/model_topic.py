@@ -1,17 +1,36 @@
-"""One topic as the wire contract states it, in the plainest way. Source: sections 6.1 to 6.8, 6.11, 6.12."""
+"""One topic as the wire contract states it, in the plainest way. Source: sections 5.3, 6.1 to 6.8, 6.11, 6.12."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.long.model.model_readers import NamedReader
 from topics.engine.values.results import Tombstone
+
+
+def compact(value: Any) -> int:
+    """Accounted bytes of a JSON value."""
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def payload_size(data: Any) -> int:
+    """Accounted bytes of a payload (R-BYTES-3): `bytes` are a record of bytes, anything else is JSON."""
+    return len(data) if isinstance(data, bytes) else compact(data)
+
+
+_NOT_HELD = 1 << 64
+_ANY_SIZE = 1 << 64
 
 
 @dataclass
 class Record:
-    """size: accounted bytes; hops: R-RTR-12. ts: exact once it was read; until then (since is not None) a guess."""
+    """size: accounted bytes; data: `bytes`, or JSON; hops: R-RTR-12.
+
+    ts: exact once it was read; until then (since is not None) a guess.
+    """
 
     size: int
     tag: str | None = None
@@ -27,6 +46,11 @@ class Record:
     def is_guessed(self) -> bool:
         """A copy that no client has read: a router may be long in making it."""
         return self.since is not None and self.hops > 0
+
+    @property
+    def shown_size(self) -> int:
+        """Share of `max_batch_bytes`: for bytes the length of their base64 text (R-BYTES-3)."""
+        return self.size + (-(-len(self.data) // 3) * 4 - len(self.data) if isinstance(self.data, bytes) else 0)
 
 
 @dataclass
@@ -48,6 +72,7 @@ class Topic:
     """By seq, ascending."""
     keys: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
     """Idempotency keys: first seq, last seq, and between which instants the write began."""
+    readers: dict[str, NamedReader] = field(default_factory=dict)
 
     # --- what it shows -----------------------------------------------------------------------------------------------
     @property
@@ -66,8 +91,26 @@ class Topic:
     def bytes(self) -> int:
         return sum(record.size for record in self.live.values())
 
-    def read(self, from_seq: int, limit: int, node: str | None) -> tuple[list[int], int, Tombstone | None]:
-        """seqs, next_from_seq, tombstone."""
+    @property
+    def held(self) -> int:
+        """R-READER-8: neither a cap nor expiry takes a record above this seq."""
+        return min((reader.committed for reader in self.readers.values() if reader.holds), default=_NOT_HELD)
+
+    def begin(self, begin: Any) -> int:
+        """R-FROM: the cursor that a beginning is."""
+        if begin == "now":
+            return self.head
+        if begin == "first":
+            return self.earliest - 1
+        if "last" in begin:
+            last = list(self.live)[-begin["last"] :] if begin["last"] else []
+            return last[0] - 1 if last else self.head
+        return next((seq - 1 for seq, record in self.live.items() if record.ts >= begin["time"]), self.head)
+
+    def read(
+        self, from_seq: int, limit: int, node: str | None, most_bytes: int = _ANY_SIZE, upto: int | None = None
+    ) -> tuple[list[int], int, Tombstone | None]:
+        """seqs, next_from_seq, tombstone. upto: no record above it, nor the cursor past it without a tombstone."""
         tombstone, cursor = None, from_seq
         if from_seq > self.head:
             tombstone = Tombstone(1, self.head, "recreated", max(self.head, 1), self.earliest, self.head)
@@ -83,8 +126,16 @@ class Topic:
             elif first > cursor:
                 stop = first - 1
                 break
+        stop = max(cursor, stop if upto is None else min(stop, upto))
         reach = [record for record in self.live.values() if cursor < record.seq <= stop]
-        seqs = [record.seq for record in reach if node is None or record.node != node][:limit]
+        seqs: list[int] = []
+        for record in reach:
+            if node is not None and record.node == node:
+                continue
+            most_bytes -= record.shown_size
+            if len(seqs) == limit or (seqs and most_bytes < 0):
+                return seqs, seqs[-1], tombstone
+            seqs.append(record.seq)
         if len(seqs) < limit or not any(record.seq > seqs[-1] for record in reach):
             return seqs, stop, tombstone
         return seqs, seqs[-1], tombstone
@@ -100,7 +151,9 @@ class Topic:
 
     # --- what happens to it ------------------------------------------------------------------------------------------
     def expire(self, now: int) -> None:
-        while self.live and self.ttl_ms and now - self.live[self.earliest].ts > self.ttl_ms:
+        while self.earliest in self.live and self.ttl_ms and now - self.live[self.earliest].ts > self.ttl_ms:
+            if self.earliest > self.held:
+                break
             self.ttl = self.earliest
             del self.live[self.ttl]
         self.settle_gaps()
@@ -113,29 +166,42 @@ class Topic:
 
     def evict(self) -> None:
         while self.discard == "old" and (0 < self.cap_records < self.count or 0 < self.cap_bytes < self.bytes):
+            if self.earliest > self.held:
+                break
             self.cap = self.earliest
             del self.live[self.cap]
         self.settle_gaps()
 
     def room(self, sizes: list[int]) -> int:
-        """How many of these, in order, it admits one by one (R-CAP-5)."""
-        count, size = self.count, self.bytes
+        """How many of these, in order, it admits one by one (R-CAP-5, R-READER-8)."""
+        count, size = self._occupied()
         for at, more in enumerate(sizes):
-            if self.discard == "reject" and (
+            if self.is_strict and (
                 0 < self.cap_records < count + at + 1 or 0 < self.cap_bytes < size + sum(sizes[:at]) + more
             ):
                 return at
         return len(sizes)
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether its caps refuse."""
+        return self.discard == "reject" or self.held != _NOT_HELD
+
+    def _occupied(self) -> tuple[int, int]:
+        """Records and bytes that make no room for others."""
+        stays = [each for each in self.live.values() if self.discard == "reject" or each.seq > self.held]
+        return len(stays), sum(record.size for record in stays)
+
     def append(self, now: int, records: Iterable[Record], since: int | None = None) -> str:
         """A client's write. Returns "" or the code of the refusal."""
         self.expire(now)
         records = list(records)
-        if self.discard == "reject":
+        if self.is_strict:
             size = sum(record.size for record in records)
             if 0 < self.cap_records < len(records) or 0 < self.cap_bytes < size:
                 return "record_too_large"
-            if 0 < self.cap_records < self.count + len(records) or 0 < self.cap_bytes < self.bytes + size:
+            taken = self._occupied()
+            if 0 < self.cap_records < taken[0] + len(records) or 0 < self.cap_bytes < taken[1] + size:
                 return "topic_full"
         self.add(now, records, since)
         return ""
@@ -170,6 +236,9 @@ class Topic:
 
     def delete(self, now: int, before: int | None, match: str | None) -> int:
         self.expire(now)
+        return self.remove(before, match)
+
+    def remove(self, before: int | None, match: str | None) -> int:
         bound = self.head if before is None else min(before - 1, self.head)
         doomed = [
             seq

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.long.model.model_jobs import Jobs
-from tests.long.model.model_routers import Router, Told, closes_a_cycle, compact
-from tests.long.model.model_topic import Record, Topic
+from tests.long.model.model_readers import NamedReader, Next
+from tests.long.model.model_routers import Router, Told, closes_a_cycle
+from tests.long.model.model_topic import Record, Topic, compact, payload_size
 
 Refusal = tuple[int, str]
 NEVER = 1 << 60
+READERS_MAX = 3
+"""Most readers of a topic, and most pages of a reader that are out."""
 DEFAULTS = {"ttl_ms": 0, "cap_records": 0, "cap_bytes": 0, "discard": "old", "idempotency_window_ms": 120_000}
 
 
@@ -54,6 +57,8 @@ class Oracle:
         """When the last request left: what it led to happened since then, not when it was answered."""
         self.incarnations: set[str] = set()
         """All that any topic has had."""
+        self.given: Next | None = None
+        """The page that was read last."""
 
     # --- time --------------------------------------------------------------------------------------------------------
     def moments(self) -> Iterator[tuple[int, int]]:
@@ -67,6 +72,9 @@ class Oracle:
                     yield since + topic.ttl_ms, NEVER if record.is_guessed else record.ts + topic.ttl_ms + 1
             for _, _, since, upto in topic.keys.values():
                 yield since + topic.window_ms, upto + topic.window_ms + 1
+            for reader in topic.readers.values():
+                for page in reader.out.values():
+                    yield page.deadline, page.deadline + 1
             if place.jobs is not None:
                 for lease in place.jobs.leases.values():
                     yield lease.deadline, lease.deadline + 1
@@ -82,6 +90,8 @@ class Oracle:
         for place in self.places.values():
             if place.jobs is not None:
                 place.jobs.look(now)
+            for reader in place.topic.readers.values():
+                reader.look(now)
             place.topic.stretch(now)
             place.topic.expire(now)
         moved = True
@@ -98,6 +108,8 @@ class Oracle:
             place.dead_lettered = 0
             if place.config.get("durability") == "memory":
                 place.incarnation = None
+            for reader in place.topic.readers.values():
+                reader.seek(reader.committed)  # R-READER-5
             if place.jobs is not None:
                 place.jobs.restart(now, durable=bool(place.config.get("leases_durable")))
         self.settle(now)
@@ -221,6 +233,134 @@ class Oracle:
             if router.source == name:
                 router.kept |= {record.seq: record for record in records if record.seq > router.position}
 
+    # --- named readers -----------------------------------------------------------------------------------------------
+    def put_reader(
+        self, now: int, topic_name: str, name: str, *, delivery: str, holds: bool, trims: bool, begin: Any
+    ) -> dict[str, Any] | Refusal:
+        """begin: a seq, or R-FROM."""
+        self.settle(now)
+        if topic_name not in self.places:
+            return 404, "topic_not_found"
+        topic = self.places[topic_name].topic
+        known = topic.readers.get(name)
+        if known is None:
+            if len(topic.readers) == READERS_MAX:
+                return 429, "throttled"
+            position = begin if isinstance(begin, int) else topic.begin(begin)
+            if position > topic.head:
+                return 400, "invalid_request"
+            topic.readers[name] = NamedReader(delivery, holds, trims, position, position)
+        else:
+            trimmed, known.delivery, known.holds, known.trims = known.trims, delivery, holds, trims
+            if trimmed and not trims:
+                self._trim(topic)
+        self._let_go(topic, now)
+        return {"created": known is None} | self.reader_state(topic_name, name)
+
+    def reader_state(self, topic_name: str, name: str) -> dict[str, Any]:
+        """Return the members of 7.10 without `lag_ms`."""
+        topic = self.places[topic_name].topic
+        reader = topic.readers[name]
+        return {
+            "delivery": reader.delivery,
+            "holds": reader.holds,
+            "trims": reader.trims,
+            "position": reader.position,
+            "committed": reader.committed,
+            "lag_records": sum(seq > reader.committed for seq in topic.live),
+            "pages": len(reader.out),
+        }
+
+    def find_reader(self, now: int, topic_name: str, name: str) -> NamedReader | Refusal:
+        self.settle(now)
+        if topic_name not in self.places:
+            return 404, "topic_not_found"
+        return self.places[topic_name].topic.readers.get(name) or (404, "reader_not_found")
+
+    def read_page(
+        self, now: int, topic_name: str, name: str, limit: int, most_bytes: int, *, peek: bool
+    ) -> dict[str, Any] | Refusal:
+        """Return the answer, with seqs in the place of records; `hand_out` notes who has the page."""
+        reader = self.find_reader(now, topic_name, name)
+        if isinstance(reader, tuple):
+            return reader
+        topic = self.places[topic_name].topic
+        page = reader.next(topic, limit, most_bytes, moves=not peek)
+        is_some = bool(page.seqs) or page.tombstone is not None
+        if is_some and not peek and reader.delivery == "at-least-once" and len(reader.out) == READERS_MAX:
+            return 429, "throttled"
+        self.given = page if is_some and not peek else None
+        return {
+            "seqs": page.seqs,
+            "next_from_seq": page.next_from_seq,
+            "tombstone": None if page.tombstone is None else page.tombstone._asdict(),
+            "head_seq": topic.head,
+            "earliest_seq": topic.earliest,
+            "caught_up": page.next_from_seq == topic.head,
+            "lag": topic.head - page.next_from_seq,
+        }
+
+    def hand_out(self, now: int, topic_name: str, name: str, token: str | None, deadline: int) -> None:
+        """The page that was read last is with its client. token: None at most once."""
+        topic = self.places[topic_name].topic
+        reader, committed = topic.readers[name], topic.readers[name].committed
+        assert self.given is not None
+        reader.take(self.given, token, deadline)
+        self._on_position(topic, reader, committed, now)
+
+    def commit_page(
+        self, now: int, topic_name: str, name: str, token: str, seq: int | None
+    ) -> dict[str, Any] | Refusal:
+        reader = self.find_reader(now, topic_name, name)
+        if isinstance(reader, tuple):
+            return reader
+        page, committed = reader.out.get(token), reader.committed
+        if page is None:
+            return 409, "reader_fenced"
+        if seq is not None and seq > page.upto:
+            return 400, "invalid_request"
+        reader.finish(token, seq)
+        self._on_position(self.places[topic_name].topic, reader, committed, now)
+        return {"committed": reader.committed}
+
+    def seek(self, now: int, topic_name: str, name: str, seq: int) -> dict[str, Any] | Refusal:
+        reader = self.find_reader(now, topic_name, name)
+        if isinstance(reader, tuple):
+            return reader
+        topic, committed = self.places[topic_name].topic, reader.committed
+        if seq > topic.head:
+            return 400, "invalid_request"
+        reader.seek(seq)
+        self._on_position(topic, reader, committed, now)
+        return {"committed": seq}
+
+    def end_reader(self, now: int, topic_name: str, name: str) -> dict[str, Any] | Refusal:
+        self.settle(now)
+        if topic_name not in self.places:
+            return 404, "topic_not_found"
+        topic = self.places[topic_name].topic
+        reader = topic.readers.pop(name, None)
+        if reader is not None and reader.trims:
+            self._trim(topic)
+        self._let_go(topic, now)
+        return {"deleted": reader is not None}
+
+    def _on_position(self, topic: Topic, reader: NamedReader, before: int, now: int) -> None:
+        if reader.trims and reader.committed != before:
+            self._trim(topic)
+        self._let_go(topic, now)
+
+    def _let_go(self, topic: Topic, now: int) -> None:
+        """Lose what caps and expiry take once no reader holds it."""
+        topic.evict()
+        self.settle(now)
+
+    def _trim(self, topic: Topic) -> None:
+        """R-READER-9."""
+        upto = min((reader.committed for reader in topic.readers.values() if reader.trims), default=0)
+        if topic.earliest <= min(upto, topic.head):
+            topic.remove(upto + 1, None)
+
     # --- routers -----------------------------------------------------------------------------------------------------
     def route(
         self, now: int, name: str, source: str, dest: str, *, allow_cycle: bool, config: dict[str, Any], **kept: Any
@@ -264,11 +404,19 @@ class Oracle:
     def is_fed_by_a_cycle(self, name: str) -> bool:
         return any(each in self.above(each) for each in {name} | self.above(name))
 
+    def is_held(self, name: str) -> bool:
+        place = self.places.get(name)
+        return place is not None and any(reader.holds for reader in place.topic.readers.values())
+
     # --- what leaves nothing open ------------------------------------------------------------------------------------
     def is_certain(
-        self, configs: dict[str, dict[str, Any]] | None = None, edges: list[tuple[str, str]] | None = None
+        self,
+        configs: dict[str, dict[str, Any]] | None = None,
+        edges: list[tuple[str, str]] | None = None,
+        held: str | None = None,
     ) -> bool:
-        """Return whether the contract leaves nothing open of what happens with other configurations and more routers.
+        """Return whether the contract leaves nothing open of what happens with other configurations, more routers
+        and another topic that a reader holds.
 
         How many records arrive at once decides what a cap evicts in a topic that is fed and feeds others. Expiry that
         makes room for a router makes it at an instant that no answer shows.
@@ -282,7 +430,8 @@ class Oracle:
             capped = config["cap_records"] or config["cap_bytes"]
             if capped and config["discard"] == "old" and name in feeding:
                 return False
-            if capped and config["discard"] == "reject" and config["ttl_ms"]:
+            refuses = config["discard"] == "reject" or name == held or self.is_held(name)
+            if capped and refuses and config["ttl_ms"]:
                 return False
         return True
 
@@ -309,4 +458,4 @@ def _dead_letter(record: Record, queue: str, deliveries: int) -> Record:
         "$dead_letter_src_seq": str(record.seq),
     }
     merged = (meta or {}) | told
-    return Record(compact(record.data) + compact(merged), record.tag, record.node, record.data, merged)
+    return Record(payload_size(record.data) + compact(merged), record.tag, record.node, record.data, merged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
@@ -12,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.contract.world.answer import Answer
 from tests.contract.world.world import ABSENT, Connection
-from tests.long.model.compare_views import compare
-from tests.long.model.model_routers import compact
-from tests.long.model.model_topic import Record
+from tests.long.model.compare_views import compare, shown_payload
+from tests.long.model.model_routers import Told
+from tests.long.model.model_topic import Record, compact, payload_size
 from tests.long.model.oracle import NEVER, Oracle
 from tests.long.model.server_host import Host
 
@@ -55,7 +56,21 @@ queues = st.sampled_from(QUEUES)
 tags = st.sampled_from([None, None, "x", "x:1", "x:2", "y", ""])
 origins = st.sampled_from([None, "n", "m"])
 metas = st.sampled_from([None, None, {"k": 1}, {"k": "é", "l": [None, 0.5]}])
-batches = st.lists(st.tuples(st.sampled_from([0, 0, 10, 40]), tags, origins, metas), min_size=1, max_size=5)
+kinds = st.sampled_from([None, None, "object", "bytes"])
+batches = st.lists(st.tuples(kinds, st.sampled_from([0, 1, 10, 40]), tags, origins, metas), min_size=1, max_size=5)
+payloads_that_are_none: tuple[dict[str, Any], ...] = (
+    {},
+    {"data": 1, "data_base64": "AA=="},
+    {"data_base64": "AA"},
+    {"data_base64": "AB=="},
+    {"data_base64": "A A="},
+    {"data_base64": "_w=="},
+    {"data_base64": "AA==\n"},
+    {"data_base64": "===="},
+    {"data_base64": None},
+    {"data_base64": 1},
+)
+"""R-BYTES-1: none, both, no padding, bits that are not zero, a blank, the other alphabet, and what is no base64."""
 keys = st.sampled_from([None, None, None, "k", "l", ""])
 windows = st.sampled_from([400, 120_000])
 behind = st.lists(st.integers(0, 9), max_size=5) | st.just(list(range(10)))
@@ -69,6 +84,13 @@ configs = st.fixed_dictionaries(
         "cap_bytes": st.sampled_from([60, 150]),
         "discard": st.sampled_from(["old", "reject"]),
     },
+)
+READERS = ("e", "f", "g", "h")
+readers = st.sampled_from(("e", "e", "e", *READERS))
+limits = st.sampled_from([1, 2, 1000, 1000])
+byte_limits = st.sampled_from([None, None, 1, 30, 100])
+beginnings = st.sampled_from(
+    [0, 0, 0, "seq", "head", "above", "first", "now", {"last": 0}, {"last": 2}, {"last": 5}, "time"]
 )
 queue_configs = st.fixed_dictionaries(
     {"lease_ms": st.sampled_from([150, 700, 30_000]), "leases_durable": st.booleans()},
@@ -101,6 +123,28 @@ COMPLETE = {
     "milliseconds": st.sampled_from([0, 150, 600]),
 }
 DELETE = {"name": st.sampled_from((*LOGS, *QUEUES, *("b", "c") * 3)), "part": st.integers(0, 8)}
+READER = {
+    "name": some,
+    "reader": readers,
+    "delivery": st.sampled_from(["at-least-once", "at-least-once", "at-most-once"]),
+    "holds": st.booleans(),
+    "trims": st.sampled_from([False, False, True]),
+    "begin": beginnings,
+}
+PAGE = {
+    "name": some,
+    "reader": readers,
+    "limit": limits,
+    "most_bytes": byte_limits,
+    "lease_ms": st.sampled_from([None, None, 1, 120, 600]),
+    "peek": st.sampled_from([False, False, False, True]),
+}
+COMMIT = {
+    "name": some,
+    "reader": readers,
+    "which": st.integers(0, 5),
+    "upto": st.sampled_from([None, None, 0, 1, 3, 9]),
+}
 END = {"pick": st.integers(0, 5), "life": settings}
 works = st.lists(
     st.one_of(
@@ -109,6 +153,9 @@ works = st.lists(
         st.tuples(st.just("claim"), st.fixed_dictionaries(CLAIM)),
         st.tuples(st.just("complete_jobs"), st.fixed_dictionaries(COMPLETE)),
         st.tuples(st.just("delete_front"), st.fixed_dictionaries(DELETE)),
+        st.tuples(st.just("put_reader"), st.fixed_dictionaries(READER)),
+        st.tuples(st.just("read_page"), st.fixed_dictionaries(PAGE)),
+        st.tuples(st.just("commit_page"), st.fixed_dictionaries(COMMIT)),
         st.tuples(st.just("end"), st.fixed_dictionaries(END)),
     ),
     min_size=3,
@@ -158,6 +205,8 @@ class Machine(RuleBasedStateMachine):
         self.compared: dict[str, Any] = {}
         """The state of a topic when it was last read from every cursor."""
         self.lease_numbers: set[int] = set()
+        self.tokens: list[tuple[str, str, str]] = []
+        """Topic, reader and token of every page that was handed out."""
         self.lost_track = False
         self.made = 0
         self.restarts = 0
@@ -260,12 +309,16 @@ class Machine(RuleBasedStateMachine):
         if name not in self.oracle.places and (self.synced or name in QUEUES):
             self.put(name, self.complete({}, name, "disk"))
 
-    def records(self, batch: list[tuple[int, str | None, str | None, Any]]) -> list[Record]:
+    def records(self, batch: list[tuple[str | None, int, str | None, str | None, Any]]) -> list[Record]:
         made = []
-        for more, tag, node, meta in batch:
+        for kind, more, tag, node, meta in batch:
             self.made += 1
-            data = {"n": self.made, "x": "é" + "x" * more} if more else self.made
-            size = compact(data) + (0 if meta is None else compact(meta))
+            data: Any = self.made
+            if kind == "object":
+                data = {"n": self.made, "x": "é" + "x" * more}
+            elif kind == "bytes":
+                data = b"%d\x00\xff" % self.made + b"x" * more
+            size = payload_size(data) + (0 if meta is None else compact(meta))
             made.append(Record(size, tag, node, data, meta))
         return made
 
@@ -293,6 +346,14 @@ class Machine(RuleBasedStateMachine):
             body["incarnation"] = present
         answer = self.ask("POST", f"/v0/topics/{name}", body)
         self.agree(answer, self.oracle.write(self.before, self.now, name, records, config=config, key=key))
+
+    @step(name=names, batch=batches, payload=st.sampled_from(payloads_that_are_none), at=st.integers(0, 5))
+    def write_no_payload(self, name: str, batch: Any, payload: dict[str, Any], at: int) -> None:
+        """R-BYTES-1, R-SEQ-6: neither this record is there, nor those beside it, nor their topic."""
+        records = body_of(self.records(batch), None)["records"]
+        records[at % len(records)] = {key: value for key, value in records[0].items() if "data" not in key} | payload
+        answer = self.ask("POST", f"/v0/topics/{name}", {"records": records})
+        self.agree(answer, (400, "invalid_request"))
 
     def other_incarnation(self, present: str | None) -> str:
         """One that some topic has had, or none."""
@@ -332,6 +393,8 @@ class Machine(RuleBasedStateMachine):
         place = self.oracle.places.get(name)
         if place is None:
             return False
+        if self.oracle.is_held(name):
+            return not self.is_capped(name)
         return not self.is_capped(name) or (place.topic.discard == "old" and not self.feeds(name))
 
     def keeps_all(self, name: str) -> bool:
@@ -457,7 +520,7 @@ class Machine(RuleBasedStateMachine):
             lease = jobs.leases[job["$seq"]]
             lease.number, lease.deadline = number, job["deadline"]
             data, tag, meta = records[job["$seq"]]
-            assert (job["data"], job.get("$tag")) == (data, tag)
+            assert (shown_payload(job), job.get("$tag")) == (data, tag)
             assert job.get("meta") == getattr(meta, "actual", meta)
 
     def queue_of(self, name: str) -> str:
@@ -500,6 +563,188 @@ class Machine(RuleBasedStateMachine):
             for seq, deadline in told["deadlines"].items():
                 assert self.before + milliseconds <= deadline <= self.now + milliseconds
                 jobs.leases[int(seq)].deadline = deadline
+
+    # --- named readers -----------------------------------------------------------------------------------------------
+    def reader_of(self, name: str, reader: str) -> tuple[str, str]:
+        """A topic and a reader there is, rather than none."""
+        name = self.first if name == FIRST else name
+        with_readers = [each for each, place in sorted(self.oracle.places.items()) if place.topic.readers]
+        if (name not in self.oracle.places or not self.oracle.places[name].topic.readers) and with_readers:
+            name = with_readers[0]
+        known = self.oracle.places[name].topic.readers if name in self.oracle.places else {}
+        return name, reader if reader in known or not known or reader == READERS[-1] else min(known)
+
+    @step(**READER)
+    def put_reader(self, *, name: str, reader: str, delivery: str, holds: bool, trims: bool, begin: Any) -> None:
+        name = self.first if name == FIRST else name
+        place = self.oracle.places.get(name)
+        known = None if place is None else place.topic.readers.get(reader)
+        holds = holds and self.oracle.is_certain(held=name)
+        if known is not None and (known.out or known.late):
+            delivery = known.delivery  # the contract is silent about pages that are out then
+        begin = self.beginning(name, begin)
+        body = {"delivery": delivery, "holds": holds, "trims": trims}
+        body["from_seq" if isinstance(begin, int) else "from"] = begin
+        answer = self.ask("PUT", f"/v0/topics/{name}/readers/{reader}", body)
+        expected = self.oracle.put_reader(
+            self.now, name, reader, delivery=delivery, holds=holds, trims=trims, begin=begin
+        )
+        told = self.agree(answer, expected)
+        assert told is None or (answer.status == 201) is told["created"]
+
+    def beginning(self, name: str, begin: Any) -> Any:
+        """A seq or R-FROM; a time is that of a record, which compare has read."""
+        topic = self.oracle.places[name].topic if name in self.oracle.places else None
+        head = 0 if topic is None else topic.head
+        if begin == "time":
+            stamps = [] if topic is None else [record.ts for record in topic.live.values()]
+            return {"time": stamps[len(stamps) // 2] if stamps else 1}
+        return (
+            {"seq": head // 2, "head": head, "above": head + 1}.get(begin, begin) if isinstance(begin, str) else begin
+        )
+
+    @step(name=some, reader=readers)
+    def end_reader(self, name: str, reader: str) -> None:
+        name, reader = self.reader_of(name, reader)
+        answer = self.ask("DELETE", f"/v0/topics/{name}/readers/{reader}")
+        self.agree(answer, self.oracle.end_reader(self.now, name, reader))
+
+    @step(**PAGE)
+    def read_page(
+        self, *, name: str, reader: str, limit: int, most_bytes: int | None, lease_ms: int | None, peek: bool
+    ) -> None:
+        name, reader = self.reader_of(name, reader)
+        body: dict[str, Any] = {"limit": limit, "peek": peek}
+        body |= {} if most_bytes is None else {"max_batch_bytes": most_bytes}
+        body |= {} if lease_ms is None else {"lease_ms": lease_ms}
+        answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/read", body)
+        self.see_page(answer, name, reader, limit=limit, most_bytes=most_bytes, lease_ms=lease_ms, peek=peek)
+
+    def see_page(
+        self, answer: Answer, name: str, reader: str, *, limit: int, most_bytes: int | None, lease_ms: Any, peek: bool
+    ) -> None:
+        oracle = self.oracle
+        expected = oracle.read_page(self.now, name, reader, limit, most_bytes or 1 << 20, peek=peek)
+        if isinstance(expected, tuple):
+            self.agree(answer, expected)
+            return
+        seqs = expected.pop("seqs")
+        topic = oracle.places[name].topic
+        at_most_once = topic.readers[reader].delivery == "at-most-once"
+        told = self.agree(answer, expected)
+        assert [record["$seq"] for record in told["records"]] == seqs, f"{name} {reader}: {told}, not {seqs}"
+        for record in told["records"]:
+            known = topic.live[record["$seq"]]
+            topic.learn_ts(self.now, record["$seq"], record["$ts"])
+            shown = shown_payload(record), record.get("$tag"), record.get("$node")
+            assert shown == (known.data, known.tag, known.node), f"{name} {reader}: {record}"
+            assert isinstance(known.meta, Told) or record.get("meta") == known.meta
+        assert ("token" in told) is ("deadline" in told) is (oracle.given is not None and not at_most_once), told
+        if oracle.given is None:
+            return
+        token, deadline = told.get("token"), told.get("deadline", 0)
+        if token is not None:
+            length = 30_000 if lease_ms is None else max(100, lease_ms)
+            assert self.before + length <= deadline <= self.now + length
+            assert all(token != other for _, _, other in self.tokens), f"{token} was given out before"
+            self.tokens.append((name, reader, token))
+        oracle.hand_out(self.now, name, reader, token, deadline)
+
+    @step(**COMMIT)
+    def commit_page(self, *, name: str, reader: str, which: int, upto: int | None) -> None:
+        """Mostly of a page that is out; of one that is not out, or another reader's, now and then."""
+        name, reader = self.reader_of(name, reader)
+        found = self.oracle.find_reader(self.host.now_ms(), name, reader)
+        out = [] if isinstance(found, tuple) else list(found.out)
+        others = [token for _, _, token in self.tokens] or ["page_1"]
+        token = out[which % len(out)] if out and which else others[-1 - which % len(others)]
+        page = None if isinstance(found, tuple) else found.out.get(token)
+        seq = None if upto is None else (0 if page is None else page.after) + upto
+        answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/commit", {"token": token, "seq": seq})
+        self.agree(answer, self.oracle.commit_page(self.now, name, reader, token, seq))
+
+    @step(name=some, reader=readers, back=st.integers(-1, 6))
+    def seek(self, name: str, reader: str, back: int) -> None:
+        name, reader = self.reader_of(name, reader)
+        head = self.oracle.places[name].topic.head if name in self.oracle.places else 0
+        seq = max(0, head - back)
+        answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/seek", {"seq": seq})
+        self.agree(answer, self.oracle.seek(self.now, name, reader, seq))
+
+    @step(name=some, reader=readers, batch=batches, lease_ms=st.sampled_from([120, 600]))
+    def wait_for_a_page(self, name: str, reader: str, batch: Any, lease_ms: int) -> None:
+        """A read that finds nothing waits for a write; nothing else changes meanwhile."""
+        name, reader = self.reader_of(name, reader)
+        place = self.oracle.places.get(name)
+        if place is None or reader not in place.topic.readers or self.oracle.is_fed_by_a_cycle(name):
+            return
+        if place.topic.readers[reader].out or place.topic.ttl_ms:
+            return
+        if place.topic.readers[reader].trims and self.feeds(name):
+            return  # records may go before they are forwarded (R-DEL-9)
+        (waiting,) = self.host.others(1)
+        self.calm()
+        body = {"limit": 1000, "wait_ms": 20_000, "lease_ms": lease_ms}
+        waiting.start("POST", f"/v0/topics/{name}/readers/{reader}/read", body)
+        if waiting.waiting:
+            self.asked()
+            told = self.oracle.read_page(self.now, name, reader, 1000, 1 << 20, peek=False)
+            assert self.oracle.given is None, f"{name} {reader}: {told}, and it waits"
+            self.write(name=name, batch=batch, key=None, config={}, kind="disk", meant=None)
+            told = self.oracle.read_page(self.now, name, reader, 1000, 1 << 20, peek=False)
+            if self.lost_track or self.oracle.given is None:
+                waiting.reset()
+                return
+        answer = waiting.answer()
+        self.asked()
+        self.see_page(answer, name, reader, limit=1000, most_bytes=None, lease_ms=lease_ms, peek=False)
+
+    # --- where to begin ----------------------------------------------------------------------------------------------
+    @step(name=names, begin=beginnings, follows=st.booleans())
+    def watch(self, name: str, begin: Any, follows: bool) -> None:
+        """R-FROM-7: the beginning of a session is taken once, and its stream brings what comes from there on."""
+        begin = self.beginning(name, begin)
+        start = {"from_seq": begin} if isinstance(begin, int) else {"from": begin}
+        answer = self.ask("POST", "/v0/watch", {"topics": {name: start}, "include_tags": True})
+        self.oracle.settle(self.now)
+        if name not in self.oracle.places:
+            self.agree(answer, (404, "topic_not_found"))
+            return
+        topic = self.oracle.places[name].topic
+        from_seq = begin if isinstance(begin, int) else topic.begin(begin)
+        told = self.agree(answer, {})
+        expected = {"from_seq": from_seq, "head_seq": topic.head, "earliest_seq": topic.earliest}
+        assert told["topics"] == {name: expected}, f"{told['topics']}, not {expected}"
+        if follows and not topic.ttl_ms and not self.oracle.is_fed_by_a_cycle(name):
+            self.follow_stream(name, told["stream_url"], from_seq)
+
+    def follow_stream(self, name: str, path: str, cursor: int) -> None:
+        topic = self.oracle.places[name].topic
+        self.calm()
+        stream = self.host.stream(path)
+        frames = stream.rest()
+        stream.leave()
+        self.asked()
+        assert [frame.event for frame in frames].count("caught-up") == 1, frames
+        assert frames[-1].event == "caught-up", frames
+        expected: list[Any] = []
+        while True:
+            seqs, next_from_seq, tombstone = topic.read(cursor, 256, None, 262_144)
+            if tombstone is not None:
+                expected.append((tombstone.gap_from, tombstone.gap_to))
+            expected += seqs
+            if next_from_seq == topic.head:
+                break
+            cursor = next_from_seq
+        shown: list[Any] = []
+        for frame in frames[:-1]:
+            if frame.event == "tombstone":
+                shown.append((frame.data["gap_from"], frame.data["gap_to"]))
+            for record in frame.data.get("records", ()):
+                shown.append(record["$seq"])
+                known = topic.live[record["$seq"]]
+                assert (shown_payload(record), record.get("$tag")) == (known.data, known.tag), f"{name}: {record}"
+        assert shown == expected, f"{name} by a stream: {shown}, not {expected}"
 
     # --- routers -----------------------------------------------------------------------------------------------------
     @step(
@@ -601,7 +846,7 @@ class Machine(RuleBasedStateMachine):
             connection: Connection = self.host.connection
             page = connection.request("POST", f"/v0/topics/{name}/diff", {"from_seq": head, "limit": 1000}).json
             for record in page["records"]:
-                seen[_text(record["data"])] = record["$seq"]
+                seen[_text(shown_payload(record))] = record["$seq"]
             for at, (other, records, _) in enumerate(asked):
                 seqs = [seen.get(_text(record.data)) for record in records]
                 if other == name and any(seqs):
@@ -617,11 +862,17 @@ class Machine(RuleBasedStateMachine):
 
 def body_of(records: list[Record], key: str | None) -> dict[str, Any]:
     made = [
-        {"data": each.data, "tag": each.tag, "node": each.node} | ({} if each.meta is None else {"meta": each.meta})
+        _payload(each.data) | {"tag": each.tag, "node": each.node} | ({} if each.meta is None else {"meta": each.meta})
         for each in records
     ]
     return {"records": made} | ({} if key is None else {"idempotency_key": key})
 
 
+def _payload(data: Any) -> dict[str, Any]:
+    return {"data_base64": base64.b64encode(data).decode()} if isinstance(data, bytes) else {"data": data}
+
+
 def _text(data: Any) -> str:
+    if isinstance(data, bytes):
+        return data.partition(b"\0")[0].decode()
     return str(data["n"] if isinstance(data, dict) else data)

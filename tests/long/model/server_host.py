@@ -8,7 +8,11 @@ from typing import Any
 from tests.contract.world.http2_bytes import Http2Connection
 from tests.contract.world.live_world import LiveWorld
 from tests.contract.world.sim_world import SimWorld
+from tests.contract.world.sse_client import EventStream
 from tests.contract.world.world import Connection, World
+from tests.long.model.oracle import READERS_MAX
+
+_FEW = {"max_readers": READERS_MAX, "max_reader_pages": READERS_MAX}
 
 
 class Host:
@@ -44,6 +48,11 @@ class Host:
         self._main = None
         return found
 
+    def stream(self, path: str) -> EventStream:
+        """An open stream of events, on a connection of its own."""
+        self._main = None
+        return EventStream(self.world, path)
+
     def now_ms(self) -> int:
         return self.world.now_ms()
 
@@ -71,7 +80,7 @@ class SimHost(Host):
 
     def __init__(self, seed: int) -> None:
         options = {"shuffle": bool(seed), "all_in_lane": seed % 3 > 0, "only_woken": seed % 2 == 0}
-        super().__init__(SimWorld(seed, **options, checkpoint_wal_bytes=24_000))
+        super().__init__(SimWorld(seed, **options, checkpoint_wal_bytes=24_000, **_FEW))
 
     def pass_ms(self, milliseconds: int) -> None:
         self.world.advance_ms(milliseconds)
@@ -87,7 +96,7 @@ class LiveHost(Host):
     endings = ("stop", "crash")
 
     def __init__(self, directory: Path, restarts_max: int) -> None:
-        super().__init__(LiveWorld(directory, checkpoint_wal_bytes=64_000, checkpoint_every_ms=1000))
+        super().__init__(LiveWorld(directory, checkpoint_wal_bytes=64_000, checkpoint_every_ms=1000, **_FEW))
         self.restarts_max = restarts_max
         """Restarts of one example: each costs a second."""
         self._runs = False
