@@ -228,6 +228,9 @@ def flush_rows(table: Table, seconds: float) -> None:
 
 # --- append_nowait ---------------------------------------------------------------------------------------------------
 NOWAIT_CALLS = 100_000
+PROGRESS_CALLS = 100_000
+MANY_CALLS = 1_000_000
+"""Calls of a round from which on there is one round."""
 
 
 def worst_of(call: str, count: int, scratch: Path) -> float:
@@ -236,7 +239,9 @@ def worst_of(call: str, count: int, scratch: Path) -> float:
     with log_without_checkpoints(scratch, **busy) as log:
         one, worst = [PAYLOAD], 0.0
         append = getattr(log, call)
-        for _ in range(count):
+        for at in range(count):
+            if at and at % PROGRESS_CALLS == 0:
+                print(f"{call}: {at:,} of {count:,}, the worst so far {worst * 1e3:.1f} ms", file=sys.stderr)
             begun = time.perf_counter()
             try:
                 append(HOT_TOPIC, one)
@@ -250,6 +255,8 @@ def worst_of(call: str, count: int, scratch: Path) -> float:
 
 def nowait_rows(table: Table, seconds: float, calls: int = NOWAIT_CALLS) -> None:
     count = calls if seconds >= 1 else 1000
+    if count >= MANY_CALLS:
+        table = Table(1, table.scratch)
     table.row(
         f"append_nowait, the worst of {count:,}, ms",
         partial(worst_of, "append_nowait", count),

@@ -101,6 +101,30 @@ def test_a_checkpoint_that_empties_the_log_lets_appends_go_on() -> None:
     assert world.request("POST", "/v0/topics/t", {"records": [{"data": 1}]}).json["last_seq"] == taken + 1
 
 
+def test_a_log_at_its_bound_has_no_more_files_than_one_beyond_it() -> None:
+    """R-LOG-2: the file that takes its last writes; another one would be ready and of no use."""
+    file_bytes = BOUND // 4
+    world = long_log(wal_file_bytes=file_bytes)
+    hold_checkpoints(world)
+    assert world.server is not None
+    backend = world.server._backend
+    assert isinstance(backend, StoredEngine)
+    log = backend.log
+
+    def ready() -> int:
+        return len(log.shards[0].preallocation.ready)
+
+    assert ready() == 1
+    fill(world)
+    world.advance_ms(100)
+    files = log._table.of_log()
+    assert ready() == 0
+    assert len(files) * file_bytes <= BOUND + file_bytes
+    let_checkpoints_go(world)
+    world.wait_until(lambda: metric(world, "wal_held_bytes") < BOUND // 2, 10_000)
+    world.wait_until(lambda: ready() == 1, 1_000)
+
+
 def test_a_log_at_half_its_bound_is_emptied_without_waiting_for_a_look() -> None:
     """R-LOG-1: one second of writes would have filled it."""
     world = long_log(checkpoint_wal_bytes=1 << 40)

@@ -43,6 +43,8 @@ class LogBound:
         self._held_until_ns = 0
         self.on_pressed: Callable[[], None] = lambda: None
         """Callback when half of the bound is exceeded and the log should be emptied at once."""
+        self.on_room: Callable[[], None] = lambda: None
+        """Callback when files of the log were given up."""
 
     # --- what the log tells ------------------------------------------------------------------------------------------
     def on_written(self, size: int) -> None:
@@ -73,6 +75,7 @@ class LogBound:
         self.pressed = 0 < self.checkpoint_bytes < held_bytes
         if not self.pressed:
             self.let_go()
+        self.on_room()
 
     def let_go(self) -> None:
         """Do not delay the next commit: a checkpoint waits for it."""
@@ -91,6 +94,14 @@ class LogBound:
         Appends are refused then. This query counts no refusal.
         """
         return 0 < self.max_bytes <= self.bytes + backlog_bytes
+
+    def is_met_within(self, file_bytes: int) -> bool:
+        """Return whether the log is full before an empty file of this size is.
+
+        Another file ready beside that one would be of no use, and take space. False for files of
+        more than half of the bound.
+        """
+        return 2 * file_bytes <= self.max_bytes < self.bytes + file_bytes
 
     @property
     def retry_after_ms(self) -> int:

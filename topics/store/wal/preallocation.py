@@ -14,6 +14,7 @@ from topics.loop.loop import Loop
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET, align_up
+from topics.store.wal.log_bound import LogBound
 from topics.store.wal.wal_files import WalDirectory, WalFile
 from topics.store.wal.write_latch import WriteLatch
 
@@ -39,6 +40,7 @@ class Preallocation:
         space: DiskSpace,
         admission: WriteLatch,
         sizes: LogSizes,
+        bound: LogBound,
         count: int,
         on_failed: Callable[[StorageError], None],
         on_broken: Callable[[str], None],
@@ -49,6 +51,7 @@ class Preallocation:
         self._space = space
         self._admission = admission
         self._sizes = sizes
+        self._bound = bound
         self._count = max(1, count)
         self._on_failed = on_failed
         self._on_broken = on_broken
@@ -65,6 +68,8 @@ class Preallocation:
         self._held_back = False
         """Preparing waits for a timer."""
         self._stopped = False
+        self._is_withheld = False
+        """A file was not prepared because the log is near its bound."""
 
     async def open(self) -> None:
         """Prepare the first file, or none on a full disk. Raises OSError.
@@ -100,6 +105,12 @@ class Preallocation:
         self._directory.in_a_hurry = False
         self.prepare()
         return file
+
+    def on_room(self) -> None:
+        """Prepare the file that was not prepared because the log was near its bound."""
+        if self._is_withheld:
+            self._is_withheld = False
+            self.prepare()
 
     def stop(self) -> None:
         """Prepare no more files; the running attempt ends by itself."""
@@ -140,12 +151,15 @@ class Preallocation:
     def _is_wanted(self) -> bool:
         """Return whether a file is needed: a batch waits, or too few are ready.
 
-        The latter does not count at the end, or on a full disk, whose space is needed for other
-        files.
+        The latter does not count at the end, on a full disk, whose space is needed for other files,
+        and if the current file has room for all that the log's bound still admits.
         """
         if self._wanted_bytes and (not self.ready or self.ready[0].size < self._wanted_bytes):
             return True
-        return len(self.ready) < self._count and not (self._stopped or self._admission.disk_full)
+        if len(self.ready) >= self._count or self._stopped or self._admission.disk_full:
+            return False
+        self._is_withheld = self._bound.is_met_within(self._sizes.file)
+        return not self._is_withheld
 
     def _size(self) -> int:
         """Return the size of the next file.

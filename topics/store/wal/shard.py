@@ -116,6 +116,7 @@ class Shard:
             space=space,
             admission=admission,
             sizes=sizes,
+            bound=bound,
             count=prepared_files,
             on_failed=self._on_no_file,
             on_broken=self._latch,

@@ -87,6 +87,7 @@ class ShardedLog:
         for shard in range(self.sizes.shards):
             loop.ring.make_directory(f"{config.data_dir}/{shard_directory(shard)}")
         self._make_shards(starts)
+        self.bound.on_room = self._on_room
         # Also if they existed: the process that created them may have been killed before it synced
         # them.
         syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
@@ -439,6 +440,10 @@ class ShardedLog:
         if not self.space.full:
             for wal in self._wals:
                 wal.on_space()
+
+    def _on_room(self) -> None:
+        for wal in self._wals:
+            wal.preallocation.on_room()
 
     def _on_latch(self) -> None:
         for wal in self._wals:
