@@ -6,6 +6,7 @@ import pytest
 
 from tests.loop.fake_ring import fake_loop
 from tests.loop.handlers import Recorder
+from topics.loop.connection import Row
 from topics.loop.ring import F_MORE
 
 
@@ -37,6 +38,50 @@ def test_work_from_another_thread_wakes_the_ring_and_is_run() -> None:
     assert ring.woken == 1
     loop.run_pass(None)
     assert (ran, ring.waits) == ([1], [0])
+
+
+class Settling(Recorder):
+    """A handler that leaves no work to the hooks, unless it writes."""
+
+    def receive(self, batch: list[Row]) -> bool:
+        super().receive(batch)
+        return True
+
+
+def test_a_receive_that_its_handler_has_settled_needs_no_hooks_unless_the_pass_has_other_work() -> None:
+    loop, ring = fake_loop()
+    handler, ran = Settling(), list[str]()
+    loop.listen("127.0.0.1", 0, handler)
+    for fd in (10, 11):
+        ring.complete(ring.one("accept"), fd, 0)
+        loop.run_pass(0)
+    first, second = ring.take("recv")
+    loop.on_pass_end(lambda: ran.append("hook"), 10)
+
+    def hooks_of_a_pass() -> int:
+        ran.clear()
+        loop.run_pass(0)
+        return len(ran)
+
+    ring.receive(first, b"x")
+    assert hooks_of_a_pass() == 0
+    ring.receive(first, b"x")
+    ring.receive(second, b"y")
+    assert hooks_of_a_pass() == 1, "another receive, of which nothing is known"
+    loop.call_later(0, lambda: None)
+    ring.receive(first, b"x")
+    assert hooks_of_a_pass() == 1, "a timer"
+    loop.call_soon(lambda: None)
+    ring.receive(first, b"x")
+    assert hooks_of_a_pass() == 1, "ready work"
+    loop.files.write_nowait(5, b"x", 0, lambda res: None)
+    ring.complete(ring.one("write"), 1)
+    ring.receive(first, b"x")
+    assert hooks_of_a_pass() == 1, "a completion"
+    handler.on_receive = lambda conn, data: conn.write(b"answer")
+    ring.receive(second, b"y")
+    assert hooks_of_a_pass() == 1, "bytes to send"
+    assert ring.one("send").arguments[1] == b"answer"
 
 
 def test_a_failing_hook_lets_the_others_run_and_is_raised_at_the_end_of_the_pass() -> None:

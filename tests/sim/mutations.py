@@ -769,6 +769,13 @@ MUTANTS = (
         f"{_WAITING}::test_a_write_that_came_behind_one_of_the_lane_is_committed_without_another_reason_to_wake_up",
     ),
     _one(
+        "the end of a pass left out although more than one settled receive came",
+        "loop/loop.py",
+        "is_settled = self._traffic.deliver() and not self._has_completed",
+        "is_settled = self._traffic.deliver()",
+        "tests/loop/test_loop.py",
+    ),
+    _one(
         "readers that wait not told of a write",
         "engine/write/append.py",
         "    wake(core, topic)\n",

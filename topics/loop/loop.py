@@ -3,6 +3,7 @@
 A pass: submit and wait -> reap -> completions dispatched -> each handler's receives as one batch ->
 timers -> ready tasks -> hooks in their order (with the one call that queues all sends). Operations
 staged in a pass are submitted with the next one, so a hundred connections cost a few system calls.
+A pass of one receive that its handler has settled in the call has no need of the hooks.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Loop:
         self._tasks: set[Task[Any]] = set()
         self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
         self._again = False
+        self._has_completed = False
+        """Whether this pass has completions beside receives and sends, or rows of `links`."""
         self._failure: BaseException | None = None
         self._stopped = False
         self._closed = False
@@ -138,7 +141,7 @@ class Loop:
         """Run the stages after the dispatch. A stage without work costs a comparison."""
         now = self.clock.monotonic_ns
         stats = self._stats
-        self._traffic.deliver()
+        is_settled = self._traffic.deliver() and not self._has_completed
         received_ns = ran_ns = now()
         timers = self._timers
         ready = self._ready
@@ -152,7 +155,9 @@ class Loop:
                 self._call(ready.popleft(), "callback")
             ran_ns = now()
             stats.tasks.add(ran_ns - received_ns)
-        self._run_hooks()
+            is_settled = False
+        if not is_settled:
+            self._run_hooks()
         stats.passes += 1
         stats.wait.add(waited_ns - started_ns)
         stats.receive.add(received_ns - waited_ns)
@@ -375,6 +380,7 @@ class Loop:
                             self._traffic.on_receive_without_more(user_data, res, flags)
                         else:
                             operations.accepting[user_data].on_accept(res, flags)
+                self._has_completed = more_to_do
                 return more_to_do or bool(used or self._ready or self._from_threads)
             except Exception as error:
                 self._report(error, "completion")

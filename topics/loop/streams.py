@@ -18,8 +18,11 @@ class StreamHandler(Protocol):
     def connected(self, conn: Connection) -> None:
         """Take a new connection, which has received no data yet."""
 
-    def receive(self, batch: list[Row]) -> None:
+    def receive(self, batch: list[Row]) -> bool | None:
         """Take all receives of the pass, oldest first; a connection may have several rows.
+
+        Return True if all work that they cause was done, so that the hooks at the end of the pass
+        need not run for it.
 
         Neither the list nor the views may be kept: the buffers return to the kernel afterwards.
         """

@@ -144,8 +144,12 @@ class Traffic:
         else:
             self.ended.append((conn, -res))
 
-    def deliver(self) -> None:
-        """Call the handlers with what the dispatch collected, then return the buffers."""
+    def deliver(self) -> bool:
+        """Call the handlers with what the dispatch collected, then return the buffers.
+
+        Return whether there was one receive, and its handler has left nothing to the hooks.
+        """
+        is_settled, received = False, len(self.used)
         if self.held:
             for conn, view in self.held:
                 conn.hold(view)
@@ -156,19 +160,20 @@ class Traffic:
             inbox = streams.inbox
             if inbox or (links is not None and links.count and streams.takes_rows):
                 self._hear(inbox, links)
-                self._receive(streams, inbox)
+                is_settled = self._receive(streams, inbox)
                 inbox.clear()
         if links is not None and links.count:
             self.stats.messages_received += links.count
             links.recycle()
         self.dropped.clear()
-        if self.used:
-            self.stats.messages_received += len(self.used)
+        if received:
+            self.stats.messages_received += received
             self.ring.recycle(self.used)
             self.used.clear()
         for conn in resumed:
             self._tell(conn.on_held_delivered, "end_of_stream")
         self.closed_some = False
+        unusual = bool(resumed or self.ended or self.rearm or self.benched or self.drained)
         if self.ended:
             ended, self.ended = self.ended, []
             for conn, error in ended:
@@ -182,6 +187,7 @@ class Traffic:
             drained, self.drained = self.drained, []
             for conn in drained:
                 self._tell(conn.drained, "drained")
+        return is_settled and received == 1 and not (unusual or self.sends or self.staged)
 
     def flush_sends(self) -> None:
         """Queue one gathered send for every connection that wrote, all in one call."""
@@ -244,17 +250,19 @@ class Traffic:
                 self.sends[row] = (user_data, fd, conn.gather(conn.flying))
         self.staged.clear()
 
-    def _receive(self, streams: Streams, inbox: list[Row]) -> None:
+    def _receive(self, streams: Streams, inbox: list[Row]) -> bool:
         batch = inbox
         if self.closed_some:
             batch = [row for row in inbox if row[0].phase == OPEN]
         try:
-            streams.handler.receive(batch)
+            is_settled = streams.handler.receive(batch) is True
         except Exception as error:
+            is_settled = False
             self._on_error(error, "receive")
         if self.starved:
             self.starved = False
             self._bench(inbox)
+        return is_settled
 
     def _take_resumed(self) -> list[Connection]:
         """Put the held bytes of resumed connections before the data of this pass."""
