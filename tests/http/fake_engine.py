@@ -67,9 +67,12 @@ class FakeEngine:
             return
         self._ask("append", done, request)
 
-    def append_lone(self, request: Any) -> Any:
+    def append_lone(self, request: Any, on_committed: Any = None) -> Any:
         self.asked.append(("append_lone", (request,)))
-        return self.answers.get("append_lone")
+        result = self.answers.get("append_lone")
+        if result is not None and on_committed is not None:
+            on_committed(result)
+        return result
 
     def will_take_plain(self, name: str) -> bool:
         return False

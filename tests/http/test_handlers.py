@@ -248,36 +248,6 @@ def test_a_write_of_one_record_and_one_without_seqs_are_answered(peer: Peer, eng
     assert "seqs" not in peer.ask("POST", "/v0/topics/jobs?return_seqs=false", b'{"records":[{"data":1}]}').json
 
 
-def test_a_write_that_came_by_itself_to_a_server_with_nothing_else_to_do_is_done_in_one_call(
-    peer: Peer, engine: FakeEngine
-) -> None:
-    """Not so one of several that were sent together, or one that came in pieces: those share a commit with others."""
-    engine.answers["append"] = engine.answers["append_lone"] = AppendResult(7, 7, 7, 1, False, False, 1000, 2000)
-    body = b'{"records":[{"data":1}]}'
-    head = b"POST /v0/topics/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d"
-    request = head % len(body) + b"\r\n\r\n" + body
-
-    def asked() -> list[str]:
-        names = [name for name, _ in engine.asked]
-        engine.asked.clear()
-        return names
-
-    peer.send(request)
-    assert asked() == ["append"]
-    peer.service.has_one_sender = lambda: True
-    (response,) = peer.send(request)
-    assert response.json["seqs"] == [7]
-    assert asked() == ["append_lone"]
-    assert len(peer.send(request * 2)) == 2
-    assert asked() == ["append", "append"]
-    peer.send(request, pieces=[len(request) - 3])
-    assert asked() == ["append"]
-    del engine.answers["append_lone"]
-    (response,) = peer.send(request)
-    assert response.json["seqs"] == [7]
-    assert asked() == ["append_lone", "append"]
-
-
 def test_a_deduplicated_write_has_the_total_alone(peer: Peer, engine: FakeEngine) -> None:
     """3.3."""
     engine.answers["append"] = AppendResult(1, 2, 2, 2, False, True, 0, 0)

@@ -23,7 +23,7 @@ def run(seed: int) -> int:
     rng = random.Random(f"fuzz {seed}")
     taken = 0
     keys = {"api_keys": KEYS} if rng.random() < 0.3 else {}
-    pair = Pair(rng.choice((0, seed)), wal_shards=rng.choice((1, 1, 2)), **keys)
+    pair = Pair(rng.choice((0, seed)), single=rng.random() < 0.5, wal_shards=rng.choice((1, 1, 2)), **keys)
     for _ in range(LIVES):
         for _ in range(STREAMS):
             pair.run(rng)

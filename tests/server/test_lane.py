@@ -17,7 +17,7 @@ from tests.amount import examples
 from tests.contract.requests.test_transport import MALFORMED
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
-from tests.server.lane_streams import KEYS, pieces, plain, plain_read, stream, without_chance
+from tests.server.lane_streams import BODIES, KEYS, READS, pieces, plain, plain_read, stream, without_chance
 from topics.errors import UsageError
 from topics.store.format.codec import scan_log
 from topics.store.format.log_format import FrameType, WalHeader
@@ -34,9 +34,13 @@ CONNECTIONS = 3
 
 
 class Pair:
-    """Two servers that get the same bytes; the first has the lane."""
+    """Two servers that get the same bytes; the first has the lane.
 
-    def __init__(self, seed: int = 0, **settings: object) -> None:
+    single: a request that is the only one of its pass is answered as such there (single.py), otherwise as a row.
+    """
+
+    def __init__(self, seed: int = 0, *, single: bool = False, **settings: object) -> None:
+        self.single = single
         self.shuffle = bool(seed)
         """Completions come in any order, so each piece has to have arrived before the next one is sent: where a broken
         head is cut decides what is said of it."""
@@ -56,7 +60,12 @@ class Pair:
         server = self.worlds[0].server
         assert server is not None
         assert server.lane is not None
-        server.lane.least = 1  # so that every request may show a difference
+        if self.single:
+            for world in self.worlds:
+                assert world.loop is not None
+                world.loop._traffic.one_sender_passes = 0
+        else:
+            server.lane.least = 1  # so that every request may show a difference
 
     def warm_up(self) -> None:
         """The lane learns names by what the general path answers."""
@@ -70,21 +79,35 @@ class Pair:
     def run(self, rng: random.Random) -> None:
         """A few connections at once, each saying something up to three times."""
         streams: list[list[bytes]] = []
-        for at in range(rng.randint(1, CONNECTIONS)):
+        for at in range(1 if self.single else rng.randint(1, CONNECTIONS)):
             parts = [pieces(rng, stream(rng, self.topics[at], keys=self.keys)) for _ in range(rng.choice((1, 1, 2, 3)))]
-            streams.append(list(itertools.chain(*parts)))
+            streams.append([*self.whole_requests(rng), *itertools.chain(*parts)])
         self.send(streams, half_close=rng.random() < 0.2)
+
+    def whole_requests(self, rng: random.Random) -> list[bytes]:
+        """Return requests with usual heads, each for a pass of its own; none where all requests become rows."""
+        requests = []
+        for _ in range(rng.randrange(4) if self.single else 0):
+            name, key = rng.choice(self.topics[0]), rng.choice(("writer", "busy")) if self.keys else ""
+            requests.append(
+                plain(name, rng.choice(BODIES), key=key)
+                if rng.random() < 0.6
+                else plain_read(name, rng.choice(READS), key=key)
+            )
+        return requests
 
     def send(self, streams: list[list[bytes]], *, half_close: bool = False) -> list[bytes]:
         """Each stream on a connection of its own, piece by piece by turns. Returns what was answered."""
         heard = []
         for world in self.worlds:
             conns = [world.connect() for _ in streams]
+            if self.single:  # the first bytes of a connection take the general path
+                conns[0].send(plain("t2-2", key="writer" if self.keys else "")).answer("POST")
             for turn in range(max(map(len, streams))):
                 for conn, parts in zip(conns, streams, strict=True):
                     if turn < len(parts):
                         conn.send(parts[turn])
-                if turn % 3 or self.shuffle:
+                if turn % 3 or self.shuffle or self.single:
                     world.settle()
             if half_close:
                 for conn in conns:
@@ -167,6 +190,55 @@ def pair() -> Pair:
 @given(st.integers(0, 1 << 48))
 def test_lane_on_and_lane_off_answer_the_same_bytes_alike(pair: Pair, seed: int) -> None:
     pair.run(random.Random(seed))
+
+
+@pytest.fixture(scope="module")
+def alone() -> Pair:
+    return Pair(single=True)
+
+
+@examples(75)
+@given(st.integers(0, 1 << 48))
+def test_a_client_alone_is_answered_as_on_the_general_path(alone: Pair, seed: int) -> None:
+    alone.run(random.Random(seed))
+
+
+def test_what_a_client_alone_has_written_is_the_same_on_both_paths(alone: Pair) -> None:
+    server = alone.worlds[0].server
+    assert server is not None
+    assert server.lane is not None
+    before = server.lane.single.taken
+    for seed in range(200):
+        alone.run(random.Random(f"alone {seed}"))
+    assert server.lane.single.taken > before + 40, "too little was taken for this test to mean anything"
+    alone.compare_state()
+    assert alone.compare_logs() > 30
+
+
+def test_with_keys_a_client_alone_is_let_in_as_on_the_general_path() -> None:
+    pair = Pair(single=True, api_keys=KEYS, max_inflight_per_key=1)
+    for seed in range(100):
+        pair.run(random.Random(f"keys alone {seed}"))
+    pair.compare_state()
+    assert pair.send([[plain("t0-0", key="nobody"), plain("t0-0")]])[0].count(b"HTTP/1.1 401") == 2
+    assert pair.send([[plain("t0-0", key="reader"), plain("t1-0", key="narrow")]])[0].count(b"HTTP/1.1 403") == 2
+
+
+def test_a_client_that_remains_alone_leaves_the_columns() -> None:
+    pair = Pair(single=True)
+    world = pair.worlds[0]
+    assert world.server is not None
+    assert world.server.lane is not None
+    first, second = world.connect(), world.connect()
+    for _ in range(3):
+        for conn in (first, second):
+            conn.send(plain("t0-1"))
+        assert [conn.answer("POST").status for conn in (first, second)] == [200, 200]
+    assert first.send(plain("t0-1")).answer("POST").status == 200
+    before = world.server.lane.single.taken
+    for _ in range(4):
+        assert first.send(plain("t0-1")).answer("POST").status == 200
+    assert world.server.lane.single.taken >= before + 3
 
 
 def test_lane_on_and_lane_off_keep_the_same_records(pair: Pair) -> None:
@@ -289,7 +361,7 @@ def test_answers_during_a_shutdown_close_their_connection(pair: Pair) -> None:
     assert heard[0] == heard[1]
 
 
-def test_a_request_alone_in_its_pass_goes_the_general_way() -> None:
+def test_a_write_alone_in_its_pass_goes_the_general_way_while_others_were_there_of_late() -> None:
     world = SimWorld()
     world.start()
     assert world.server is not None

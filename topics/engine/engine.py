@@ -171,14 +171,18 @@ class Engine:
         """
         self._appender.append(request, done)
 
-    def append_lone(self, request: AppendRequest) -> AppendResult | None:
+    def append_lone(
+        self, request: AppendRequest, on_committed: Callable[[AppendResult], None] | None = None
+    ) -> AppendResult | None:
         """Append in this call, for a caller that has no other work until the answer.
 
+        on_committed(result): called as soon as the commit allows the answer; the records become
+        visible after it, within this call.
         Returns: None, and nothing is done, if the write needs more than its commit: an identity,
         retention, waiting readers, routers, commits in flight.
         Raises: StorageError, the log accepts nothing.
         """
-        return self._appender.append_lone(request)
+        return self._appender.append_lone(request, on_committed)
 
     def refusal(self, name: str, size: int, promised: int) -> WouldBlockError | None:
         """Return why an append of `size` bytes would not be written at once; None if it would be.

@@ -6,6 +6,7 @@ import logging
 
 from topics.common.metrics import Histogram
 from topics.http.lane.lane import Lane
+from topics.http.lane.single import ANSWERED, LEFT, STAGED, Outcome
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.loop.connection import Connection
@@ -26,12 +27,17 @@ class HttpHandler:
     def connected(self, conn: Connection) -> None:
         conn.state = FirstBytes(self._service, conn)
 
-    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> bool:
         service = self._service
         now_ns, turns = service.now_ns, service.turns
         turns.seen_ns = started_ns = now_ns()
         service.sampling = True
         lane = self._lane
+        if len(batch) == 1 and lane is not None:
+            outcome = self._single(lane, batch)
+            if outcome is not LEFT:
+                self.requests.add(now_ns() - started_ns)
+                return outcome is ANSWERED
         rest = batch if lane is None else self._through(lane, batch)
         several = len(rest) > 1
         for conn, view in rest:
@@ -44,6 +50,15 @@ class HttpHandler:
         if rest and lane is not None:
             lane.learn(rest)
         self.requests.add(now_ns() - started_ns)
+        return False
+
+    def _single(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> Outcome:
+        """Take what may be the only receive of the pass, if it is one plain request."""
+        try:
+            return lane.take_single(batch)
+        except Exception:
+            self._give_up(batch[0][0])
+            return STAGED
 
     def _through(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> list[tuple[Connection, memoryview]]:
         """Return the receives that the lane leaves to the general path.

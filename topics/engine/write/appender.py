@@ -6,6 +6,7 @@ to the index. Source: wire contract 7.5, R-SEQ, R-CAP-5, R-IDEM.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -159,7 +160,9 @@ class Appender:
         except TopicsError as error:
             done(error)
 
-    def append_lone(self, request: AppendRequest) -> AppendResult | None:
+    def append_lone(
+        self, request: AppendRequest, on_committed: Callable[[AppendResult], None] | None = None
+    ) -> AppendResult | None:
         """Commit a write in place, by the short way. See `Engine.append_lone`."""
         topic = self._plain(request)
         if topic is None or topic.pending or topic.waiters or topic.routers:
@@ -177,15 +180,20 @@ class Appender:
         if written is None:
             return None
         placed, commit = written
-        index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
-        core.in_log.add(topic.id)
-        core.usage.appended_records += count
-        core.usage.appended_bytes += rows.size
-        if commit.unsynced is not None:
-            commit.unsynced.setdefault(topic.id, first)
-        topic.publish_new(last, ts)
         sync_ns = commit.sync_ns if fsync else 0
-        return make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, sync_ns))
+        result = make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, sync_ns))
+        try:
+            if on_committed is not None:
+                on_committed(result)
+        finally:  # the records are in the log, whatever became of the answer
+            index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
+            core.in_log.add(topic.id)
+            core.usage.appended_records += count
+            core.usage.appended_bytes += rows.size
+            if commit.unsynced is not None:
+                commit.unsynced.setdefault(topic.id, first)
+            topic.publish_new(last, ts)
+        return result
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
         """Append records that the server copies into a topic, which is created if missing (R-Q-25).

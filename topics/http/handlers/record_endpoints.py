@@ -44,7 +44,6 @@ def _write_long(call: Call) -> Work:
     """Write a long body, in turns with other work; do nothing if the client has left before."""
     try:
         if not call.answered:
-            call.is_only = False
             long_bodies = call.service.long_bodies
             if call.unpacking is not None and not (yield from unpacked(call, call.unpacking)):
                 return
@@ -109,16 +108,6 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
     may_create = True if config is None else _may_create_with(call, config)
     options = (body.create, config, may_create, violation, body.incarnation, frames)
     request = make_tuple(AppendRequest, (plan.name, body.rows, body.node, identity, *options))
-    if call.is_only and service.has_one_sender():
-        parsed_ns = service.now_ns()
-        result = engine.append_lone(request)
-        if result is not None:
-            commit_ns = max(result.append_ns, result.sync_ns)
-            appended_ns = service.now_ns() - commit_ns
-            done(result)
-            service.parse.add(parsed_ns - started_ns)
-            service.append.add(appended_ns - parsed_ns)
-            return
     if service.sampling:
         service.sampling = False
         parsed_ns = service.now_ns()
@@ -127,6 +116,11 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
         service.append.add(service.now_ns() - parsed_ns)
     else:
         engine.append(request, done)
+
+
+def one_written_json(topic: bytes, seq: int, times: bytes) -> bytes:
+    """Return the answer to a write of one record, which is now the last of its topic."""
+    return _ONE_RECORD % (topic, seq, seq, seq, seq, times)
 
 
 def write_json(

@@ -245,9 +245,8 @@ class HttpConnection:
                 break  # answers are not being read: `drained` continues from here
             stop = end + plan.content_length
             if plan.plain and stop <= size and service.gate is None:
-                only = at == 0 and stop == size
                 at = stop
-                self._serve(plan, data[end:stop], only=only)
+                self._serve(plan, data[end:stop])
             else:
                 rest = self._begin(plan, data[end:])
                 at = size - len(rest)
@@ -430,11 +429,10 @@ class HttpConnection:
             self.service.turns.look()
         return rest
 
-    def _serve(self, plan: Plan, body: bytes | bytearray | memoryview, *, only: bool = False) -> None:
+    def _serve(self, plan: Plan, body: bytes | bytearray | memoryview) -> None:
         """Run a whole request whose path, method and size are valid.
 
-        The remaining steps of the body come first, then the handler. only: no other bytes were
-        received with it.
+        The remaining steps of the body come first, then the handler.
         """
         service = self.service
         started_ns = service.now_ns()
@@ -458,7 +456,6 @@ class HttpConnection:
         self.phase = ANSWER
         self._plan = plan
         call = Call(service, self, plan, usable, started_ns)
-        call.is_only = only
         self._call = call
         run(call)
 
@@ -507,6 +504,12 @@ class HttpConnection:
     def taken(self) -> None:
         """Note that the lane has taken one or more requests, and owes an `answer` for all."""
         self._enter(ANSWER)
+
+    def answer_at_once(self, answer: bytes) -> None:
+        """Write the response to a request that the lane took and served within `receive`."""
+        self.admitted = True
+        self.since = self.service.tick
+        self.transport.write(answer)
 
     def answer(self, answers: bytes, *, last: bool = False) -> None:
         """Write whole responses to the requests that the lane took (lane.py); then handle the next.

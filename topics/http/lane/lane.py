@@ -28,6 +28,8 @@ from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
+from topics.http.lane.scan_table import ScanTable
+from topics.http.lane.single import LEFT, Outcome, Single
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
@@ -112,15 +114,11 @@ class Lane:
         self._declined: dict[bytes, int] = {}
         """Number of refusals to learn a name, in this tick."""
         self._declined_tick = 0
-        self._requests = ffi.new("struct tp_request[]", _ROOM)
-        self._groups = ffi.new("struct tp_group[]", _ROOM)
-        self._counts = ffi.new("uint32_t[]", _ROOM)
-        self._request_bytes: Any = ffi.buffer(self._requests)
-        self._group_bytes: Any = ffi.buffer(self._groups)
-        self._count_bytes: Any = ffi.buffer(self._counts)
-        self._upto = ffi.new("uint32_t[]", _RECEIVES)
+        self._scanned = scanned = ScanTable(_RECEIVES, _ROOM)
+        self._requests, self._groups, self._counts = scanned.requests, scanned.groups, scanned.counts
+        self._request_bytes, self._group_bytes = scanned.request_bytes, scanned.group_bytes
+        self._count_bytes, self._upto, self._reasons = scanned.count_bytes, scanned.upto, scanned.reasons
         self._upto_bytes: Any = ffi.buffer(self._upto)
-        self._reasons = ffi.new("uint8_t[]", _RECEIVES)
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
         self._long_read_bytes = max(config.gzip_min_bytes - _AROUND_READ_BYTES, 0) if config.gzip_level else 1 << 62
         """Bytes of elements from which on an answer may be compressed.
@@ -133,12 +131,37 @@ class Lane:
 
         For a single one the general path is faster.
         """
-        self.taken = 0
-        """Requests taken."""
+        self._taken = 0
+        """Requests taken as columns."""
         self.missed = [0] * (max(REASONS) + 1)
         """Receives not taken, or not to their ends, by reason."""
+        self.single = Single(
+            service,
+            self._scanner,
+            scanned,
+            self._columns,
+            self._names,
+            self._names_json,
+            self._principals,
+            self._long_read_bytes,
+            self._append,
+        )
+
+    @property
+    def taken(self) -> int:
+        """Requests taken."""
+        return self._taken + self.single.taken
 
     # --- a pass ------------------------------------------------------------------------------------------------------
+    def take_single(self, batch: list[Row]) -> Outcome:
+        """Take the only receive of a pass if it is one plain request, which is answered at once.
+
+        LEFT: nothing was done, and `take` has to be called with the same rows.
+        """
+        if len(batch) != 1 or self._links.count or self.least == 1:
+            return LEFT
+        return self.single.take(*batch[0])
+
     def take(self, batch: list[Row]) -> list[Row]:
         """Take the plain requests of a pass, from the table's rows and from `batch`.
 
@@ -154,6 +177,11 @@ class Lane:
         if links.count:
             count, buffer, refs, starts, ends = links.rows()
             self._scan(buffer, count, refs, starts, ends, links.view, left)
+            if count < self.least and not batch and service.has_one_sender():
+                # From its next request on it is answered by `Single`.
+                conn = links.connection(refs[0])
+                if conn is not None and conn.owned:
+                    self.leave(conn)
         if batch:
             if len(batch) + links.count < self.least and not batch[0][0].owned:
                 return batch
@@ -295,7 +323,7 @@ class Lane:
         if not found.taken:
             return None
         service.in_flight.answered_at_once(found.taken)
-        self.taken += found.taken
+        self._taken += found.taken
         return self.answers.render_reads(found, refs, self._upto, started_ns)
 
     def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
@@ -376,7 +404,7 @@ class Lane:
             name = self._names[number]
             group = Group(answers, columns, first, count, taken, self._names_json[number], self._principals[number])
             group.begin()
-            self.taken += taken
+            self._taken += taken
             if not engine.takes_plain(name):
                 # An answer just given may have changed the topic, so that the append has to wait.
                 buffer = bytearray(buffer)
@@ -408,7 +436,7 @@ class Lane:
             others += [plain[at] for at in left]
             gone = set(left)
             plain = [group for at, group in enumerate(plain) if at not in gone]
-        self.taken += groups_of_many.begin(plain)
+        self._taken += groups_of_many.begin(plain)
         return others
 
     # --- learning ----------------------------------------------------------------------------------------------------

@@ -23,12 +23,12 @@ from topics.http.wire.error_answers import envelope, extra_headers, status_of
 
 REQUEST = struct.Struct("=8I")
 """receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
-_WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
+WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
 _FIXED_BYTES = 450
 """Bound of an answer's bytes without head, name and seqs."""
 _NAME_BYTES = 257
 """Bound of a topic's name as JSON, none of whose characters is escaped."""
-_AROUND_READ_BYTES = 768
+AROUND_READ_BYTES = 768
 """Bound of a read's answer without head and elements."""
 
 
@@ -319,7 +319,7 @@ class Answers:
         if taken > self._room:
             self._make_room(taken)
         head, times = service.writer.json_head, LANE_TIMES % milliseconds(service.now_ns() - started_ns)
-        room = found.size + taken * (len(head) + _AROUND_READ_BYTES)
+        room = found.size + taken * (len(head) + AROUND_READ_BYTES)
         number, memory = self._links.room(room)
         size = lib.tp_render_reads(
             self._scanner,
@@ -399,14 +399,14 @@ class Answers:
         times = self._times(total_ns, result.append_ns, result.sync_ns)
         seq = result.first_seq
         for ref, count, flags in group.requests():
-            body = record_endpoints.write_json(group.topic, seq, count, not flags & _WITHOUT_SEQS, times)
+            body = record_endpoints.write_json(group.topic, seq, count, not flags & WITHOUT_SEQS, times)
             self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
             seq += count
 
 
 def _repeated(group: Group, result: AppendResult, flags: int, times: bytes) -> bytes:
     """Return the body of the answer to a duplicate."""
-    with_seqs = not flags & _WITHOUT_SEQS
+    with_seqs = not flags & WITHOUT_SEQS
     return record_endpoints.write_json(
         group.topic, result.first_seq, result.count, with_seqs, times, head=result.head_seq, deduped=True
     )

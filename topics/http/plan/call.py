@@ -75,7 +75,6 @@ class Call:
         "_exchange",
         "body",
         "held_bytes",
-        "is_only",
         "on_disconnect",
         "plan",
         "service",
@@ -102,8 +101,6 @@ class Call:
         else:
             self.unpacking, self.body, self.held_bytes = body, b"", body.size + body.unpacked_bytes
         self.started_ns = started_ns
-        self.is_only = False
-        """Whether the connection's last received bytes held this request and no other."""
         self.on_disconnect: Callable[[], None] | None = None
         self._exchange: Exchange | None = exchange
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from topics.engine.delivery.feed import Feed
@@ -91,7 +91,9 @@ class EngineApi(Protocol):
 
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel: ...
 
-    def append_lone(self, request: AppendRequest) -> AppendResult | None:
+    def append_lone(
+        self, request: AppendRequest, on_committed: Callable[[AppendResult], None] | None = None
+    ) -> AppendResult | None:
         """Append within this call. None: nothing was done. See `Engine.append_lone`."""
 
     def will_take_plain(self, name: str) -> bool:
