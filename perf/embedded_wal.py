@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import topics
-from perf.compare.walrus import SETTINGS, walrus_program, walrus_rate
 from perf.library import TEXTS
 from perf.peers import Table, fresh_log, machine
 from perf.writes import commit_id
+from topics.bench.peers.walrus_peer import SETTINGS, walrus_figures, walrus_program
 
 BATCH = 1000
 PAYLOAD = bytes(range(156, 256))
@@ -49,6 +49,12 @@ def rate(step: Callable[[], int], seconds: float) -> float:
     while (lasted := time.perf_counter() - begun) < seconds:
         done += step()
     return done / lasted
+
+
+def walrus_rate(workload: str, size: int, count: int, seconds: float, scratch: Path) -> float:
+    """Records a second of one workload of topics/bench/peers/walrus."""
+    records, took = walrus_figures(workload, size, count, seconds, scratch)
+    return records / took
 
 
 def quantiles_us(calls: list[float]) -> tuple[float, float]:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from topics.bench.peers.library_side import LibrarySide
+from topics.bench.peers.nats_peer import NatsCore, NatsJetStream
+from topics.bench.peers.python_servers import AsyncioServer, EchoServer
+from topics.bench.peers.redis_peer import RedisPubSub, RedisStreams
+from topics.bench.peers.stores_in_process import BareFile, LmdbStore, SqliteStore
+from topics.bench.peers.walrus_peer import WalrusLog
 from topics.bench.sides import Side
 from topics.bench.topics_server.topics_side import TopicsSide
 from topics.bench.workload import Workload
@@ -20,7 +25,18 @@ def own_side(workload: Workload, url: str, key: str, settings: dict[str, str]) -
 
 def known_peers() -> dict[str, Side]:
     """Return every peer by the name that workloads and --peers use."""
-    return {}
+    return {
+        "redis": RedisStreams(),
+        "redis-pubsub": RedisPubSub(),
+        "nats": NatsJetStream(),
+        "nats-core": NatsCore(),
+        "asyncio": AsyncioServer(),
+        "echo": EchoServer(),
+        "commit": BareFile(),
+        "sqlite": SqliteStore(),
+        "lmdb": LmdbStore(),
+        "walrus": WalrusLog(),
+    }
 
 
 def chosen_peers(workload: Workload, names: str) -> tuple[list[Side], list[str]]:

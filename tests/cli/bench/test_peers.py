@@ -1,0 +1,131 @@
+"""Peers: which are chosen, what is said about the others, and what each of them measures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from topics.bench.bench_run import with_run
+from topics.bench.outcome import Outcome
+from topics.bench.peers import known_peers as known
+from topics.bench.peers.known_peers import AUTO, NONE, chosen_peers, known_peers
+from topics.bench.peers.redis_peer import command
+from topics.bench.peers.stores_in_process import BareFile, SqliteStore
+from topics.bench.sides import Side
+from topics.bench.workload import Workload, parse_workload
+from topics.bench.workload_files import built_in
+from topics.errors import UsageError
+
+WRITE = '[run]\nseconds = 0.1\nwarmup = 0\nrounds = 1\n[[load]]\nkind = "write"\n'
+APPEND = WRITE.replace("write", "append")
+CASES = {
+    "redis": [WRITE, WRITE + "batch = 10\n", WRITE.replace('"write"', '"read"\nlimit = 10\n[fill]\nrecords = 100')],
+    "redis-pubsub": [WRITE + '[[load]]\nkind = "watch"\n[topic]\ndurability = "memory"\n'],
+    "nats": [WRITE],
+    "nats-core": [WRITE + '[[load]]\nkind = "watch"\n[topic]\ndurability = "memory"\n'],
+    "asyncio": [WRITE + "connections = 4\n", WRITE + '[topic]\ndurability = "fsync"\n'],
+    "echo": [WRITE],
+    "commit": [WRITE, APPEND + '[topic]\ndurability = "fsync"\n'],
+    "sqlite": [APPEND, APPEND + 'batch = 10\n[topic]\ndurability = "fsync"\n'],
+    "lmdb": [APPEND, APPEND + "batch = 10\n"],
+    "walrus": [APPEND + "batch = 10\n"],
+}
+
+
+def measured(side: Side, text: str, scratch: Path) -> Outcome:
+    (case,) = parse_workload(text, "x").cases()
+    assert not side.refuses(case)
+    return side.measure(case, scratch, lambda phase, count: None)
+
+
+def test_every_peer_of_a_workload_is_known_and_has_an_equivalent_of_one_of_its_cases() -> None:
+    peers = known_peers()
+    for workload in built_in():
+        for name in workload.peers:
+            reasons = [peers[name].refuses(case) for case in workload.cases()]
+            assert "" in reasons, f"{workload.name}, {name}: {reasons}"
+
+
+class Missing(SqliteStore):
+    def missing(self) -> str:
+        return "it is not installed: pip install it"
+
+
+@pytest.fixture
+def two_peers(monkeypatch: pytest.MonkeyPatch) -> Workload:
+    monkeypatch.setattr(known, "known_peers", lambda: {"here": SqliteStore(), "missing": Missing()})
+    return replace(parse_workload(APPEND, "x"), peers=("here", "missing"))
+
+
+def test_none_is_chosen_unless_they_are_asked_for(two_peers: Workload) -> None:
+    assert chosen_peers(two_peers, NONE) == ([], [])
+
+
+def test_auto_takes_those_of_the_workload_that_are_here_and_names_the_others(two_peers: Workload) -> None:
+    chosen, left_out = chosen_peers(two_peers, AUTO)
+    assert [side.name for side in chosen] == ["SQLite"]
+    assert left_out == ["SQLite: it is not installed: pip install it"]
+
+
+def test_a_peer_that_was_named_and_is_not_here_or_not_known_is_an_error(two_peers: Workload) -> None:
+    with pytest.raises(UsageError, match="the peer missing is not here: it is not installed: pip install it"):
+        chosen_peers(two_peers, "here,missing")
+    with pytest.raises(UsageError, match="there is no peer 'other': use one of here, missing, auto or none"):
+        chosen_peers(two_peers, "other")
+
+
+@pytest.mark.parametrize(
+    ("peer", "text", "said"),
+    [
+        ("redis", APPEND, "no equivalent of loads of kind append"),
+        ("redis", WRITE + "topics = 5\n", "many topics are not compared"),
+        ("redis-pubsub", WRITE, "Pub/Sub stores nothing"),
+        ("nats", WRITE + "batch = 2\n", "a publication has one message"),
+        ("nats-core", WRITE, "core NATS stores nothing"),
+        ("sqlite", WRITE, "only workloads of kind append suit it"),
+        ("commit", WRITE + "connections = 2\n", "only workloads of kind append suit it"),
+        ("walrus", APPEND + 'batch = 2\n[topic]\ndurability = "fsync"\n', "cannot be synced one by one"),
+    ],
+)
+def test_a_peer_says_which_workloads_it_has_no_equivalent_of(peer: str, text: str, said: str) -> None:
+    (case,) = parse_workload(text, "x").cases()
+    assert said in known_peers()[peer].refuses(case)
+
+
+def test_a_command_of_redis_states_the_length_of_each_part() -> None:
+    assert command(b"XADD", b"bench", b"*") == b"*3\r\n$4\r\nXADD\r\n$5\r\nbench\r\n$1\r\n*\r\n"
+
+
+@pytest.mark.parametrize("side", [SqliteStore(), BareFile()], ids=lambda side: side.name)
+def test_a_store_in_this_process_is_measured_and_its_records_are_counted(side: Side, tmp_path: Path) -> None:
+    outcome = measured(side, APPEND + "batch = 3\n", tmp_path)
+    (load,) = outcome.loads
+    assert load.records == 3 * load.requests == 3 * load.latencies["answer"].total > 0
+    assert not outcome.failed
+
+
+def test_calls_at_a_rate_count_from_when_they_were_due(tmp_path: Path) -> None:
+    outcome = measured(SqliteStore(), APPEND + "rate = 200\n", tmp_path)
+    assert outcome.loads[0].requests <= 20, "0.1 s at 200 a second; a call that starts late does not move the others"
+
+
+def test_a_store_that_lost_a_record_fails_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topics.bench.peers.stores_in_process._insert", lambda db, rows: None)
+    assert measured(SqliteStore(), APPEND + "batch = 3\n", tmp_path).failed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_short_run_of_each_peer_holds_its_checks(name: str, tmp_path: Path) -> None:
+    side = known_peers()[name]
+    if reason := side.missing():
+        pytest.skip(reason)
+    for number, text in enumerate(CASES[name]):
+        (tmp_path / str(number)).mkdir()
+        workload = with_run(parse_workload(text, "x"), 0.3, 0.05, 1)
+        outcome = side.measure(workload.cases()[0], tmp_path / str(number), lambda phase, count: None)
+        assert not outcome.failed, outcome.checks
+        assert outcome.loads[0].rate > 0
+    assert side.version()

@@ -1,0 +1,182 @@
+"""NATS as a peer: JetStream for what is stored, core NATS for what is only delivered."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+from topics.bench.load.load_client import LoadFigures
+from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, labelled_json
+from topics.bench.outcome import BenchCheck
+from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer, stored_check
+from topics.bench.processes import BenchProcess, ProcessError, free_port, run_to_end, start_process
+from topics.bench.workload import Case, LoadSpec
+
+MODULE = "github.com/nats-io/nats-server/v2@latest"
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
+SYNC = {"fsync": "always"}
+"""Class: `sync_interval` of JetStream. Other classes have its default, two minutes."""
+
+
+def built_programs() -> Path:
+    """Return the directory where peers are built that no package has."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "topics-bench"
+
+
+def go_program() -> str | None:
+    return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+
+
+def nats_program() -> str | None:
+    """Return the path of nats-server, built by Go where it is missing; None without either."""
+    built = built_programs() / "nats-server"
+    if found := shutil.which("nats-server"):
+        return found
+    if built.exists():
+        return str(built)
+    go = go_program()
+    if go is not None:
+        built.parent.mkdir(parents=True, exist_ok=True)
+        code, _, _ = run_to_end([go, "install", MODULE], {"GOBIN": str(built.parent)})
+        if code == 0 and built.exists():
+            return str(built)
+    return None
+
+
+class NatsJetStream(NetworkPeer):
+    """Publications that await their acknowledgement, to a stream on files or in memory."""
+
+    name = "NATS JetStream"
+    kinds = frozenset({"write"})
+    has_stream = True
+
+    def missing(self) -> str:
+        if shutil.which("nats-server") or (built_programs() / "nats-server").exists() or go_program():
+            return ""
+        return "neither nats-server nor Go is here: install one of them"
+
+    def version(self) -> str:
+        program = nats_program()
+        _, out, _ = run_to_end([program, "--version"]) if program else (0, "", "")
+        return f"{out.strip() or 'nats-server'}; fsync: sync always, disk: sync every 2 minutes, memory: memory storage"
+
+    def refuses(self, case: Case) -> str:
+        if any(load.batch > 1 for load in case.workload.loads):
+            return "a publication has one message"
+        return super().refuses(case)
+
+    def started(self, case: Case, scratch: Path) -> tuple[BenchProcess, int]:
+        program = nats_program()
+        if program is None:
+            raise ProcessError("nats-server could not be built by Go: install it")
+        port = free_port()
+        settings = scratch / "nats.conf"
+        sync = SYNC.get(case.workload.topic.durability, "2m")
+        store = f'jetstream {{ store_dir: "{scratch}/store", sync_interval: {sync} }}' if self.has_stream else ""
+        settings.write_text(f"host: 127.0.0.1\nport: {port}\n{store}\n")
+        process = start_process([program, "-c", str(settings)], scratch / "nats.log", "nats-server")
+        try:
+            process.wait_until(lambda: _is_ready(port), READY_SECONDS)
+            if self.has_stream:
+                stored = case.workload.topic.durability in ("disk", "fsync")
+                config = {"name": "bench", "subjects": ["bench"], "storage": "file" if stored else "memory"}
+                _requested(port, "$JS.API.STREAM.CREATE.bench", {**config, "retention": "limits", "num_replicas": 1})
+        except BaseException:
+            process.kill()
+            raise
+        return process, port
+
+    def group(self, case: Case, spec: LoadSpec) -> LoadGroup:
+        payload = labelled_json(spec.bytes)
+        inboxes = [b"_INBOX.load.%d" % number for number in range(spec.connections)]
+        return LoadGroup(
+            spec.name,
+            spec.connections,
+            tuple(LoadMessage(b"PUB bench %b %d\r\n%b\r\n" % (inbox, len(payload), payload)) for inbox in inboxes),
+            rate=spec.rate,
+            openings=tuple(CONNECT + b"SUB %b 1\r\nPING\r\n" % inbox for inbox in inboxes),
+            ready=b"PONG",
+            end=AnswerEnd.PATTERN,
+            answer=b'"seq":',
+            refused=b'"error"',
+            ping=b"PING\r\n",
+            pong=b"PONG\r\n",
+        )
+
+    def checks(self, case: Case, port: int, scratch: Path, figures: LoadFigures) -> list[BenchCheck]:
+        state = _requested(port, "$JS.API.STREAM.INFO.bench", None)["state"]
+        return [stored_check(int(state["messages"]), figures)]
+
+
+class NatsCore(NatsJetStream):
+    """Publications to subscribers, each followed by PING so that it has an answer."""
+
+    name = "NATS core"
+    kinds = frozenset({"write", "watch"})
+    has_stream = False
+
+    def version(self) -> str:
+        return f"{super().version().partition(';')[0]}; PUB with PING, SUB"
+
+    def refuses(self, case: Case) -> str:
+        if case.workload.topic.durability not in ("memory", "ephemeral"):
+            return "core NATS stores nothing"
+        return super().refuses(case)
+
+    def group(self, case: Case, spec: LoadSpec) -> LoadGroup:
+        if spec.kind == "watch":
+            opening = CONNECT + b"SUB bench 1\r\nPING\r\n"
+            return LoadGroup(spec.name, spec.connections, openings=(opening,), ready=b"PONG", hears=True)
+        payload = labelled_json(spec.bytes)
+        return LoadGroup(
+            spec.name,
+            spec.connections,
+            (LoadMessage(b"PUB bench %d\r\n%b\r\nPING\r\n" % (len(payload), payload)),),
+            rate=spec.rate,
+            openings=(CONNECT + b"PING\r\n",),
+            ready=b"PONG",
+            end=AnswerEnd.PATTERN,
+            answer=b"PONG\r\n",
+            refused=b"-ERR",
+            ping=b"PING\r\n",
+            pong=b"PONG\r\n",
+        )
+
+    def checks(self, case: Case, port: int, scratch: Path, figures: LoadFigures) -> list[BenchCheck]:
+        return []
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
+
+
+def _requested(port: int, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    """Send a request to JetStream's API; return its answer. Raises: ProcessError for an error."""
+    text = json.dumps(body).encode() if body is not None else b""
+    request = CONNECT + b"SUB _INBOX.api 1\r\n"
+    request += b"PUB %b _INBOX.api %d\r\n%b\r\n" % (subject.encode(), len(text), text)
+    with socket.create_connection(("127.0.0.1", port), 10) as link:
+        link.sendall(request)
+        received = b""
+        while True:
+            head, found, rest = received.partition(b"MSG ")
+            line, whole, payload = rest.partition(b"\r\n")
+            if found and whole and len(payload) >= int(line.rsplit(b" ", 1)[1]) + 2:
+                break
+            more = link.recv(1 << 16)
+            if not more:
+                raise ProcessError(f"nats-server closed the connection: {head[-200:].decode(errors='replace')}")
+            received += more
+    answer: dict[str, Any] = json.loads(payload[: int(line.rsplit(b" ", 1)[1])])
+    if "error" in answer:
+        raise ProcessError(f"nats-server refused {subject}: {answer['error']}")
+    return answer

@@ -1,0 +1,102 @@
+"""Two plain servers in Python as peers: an echo, and HTTP that appends to a file."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from topics.bench.load.load_client import LoadFigures, count_labels
+from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, http_request, labelled_json
+from topics.bench.outcome import BenchCheck
+from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer
+from topics.bench.processes import BenchProcess, free_port, start_process
+from topics.bench.workload import Case, LoadSpec
+
+FILE = "bodies"
+_HOW = {"fsync": "sync", "disk": "write"}
+"""Class: what the server does with a body before it answers. Others stay in memory."""
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
+
+
+def write_request(spec: LoadSpec) -> bytes:
+    """Return the request that a topics server gets for the same load."""
+    rows = b",".join([b'{"data":' + labelled_json(spec.bytes) + b"}"] * spec.batch)
+    return http_request("POST", "/v0/topics/bench?return_seqs=false", b'{"records":[' + rows + b"]}")
+
+
+class AsyncioServer(NetworkPeer):
+    """A server as one would write it in an afternoon."""
+
+    name = "asyncio + h11 + fdatasync in threads"
+    kinds = frozenset({"write"})
+
+    def started(self, case: Case, scratch: Path) -> tuple[BenchProcess, int]:
+        port = free_port()
+        how = _HOW.get(case.workload.topic.durability, "memory")
+        module = ["-m", "topics.bench.peers.plain_server", str(port), str(scratch / FILE), how]
+        process = start_process([sys.executable, *module], scratch / "asyncio.log", "the asyncio server")
+        try:
+            process.wait_until(lambda: _accepts(port), READY_SECONDS)
+        except BaseException:
+            process.kill()
+            raise
+        return process, port
+
+    def group(self, case: Case, spec: LoadSpec) -> LoadGroup:
+        return LoadGroup(spec.name, spec.connections, (LoadMessage(write_request(spec)),), rate=spec.rate)
+
+    def checks(self, case: Case, port: int, scratch: Path, figures: LoadFigures) -> list[BenchCheck]:
+        if not (scratch / FILE).exists():
+            return []
+        seen = np.zeros(max(1, len(figures.acked)), np.uint8)
+        count_labels((scratch / FILE).read_bytes(), seen)
+        lost = int(np.count_nonzero((figures.acked == 1) & (seen[: len(figures.acked)] != 1)))
+        return [BenchCheck("every acknowledged record is in the file once", not lost, f"{lost:,} are not")]
+
+
+class EchoServer(NetworkPeer):
+    """A request that is sent back: what a socket, two processes and an event loop cost."""
+
+    name = "echo of the same request"
+    kinds = frozenset({"write"})
+
+    def version(self) -> str:
+        return (
+            "an echo on uvloop" if find_spec("uvloop") else "an echo on asyncio (pip install uvloop for a faster one)"
+        )
+
+    def started(self, case: Case, scratch: Path) -> tuple[BenchProcess, int]:
+        port = free_port()
+        command = [sys.executable, "-m", "topics.bench.peers.plain_echo", str(port)]
+        process = start_process(command, scratch / "echo.log", "the echo server")
+        try:
+            process.wait_until(lambda: _accepts(port), READY_SECONDS)
+        except BaseException:
+            process.kill()
+            raise
+        return process, port
+
+    def group(self, case: Case, spec: LoadSpec) -> LoadGroup:
+        request = write_request(spec)
+        return LoadGroup(
+            spec.name,
+            spec.connections,
+            (LoadMessage(request),),
+            rate=spec.rate,
+            end=AnswerEnd.BYTES,
+            size=len(request),
+        )
+
+    def checks(self, case: Case, port: int, scratch: Path, figures: LoadFigures) -> list[BenchCheck]:
+        return []
