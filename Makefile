@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -112,8 +112,13 @@ fuzz: venv
 fuzz-lane: venv
 	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)
 
-# The whole table of perf/README.md: Redis and NATS where they are here.
+# Workloads of `topics bench` by turns with the peers that are here; WORKLOADS: others of `topics bench list`.
+WORKLOADS ?= write-lone write-64 write-batch read-one tail-empty deliver-sse deliver-ws embedded-append embedded-batch
 bench-peers: venv
+	$(BIN)/topics bench run $(WORKLOADS) --peers auto $(ARGS)
+
+# The table of goals of perf/README.md: Redis and NATS where they are here.
+bench-goals: venv
 	$(BIN)/python -m perf.peers $(ARGS)
 
 check: venv

@@ -9,16 +9,21 @@ message costs the server (user and system apart: the system's part is mostly TCP
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import platform
+import socket
 import statistics
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perf.servers import Server, built, free_port
+from perf.servers import Server, free_port
+from topics.bench.load.load_client import LoadClient
+from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,13 +44,14 @@ class Side:
         ticks = os.sysconf("SC_CLK_TCK")
         return int(fields[11]) / ticks, int(fields[12]) / ticks
 
-    def run(self, arguments: list[str], seconds: float) -> None:
+    def run(self, connections: int, size: int, seconds: float) -> None:
         user, system = self.times()
-        client = [str(built("echo_client.c")), "127.0.0.1", str(self.server.port), *arguments]
-        rate = float(subprocess.run(client, check=True, capture_output=True, text=True).stdout)
+        group = LoadGroup("echo", connections, (LoadMessage(b"x" * size),), end=AnswerEnd.BYTES, size=size)
+        client = LoadClient([group], "127.0.0.1", self.server.port, seconds, warmup=seconds / 5, numbers_max=1)
+        done = client.run()
         user_after, system_after = self.times()
-        messages = rate * seconds * 1.2  # the client warms up for a fifth of its time
-        self.rates.append(rate)
+        messages = done.groups[0].all_requests
+        self.rates.append(done.groups[0].requests / done.seconds)
         self.user_us.append((user_after - user) / messages * 1e6)
         self.system_us.append((system_after - system) / messages * 1e6)
 
@@ -59,12 +65,15 @@ class Side:
 
 
 def start(name: str, io: str) -> Side:
-    """The echo server in a process of its own; it says so when it listens."""
+    """The echo server in a process of its own, once it listens."""
     port = free_port()
-    module = ["examples.loop.tcp_echo", str(port), io] if name == "topics" else ["perf.compare.uvloop_echo", str(port)]
-    process = subprocess.Popen([sys.executable, "-m", *module], cwd=ROOT, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
+    ours = ["examples.loop.tcp_echo", str(port), io]
+    module = ours if name == "topics" else ["topics.bench.peers.plain_echo", str(port)]
+    process = subprocess.Popen([sys.executable, "-m", *module], cwd=ROOT, stdout=subprocess.DEVNULL)
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            break
+        time.sleep(0.01)
     return Side(name, Server(port, process))
 
 
@@ -88,10 +97,9 @@ def main() -> None:
     print(f"{options.connections} connections, one message of {options.bytes} bytes in flight on each")
     sides = [start(name, options.io) for name in names]
     try:
-        arguments = [str(options.connections), str(options.bytes), str(options.seconds)]
         for _ in range(options.rounds):
             for side in sides:
-                side.run(arguments, options.seconds)
+                side.run(options.connections, options.bytes, options.seconds)
     finally:
         for side in sides:
             side.server.process.terminate()

@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import topics
-from perf.compare.nats import nats_load, nats_program, nats_server
 from perf.diff import measure as measure_diff
 from perf.servers import CLIENT_SHARES, http_load, http_request, start_topics, topics_server
 from perf.writes import PAYLOAD, WORKLOADS, commit_id, measure_redis, measure_topics
+from topics.bench.peers.nats_peer import NatsJetStream
+from topics.bench.workload import LoadSpec, RunSpec, TopicSpec, Workload
 
 Figure = Callable[[Path], float]
 """Measures once in a scratch directory."""
@@ -87,17 +88,30 @@ def spread(values: list[float], digits: int) -> str:
 
 
 # --- writes over the network -----------------------------------------------------------------------------------------
-def nats_rate(program: str, sync: str, connections: int, seconds: float, scratch: Path) -> float:
-    with nats_server(program, scratch / "nats", sync) as server:
-        nats_load(server, connections, min(1.0, seconds / 2), PAYLOAD)
-        return nats_load(server, connections, seconds, PAYLOAD)["rate"]
+def nats_rate(durability: str, connections: int, seconds: float, scratch: Path) -> float:
+    """Publications a second of JetStream, as `topics bench` measures them."""
+    workload = Workload(
+        "nats",
+        "JetStream",
+        loads=(LoadSpec("write", connections=connections, bytes=len(PAYLOAD)),),
+        topic=TopicSpec(durability=durability),
+        run=RunSpec(seconds, min(1.0, seconds / 2), 1),
+    )
+    directory = scratch / "nats"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    outcome = NatsJetStream().measure(workload.cases()[0], directory, lambda phase, count: None)
+    shutil.rmtree(directory)
+    if outcome.failed:
+        raise RuntimeError(f"NATS: {[check for check in outcome.checks if not check.ok]}")
+    return outcome.loads[0].rate
 
 
 def writes(table: Table, seconds: float) -> None:
     goals = {"disk64": ">= 1.3", "fsync64": ">= 1.2", "fsync256": ">= 1.3", "lone": "<= 1.0", "batch": ">= 4"}
-    nats = nats_program()
-    if nats is None:
-        print("NATS is left out: neither Go nor nats-server is here", flush=True)
+    nats = not NatsJetStream().missing()
+    if not nats:
+        print(f"NATS is left out: {NatsJetStream().missing()}", flush=True)
     redis = shutil.which("redis-server") is not None and shutil.which("redis-benchmark") is not None
     if not redis:
         print("Redis is left out: apt-get install redis-server", flush=True)
@@ -111,13 +125,13 @@ def writes(table: Table, seconds: float) -> None:
             table.row(
                 f"{work.name}: {work.question}, {unit}", ours, name, theirs, goals[work.name], less=work.by_latency
             )
-        if nats is not None and not work.by_latency and work.records_per_request == 1:
+        if nats and not work.by_latency and work.records_per_request == 1:
             sync, goal = ("always", ">= 6") if work.durability == "fsync" else ("2m", "-")
             table.row(
                 f"{work.name} beside NATS, records/s",
                 ours,
                 f"NATS JetStream, sync {sync}",
-                partial(nats_rate, nats, sync, work.connections, seconds),
+                partial(nats_rate, work.durability, work.connections, seconds),
                 goal,
             )
 
@@ -159,7 +173,7 @@ def tail(durability: str, peak: float, seconds: float, scratch: Path) -> float:
     with topics_server(scratch / "topics") as server:
         server.request("PUT", "/v0/topics/bench", {"durability": durability})
         http_load(server, 64, seconds / 2, SINGLE)
-        figures = http_load(server, 64, seconds, SINGLE, env={"RATE": str(int(peak / 2))})
+        figures = http_load(server, 64, seconds, SINGLE, rate=int(peak / 2))
     return figures["p99_ns"] / figures["p50_ns"]
 
 
@@ -190,13 +204,11 @@ def many_topics(count: int, seconds: float, scratch: Path) -> float:
     """Single writes of class disk by 256 connections to `count` topics by turns."""
     request = http_request("POST", "/v0/topics/t########", BODY)
     with topics_server(scratch / "topics", env={"TOPICS_MAX_TOPICS": str(count + 1)}) as server:
-        env = {"TOPICS": str(count)}
         # once round, so that all are there
         made = 0.0
         while made < count + 256:
-            first = {"FIRST": str(int(made))}
-            made += http_load(server, 256, seconds, request, env=env | first, created=True)["requests"]
-        return http_load(server, 256, seconds, request, env=env)["rate"]
+            made += http_load(server, 256, seconds, request, topics=count, first_topic=int(made))["requests"]
+        return http_load(server, 256, seconds, request, topics=count)["rate"]
 
 
 def topic_counts(table: Table, seconds: float) -> None:
@@ -361,8 +373,8 @@ def sustain(seconds: float, env: dict[str, str], scratch: Path) -> list[float]:
         server.request("PUT", "/v0/topics/bench", {"durability": "disk"})
         sampler = threading.Thread(target=sample)
         sampler.start()
-        http_load(server, 16, seconds / 2, request, created=True)
-        figures = http_load(server, 16, seconds / 2, request, created=True)
+        http_load(server, 16, seconds / 2, request)
+        figures = http_load(server, 16, seconds / 2, request)
         ended.set()
         sampler.join()
         began = time.monotonic()

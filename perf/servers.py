@@ -1,4 +1,4 @@
-"""Starts and stops what is measured: `topics serve`, redis-server, and the C load generator."""
+"""Starts and stops what is measured: `topics serve` and redis-server; runs the load client of `topics bench`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from topics.bench.load.load_client import LoadClient
+from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage
+from topics.bench.results.bench_result import SHOWN
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "results" / "bin"
@@ -149,6 +155,7 @@ def redis_server(directory: Path, appendfsync: str) -> Iterator[Server]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+SAMPLES_MAX = 1 << 22
 CLIENT_SHARES: list[float] = []
 """The share of a core that the client of each `http_load` so far has used."""
 
@@ -158,29 +165,56 @@ def http_load(
     connections: int,
     seconds: float,
     *requests: bytes,
-    env: dict[str, str] | None = None,
-    created: bool = False,
+    rate: float = 0.0,
+    topics: int = 0,
+    first_topic: int = 0,
+    answer_lines: int = 0,
+    samples: Path | None = None,
 ) -> dict[str, float]:
-    """Runs the C client; connection i sends request i modulo their number. env: RATE, TOPICS of http_load.c.
+    """Runs the load client of `topics bench`; connection i sends request i modulo their number, again and again.
 
-    Returns its figures (rate in requests a second, quantiles in ns) plus the server's CPU seconds. created: answers
-    other than 200 are no error.
+    rate: requests a second, open loop. topics: "########" in a request becomes a number below that, by turns.
+    answer_lines: an answer ends at its n-th line feed, as Redis' do. samples: a file that gets rows of three u64, due,
+    sent and answered in ns, and 0, from, to for each time that the client had no core for half a millisecond.
+
+    Returns its figures (rate in requests a second, quantiles in ns) plus the server's CPU seconds.
     """
-    program = built("load/http_load.c")
-    files = [BUILD.parent / f"request-{number}.bin" for number in range(len(requests))]
-    for file, request in zip(files, requests, strict=True):
-        file.write_bytes(request)
-    before = server.cpu_seconds()
-    done = subprocess.run(
-        [str(program), "127.0.0.1", str(server.port), str(connections), str(seconds), *map(str, files)],
-        capture_output=True,
-        check=not created,
-        env={**os.environ, **(env or {})},
+    group = LoadGroup(
+        "load",
+        connections,
+        tuple(LoadMessage(request) for request in requests),
+        rate=rate,
+        topics=topics,
+        first_topic=first_topic,
+        end=AnswerEnd.LINES if answer_lines else AnswerEnd.HTTP,
+        size=answer_lines,
+        refused=b"-" if answer_lines else b"",
+        samples=SAMPLES_MAX if samples else 0,
     )
-    figures: dict[str, float] = json.loads(done.stdout)
-    figures["server_cpu"] = server.cpu_seconds() - before
-    CLIENT_SHARES.append(figures["client_cpu"] / figures["seconds"])
-    return figures
+    stalls = SAMPLES_MAX if samples else 0
+    client = LoadClient([group], "127.0.0.1", server.port, seconds, numbers_max=1, stall_room=stalls)
+    before = server.cpu_seconds()
+    done = client.run()
+    server_cpu = server.cpu_seconds() - before
+    (figures,) = done.groups
+    if figures.errors:
+        raise RuntimeError(done.error)
+    if samples:
+        without_core = np.insert(done.stalls, 0, 0, axis=1)
+        np.concatenate([figures.samples, without_core]).tofile(samples)
+    CLIENT_SHARES.append(done.client_cpu_seconds / done.seconds)
+    took = figures.steps["answer"]
+    quantiles = {f"{name}_ns": float(took.quantile(share)) for name, share in SHOWN.items()}
+    return {
+        "requests": figures.requests,
+        "seconds": done.seconds,
+        "rate": figures.requests / done.seconds,
+        "bytes_read": figures.bytes_received,
+        "client_cpu": done.client_cpu_seconds,
+        "server_cpu": server_cpu,
+        **quantiles,
+        "worst_ns": quantiles["max_ns"],
+    }
 
 
 def redis_load(server: Server, connections: int, pipeline: int, count: int, payload: str) -> dict[str, float]:

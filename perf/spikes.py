@@ -195,19 +195,17 @@ def fill(server: Server, rows: int) -> None:
 
 
 def paced(server: Server, rate: float, seconds: float, samples: Path) -> dict[str, float]:
-    env = {"RATE": str(int(rate)), "SAMPLES": str(samples)}
-    return http_load(server, CONNECTIONS, seconds, SINGLE, env=env)
+    return http_load(server, CONNECTIONS, seconds, SINGLE, rate=int(rate), samples=samples)
 
 
 def lone(server: Server, seconds: float, samples: Path) -> dict[str, float]:
     """One connection beside a paced ingest."""
-    env = {"RATE": str(INGEST_RATE)}
     ingest = threading.Thread(
-        target=http_load, args=(server, 16, seconds + 1, batch_of(INGEST_RECORDS)), kwargs={"env": env}
+        target=http_load, args=(server, 16, seconds + 1, batch_of(INGEST_RECORDS)), kwargs={"rate": INGEST_RATE}
     )
     ingest.start()
     time.sleep(0.5)  # the ingest has read its request
-    took = http_load(server, 1, seconds, SINGLE, env={"RATE": str(LONE_RATE), "SAMPLES": str(samples)})
+    took = http_load(server, 1, seconds, SINGLE, rate=LONE_RATE, samples=samples)
     ingest.join()
     return took
 
@@ -224,7 +222,7 @@ def bare(scratch: Path, rate: float, seconds: float, *, fsync: bool) -> dict[str
 def redis(scratch: Path, rate: float, seconds: float, *, fsync: bool) -> dict[str, float]:
     with redis_server(scratch / "redis", "always" if fsync else "everysec") as server:
         request = f"*5\r\n{REDIS_WRITE}".encode()
-        return http_load(server, CONNECTIONS, seconds, request, env={"RATE": str(int(rate)), "ANSWER_LINES": "2"})
+        return http_load(server, CONNECTIONS, seconds, request, rate=int(rate), answer_lines=2)
 
 
 def measure(options: argparse.Namespace, durability: str, rates: list[str], rows: int, scratch: Path) -> None:

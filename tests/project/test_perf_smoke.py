@@ -15,7 +15,6 @@ import pytest
         "diff",
         "files",
         "producers",
-        "recovery",
         "cold",
         "starts",
         "memory",
@@ -26,12 +25,7 @@ import pytest
         "embedded_wal --only bytes,flush,nowait,beside",
         "peers --only sustained",
         "before_after . --only reads",
-        "deliver",
-        "idle_streams",
-        "room",
-        "queues",
         "named_readers",
-        "routers --destinations 3",
         "spikes",
         "spikes --lone --classes disk",
         "pipelines",
@@ -41,7 +35,7 @@ def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None
     name, *options = question.split()
     if name == "writes" and shutil.which("redis-server") is None:
         pytest.skip("redis-server is missing: apt-get install redis-server")
-    if name in ("loop_echo", "deliver"):
+    if name == "loop_echo":
         pytest.importorskip("uvloop", reason="uvloop is missing: pip install uvloop")
     if name == "files":
         pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics[arrow]'")

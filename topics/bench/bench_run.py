@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from topics.bench.independent_histograms import disagreements
 from topics.bench.machine_facts import command_line, machine_facts, machine_warnings
-from topics.bench.outcome import BenchCheck, Outcome
+from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 from topics.bench.sides import Side
 from topics.bench.workload import Case, RunSpec, Workload
@@ -28,7 +28,7 @@ class RunWatcher(Protocol):
     def progress(self, phase: str, count: int) -> None:
         """The round that runs is in this phase, and so many answers and deliveries have come."""
 
-    def ended(self, case: Case, side: Side, outcome: Outcome | None, error: str) -> None:
+    def ended(self, case: Case, side: Side, outcome: RoundOutcome | None, error: str) -> None:
         """A round has an outcome, or an error instead."""
 
 
@@ -104,7 +104,7 @@ class BenchRun:
             "sides": [{"name": name, "rounds": each} for name, each in rounds.items()],
         }
 
-    def _round(self, case: Case, side: Side, scratch: Path) -> tuple[Outcome | None, str]:
+    def _round(self, case: Case, side: Side, scratch: Path) -> tuple[RoundOutcome | None, str]:
         scratch.mkdir(parents=True)
         try:
             outcome = side.measure(case, scratch, self.watcher.progress)

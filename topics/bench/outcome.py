@@ -55,7 +55,7 @@ class LoadOutcome:
 
 
 @dataclass
-class Outcome:
+class RoundOutcome:
     """One round of one side."""
 
     loads: list[LoadOutcome]

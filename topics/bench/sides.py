@@ -8,7 +8,7 @@ from typing import Protocol
 
 from topics.bench.load.load_client import LoadClient, LoadError, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import Outcome, UsageSample, client_warnings, load_outcome
+from topics.bench.outcome import RoundOutcome, UsageSample, client_warnings, load_outcome
 from topics.bench.processes import ProcessUsage
 from topics.bench.workload import Case
 
@@ -31,7 +31,7 @@ class Side(Protocol):
     def version(self) -> str:
         """Return the version of the program that is measured, and its settings that matter."""
 
-    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         """Measure one round, in an empty directory.
 
         Raises: TopicsError if the side could not be measured at all.
@@ -58,7 +58,7 @@ class ClientRun:
         self._progress = progress
         self._samples: list[tuple[int, ProcessUsage]] = []
 
-    def run(self, now_ns: Callable[[], int]) -> tuple[Outcome, LoadFigures]:
+    def run(self, now_ns: Callable[[], int]) -> tuple[RoundOutcome, LoadFigures]:
         """Run the load. now_ns: CLOCK_MONOTONIC."""
         before = self._usage() if self._usage else None
 
@@ -71,7 +71,7 @@ class ClientRun:
         if not figures.seconds:
             raise LoadError("the load ended within its warm-up: nothing was measured")
         specs = {spec.name: spec for spec in self.case.workload.loads}
-        outcome = Outcome(
+        outcome = RoundOutcome(
             [load_outcome(specs[group.name], group, figures.seconds) for group in figures.groups],
             figures.seconds,
             figures.slot_seconds,
@@ -84,7 +84,7 @@ class ClientRun:
             self._add_usage(outcome, figures)
         return outcome, figures
 
-    def _add_usage(self, outcome: Outcome, figures: LoadFigures) -> None:
+    def _add_usage(self, outcome: RoundOutcome, figures: LoadFigures) -> None:
         """Lay the samples over the run's time. CPU counts within the measured time."""
         began = self.client.started_ns()
         outcome.usage = [

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from topics.bench.load.latency_histogram import LatencyHistogram
-from topics.bench.outcome import BenchCheck, LoadOutcome, Outcome, UsageSample
+from topics.bench.outcome import BenchCheck, LoadOutcome, RoundOutcome, UsageSample
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 
 
-def outcome(rate: float, latency_us: int = 100, *, ok: bool = True, warning: str = "") -> Outcome:
+def outcome(rate: float, latency_us: int = 100, *, ok: bool = True, warning: str = "") -> RoundOutcome:
     """One round: a load of writes, half of which took `latency_us` and the rest twice that."""
     histogram = LatencyHistogram.of([latency_us * 1000] * 50 + [latency_us * 2000] * 50)
     series = [(10, 0, latency_us * 1000), (12, 0, latency_us * 2000)]
     load = LoadOutcome("write", "write", rate, "records/s", 100, 100, 0, 0, {"answer": histogram}, series)
-    return Outcome(
+    return RoundOutcome(
         [load],
         1.0,
         usage=[UsageSample(0.1, 0.05, 50_000_000), UsageSample(0.2, 0.1, 60_000_000)],
@@ -27,7 +27,7 @@ def outcome(rate: float, latency_us: int = 100, *, ok: bool = True, warning: str
     )
 
 
-def result(sides: dict[str, list[Outcome]], label: str = "", value: Any = None, **changes: Any) -> BenchResult:
+def result(sides: dict[str, list[RoundOutcome]], label: str = "", value: Any = None, **changes: Any) -> BenchResult:
     """A result with one case of these sides and rounds."""
     case = {
         "label": label,

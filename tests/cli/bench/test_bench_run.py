@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.bench.results_of_rounds import outcome
 from topics.bench.bench_run import BenchRun, with_run
-from topics.bench.outcome import Outcome
+from topics.bench.outcome import RoundOutcome
 from topics.bench.peers.known_peers import own_side
 from topics.bench.processes import ProcessError
 from topics.bench.results.bench_result import BenchResult
@@ -39,7 +39,7 @@ class FakeSide:
     def version(self) -> str:
         return f"{self.name} 1"
 
-    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         assert scratch.is_dir()
         self.notes.append(self.name)
         if self._error:
@@ -50,7 +50,7 @@ class FakeSide:
 class NoWatcher:
     def starts(self, case: Case, side: Side, number: int, rounds: int) -> None: ...
     def progress(self, phase: str, count: int) -> None: ...
-    def ended(self, case: Case, side: Side, outcome: Outcome | None, error: str) -> None: ...
+    def ended(self, case: Case, side: Side, outcome: RoundOutcome | None, error: str) -> None: ...
 
 
 def run(workload: Workload, sides: list[Side], directory: Path) -> BenchResult:

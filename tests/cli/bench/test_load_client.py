@@ -59,7 +59,8 @@ def test_an_open_loop_counts_every_request_that_was_due_also_those_a_stalled_ser
     assert group.unsent == 99, "the first was sent"
     waited = group.steps["answer"]
     assert waited.total == 99
-    assert abs(waited.quantile(0.5) - SECONDS / 2 * 1e9) < SECONDS / 10 * 1e9, "they waited 1 to 99 ms"
+    spread = waited.quantile(1) - waited.quantile(0.001)
+    assert spread == pytest.approx(98e6, rel=0.05), "each of them was due a millisecond after the one before"
 
 
 def test_a_latency_counts_from_when_the_request_was_due_and_not_from_when_it_was_sent() -> None:
@@ -111,8 +112,8 @@ def test_what_is_due_in_the_warm_up_is_not_measured() -> None:
     with scripted_server(lambda data: http_answer(b"{}")) as port:
         figures = run(port, LoadGroup("w", 4, (WRITE,), rate=500), warmup=0.1)
     (group,) = figures.groups
-    assert group.all_requests == 100
-    assert group.requests + group.unsent == group.steps["answer"].total == 50
+    assert group.all_requests + group.unsent == 100
+    assert group.steps["answer"].total == 50
 
 
 def test_a_request_can_repeat_what_the_last_answer_gave() -> None:

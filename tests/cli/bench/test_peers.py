@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from topics.bench.bench_run import with_run
-from topics.bench.outcome import Outcome
+from topics.bench.outcome import RoundOutcome
 from topics.bench.peers import known_peers as known
 from topics.bench.peers.known_peers import AUTO, NONE, chosen_peers, known_peers
 from topics.bench.peers.redis_peer import command
@@ -34,7 +34,7 @@ CASES = {
 }
 
 
-def measured(side: Side, text: str, scratch: Path) -> Outcome:
+def measured(side: Side, text: str, scratch: Path) -> RoundOutcome:
     (case,) = parse_workload(text, "x").cases()
     assert not side.refuses(case)
     return side.measure(case, scratch, lambda phase, count: None)

@@ -24,7 +24,7 @@
 #define SYS_epoll_pwait2 441
 #endif
 
-enum { HEAD_ROOM = 4096, CARRY_ROOM = 64, RECEIVE_ROOM = 1 << 20, EVENTS = 256, SPARE_MS = 100, READY_SECONDS = 20 };
+enum { HEAD_ROOM = 4096, CARRY_ROOM = 64, RECEIVE_ROOM = 1 << 20, EVENTS = 256, SPARE_MS = 100, READY_SECONDS = 20, STALL_NS = 500000 };
 #define LABEL_TEXT "\"n\":1000000000000000,\"t\":1000000000000000000"
 static const uint64_t number_base = 1000000000000000ull, stamp_base = 1000000000000000000ull;
 
@@ -61,7 +61,7 @@ struct run {
     int64_t *idle_first, *idle_count, *at;
     uint64_t *issued;
     uint64_t start, measured, end;
-    int ep, failed;
+    int ep, schedstat, failed;
     char *buffer, *scratch;
     size_t scratch_room;
 };
@@ -83,14 +83,11 @@ static uint64_t thread_cpu_ns(void)
 /*
  * How long this thread has been ready to run without a core, ns; 0 where the kernel does not say.
  */
-static uint64_t thread_without_core_ns(void)
+static uint64_t thread_without_core_ns(int schedstat)
 {
     char text[64] = "";
     unsigned long long ran, waited = 0;
-    int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    if (read(fd, text, sizeof text - 1) > 0) sscanf(text, "%llu %llu", &ran, &waited);
-    close(fd);
+    if (pread(schedstat, text, sizeof text - 1, 0) > 0) sscanf(text, "%llu %llu", &ran, &waited);
     return waited;
 }
 
@@ -587,10 +584,22 @@ static int all_stopped(const struct conn *conns, int64_t count)
     return 1;
 }
 
+/* before: how long the thread had been without a core when it was looked at last. */
+static void note_stall(struct run *run, uint64_t since, uint64_t *before)
+{
+    struct tp_load *load = run->load;
+    uint64_t without = thread_without_core_ns(run->schedstat);
+    if (without > *before + STALL_NS && load->stall_count < load->stall_room) {
+        load->stalls[2 * load->stall_count] = since;
+        load->stalls[2 * load->stall_count++ + 1] = clock_ns();
+    }
+    *before = without;
+}
+
 static int measure(struct run *run, struct conn *conns, int64_t count)
 {
     struct tp_load *load = run->load;
-    uint64_t cpu = 0, without = 0;
+    uint64_t cpu = 0, without = 0, stalled = load->stall_room ? thread_without_core_ns(run->schedstat) : 0;
     int began = 0, stops = 0;
     for (int64_t g = 0; g < load->group_count; g++) stops |= may_stop(&load->groups[g]);
     prctl(PR_SET_TIMERSLACK, 1); /* ns, so that requests leave when they are due */
@@ -608,16 +617,17 @@ static int measure(struct run *run, struct conn *conns, int64_t count)
         if (!began && now >= run->measured) {
             began = 1;
             cpu = thread_cpu_ns();
-            without = thread_without_core_ns();
+            without = thread_without_core_ns(run->schedstat);
         }
         uint64_t spare = send_due(run, now);
         if (run->failed || wait_for(run, spare)) return -1;
+        if (load->stall_room) note_stall(run, now, &stalled);
         if (stops && all_stopped(conns, count)) break;
     }
     if (run->failed) return -1;
     if (now < run->end) run->end = now;
     load->cpu_ns = began ? thread_cpu_ns() - cpu : 0;
-    load->without_core_ns = began ? thread_without_core_ns() - without : 0;
+    load->without_core_ns = began ? thread_without_core_ns(run->schedstat) - without : 0;
     load->took_ns = now > run->measured ? now - run->measured : 0;
     load->phase = 2;
     for (int64_t g = 0; g < load->group_count; g++) {
@@ -650,6 +660,7 @@ int tp_load_run(struct tp_load *load)
     run.issued = calloc(groups, sizeof *run.issued);
     run.buffer = malloc(CARRY_ROOM + RECEIVE_ROOM);
     run.ep = epoll_create1(EPOLL_CLOEXEC);
+    run.schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     if (!conns || !filled || !run.idle || !run.idle_first || !run.idle_count || !run.at || !run.issued || !run.buffer)
         fail(&run, "no memory");
     int64_t next = 0, opened = 0;
@@ -680,6 +691,7 @@ int tp_load_run(struct tp_load *load)
         }
         free(filled[g]);
     }
+    if (run.schedstat >= 0) close(run.schedstat);
     if (run.ep >= 0) close(run.ep);
     free(run.scratch);
     free(run.buffer);

@@ -93,6 +93,8 @@ struct tp_load {
     int64_t slot_count;
     uint8_t *acked;            /* by number: whether the request with this record was acknowledged */
     int64_t numbers_max, next_number;
+    uint64_t *stalls;          /* times without a core of half a millisecond or more: from, to; stall_room x 2 */
+    int64_t stall_room, stall_count;
     volatile int64_t stop;     /* set by another thread: end now */
     volatile int64_t phase;    /* 0 connecting, 1 running, 2 waiting for what is in flight, 3 over */
     uint64_t started_ns, cpu_ns, without_core_ns, took_ns; /* of the client's thread in the measured time */

@@ -51,7 +51,10 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """Measurements of one run. acked: uint8 by record number, as far as numbers were given."""
+    """Measurements of one run. acked: uint8 by record number, as far as numbers were given.
+
+    stalls: uint64, (n, 2): when the client's thread had no core, from and to.
+    """
 
     groups: list[GroupFigures]
     seconds: float
@@ -59,12 +62,15 @@ class LoadFigures:
     client_cpu_seconds: float
     client_without_core_seconds: float
     acked: NDArray[np.uint8]
+    stalls: NDArray[np.uint64]
     error: str
 
 
 @dataclass
 class LoadClient:
     """One run of a plan. `run` blocks; another thread may ask for `requests_so_far` meanwhile.
+
+    stall_room: how many times without a core are noted.
 
     next_number: the number of the first record that the load writes.
     """
@@ -78,6 +84,7 @@ class LoadClient:
     slot_seconds: float = 0.1
     next_number: int = 0
     numbers_max: int = NUMBERS_MAX
+    stall_room: int = 0
     _keep: list[Any] = field(default_factory=list, init=False)
     _arrays: list[dict[str, NDArray[Any]]] = field(default_factory=list, init=False)
 
@@ -98,7 +105,11 @@ class LoadClient:
             "acked": ffi.from_buffer("uint8_t[]", self._acked),
             "numbers_max": self.numbers_max,
             "next_number": self.next_number,
+            "stall_room": self.stall_room,
         }
+        self._stalls = np.zeros((self.stall_room, 2), np.uint64)
+        if self.stall_room:
+            fields["stalls"] = ffi.from_buffer("uint64_t[]", self._stalls)
         self._load = ffi.new("struct tp_load *", fields)
 
     @property
@@ -131,6 +142,7 @@ class LoadClient:
             load.cpu_ns / 1e9,
             load.without_core_ns / 1e9,
             self._acked[: load.next_number],
+            self._stalls[: load.stall_count],
             error,
         )
 
@@ -206,6 +218,7 @@ class LoadClient:
             "connections": group.connections,
             "rate": group.rate,
             "topics": group.topics,
+            "next_topic": group.first_topic,
             "openings": self._messages([LoadMessage(one) for one in group.openings]),
             "opening_count": len(group.openings),
             "ready": self._text(group.ready),

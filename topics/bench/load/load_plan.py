@@ -54,6 +54,7 @@ class LoadGroup:
     steps: tuple[str, ...] = ("answer",)
     rate: float = 0.0
     topics: int = 0
+    first_topic: int = 0
     openings: tuple[bytes, ...] = ()
     ready: bytes = b""
     end: AnswerEnd = AnswerEnd.HTTP

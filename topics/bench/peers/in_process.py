@@ -19,7 +19,7 @@ import numpy as np
 
 from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram, slot_of
 from topics.bench.load.load_plan import numbered_json
-from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, Outcome, UsageSample
+from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, RoundOutcome, UsageSample
 from topics.bench.processes import usage_of
 from topics.bench.sides import LOOK_SECONDS, Progress
 from topics.bench.workload import Case, LoadSpec
@@ -54,7 +54,7 @@ class InProcessSide:
     def opened(self, case: Case, scratch: Path) -> AbstractContextManager[Calls]:
         raise NotImplementedError
 
-    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         spec = case.workload.loads[0]
         with self.opened(case, scratch) as calls:
             outcome, written = _measure(case, spec, calls, progress)
@@ -63,7 +63,7 @@ class InProcessSide:
         return outcome
 
 
-def _measure(case: Case, spec: LoadSpec, calls: Calls, progress: Progress) -> tuple[Outcome, int]:
+def _measure(case: Case, spec: LoadSpec, calls: Calls, progress: Progress) -> tuple[RoundOutcome, int]:
     """Call for the time of a round. Returns the outcome and how many records were written."""
     run = case.workload.run
     clock = time.perf_counter_ns
@@ -112,7 +112,7 @@ def _measure(case: Case, spec: LoadSpec, calls: Calls, progress: Progress) -> tu
     load = LoadOutcome(
         spec.name, spec.kind, rate, "records/s", requests, requests * spec.batch, 0, 0, {ANSWER: histogram}, series
     )
-    return Outcome([load], seconds, LOOK_SECONDS, usage, rss_before=before.rss_bytes), number
+    return RoundOutcome([load], seconds, LOOK_SECONDS, usage, rss_before=before.rss_bytes), number
 
 
 def record_texts(spec: LoadSpec, numbers: range) -> list[bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, Outcome
+from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.processes import BenchProcess
 from topics.bench.sides import ClientRun, Progress
 from topics.bench.workload import Case, LoadSpec, Workload
@@ -56,7 +56,7 @@ class NetworkPeer:
         """Compare what the server has with what it acknowledged."""
         raise NotImplementedError
 
-    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         with self._running(case, scratch) as (process, port):
             groups = [self.group(case, spec) for spec in case.workload.loads]
             run = ClientRun(

@@ -11,7 +11,7 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from topics.bench.outcome import BenchCheck, LoadOutcome, Outcome
+from topics.bench.outcome import BenchCheck, LoadOutcome, RoundOutcome
 from topics.bench.peers.nats_peer import built_programs
 from topics.bench.processes import ProcessError, run_to_end
 from topics.bench.sides import Progress
@@ -70,7 +70,7 @@ class WalrusLog:
             return "its program writes batches or synced entries"
         return ""
 
-    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         spec, run = case.workload.loads[0], case.workload.run
         progress("running", 0)
         kind = "one" if case.workload.topic.durability == SYNCED else "batch"
@@ -78,4 +78,6 @@ class WalrusLog:
         load = LoadOutcome(
             spec.name, spec.kind, records / seconds, "records/s", records // spec.batch, records, 0, 0, {}
         )
-        return Outcome([load], seconds, checks=[BenchCheck("its program ended well", True, f"{records:,} records")])
+        return RoundOutcome(
+            [load], seconds, checks=[BenchCheck("its program ended well", True, f"{records:,} records")]
+        )

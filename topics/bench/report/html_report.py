@@ -37,7 +37,7 @@ figure { margin: 0; background: var(--panel); border: 1px solid var(--line); bor
 figcaption { font-weight: 600; font-size: 14px; margin-bottom: 4px; }
 svg { width: 100%; height: auto; display: block; } .grid { stroke: var(--line); stroke-width: 1; }
 .tick, .axis { fill: var(--soft); font-size: 11px; } .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
-.faint { opacity: .45; stroke-width: 1.1; } .dot { stroke: none; }
+.faint { opacity: .7; stroke-width: 1.1; } .dot { stroke: none; }
 .legend { list-style: none; padding: 0; margin: 6px 0 0; display: flex; flex-wrap: wrap; gap: 4px 14px;
   font-size: 12.5px; }
 .key { display: inline-block; width: 14px; height: 3px; margin: 0 6px 3px 0; vertical-align: middle; }

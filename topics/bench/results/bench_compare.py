@@ -14,6 +14,8 @@ from statistics import median
 from topics.bench.results.bench_result import BenchResult, Metric
 
 ROUNDS_MIN = 4
+BESIDE = ("rate", "time", "p50", "p99")
+"""Ends of the names of figures that are shown beside those of a peer."""
 _SAME = ("cpu", "cores", "file_system", "device", "python", "system")
 
 
@@ -67,7 +69,7 @@ def compare_sides(result: BenchResult, ours: str = "topics") -> list[MetricCompa
     found = []
     for metric in result.metrics():
         own = known.get((metric.case, metric.load, metric.name))
-        if own is not None and metric.side != ours:
+        if own is not None and metric.side != ours and metric.name.endswith(BESIDE):
             ratio, verdict = compare_values(metric.values, own.values, less=own.less)
             found.append(MetricComparison(metric, metric.values, own.values, ratio, verdict))
     return found

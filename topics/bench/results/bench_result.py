@@ -14,14 +14,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from topics.bench.load.latency_histogram import LatencyHistogram
-from topics.bench.outcome import LoadOutcome, Outcome
+from topics.bench.outcome import LoadOutcome, RoundOutcome
 from topics.errors import UsageError
 
 FORMAT, VERSION = "topics-bench", 1
 SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "p9999": 0.9999, "max": 1.0}
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_json(outcome: RoundOutcome) -> dict[str, Any]:
     """Return one round as the format has it."""
     return {
         "seconds": outcome.seconds,
@@ -107,13 +107,14 @@ class BenchResult:
         return found
 
     def warnings(self) -> list[str]:
-        """Return one warning of each kind for a side and a case; other rounds differ by numbers."""
-        found = {str(sentence): str(sentence) for sentence in self.document["warnings"]}
+        """Return one warning of each kind; others differ by numbers, or by side and case."""
+        found = {str(sentence): (str(sentence), [""]) for sentence in self.document["warnings"]}
         for case, side, _, one in self.rounds():
+            place = ", ".join(filter(None, (side, case)))
             for sentence in one["warnings"]:
-                place = ", ".join(filter(None, (side, case)))
-                found.setdefault(f"{place}: {re.sub(r'[0-9.,]+', '', sentence)}", f"{place}: {sentence}")
-        return list(found.values())
+                places = found.setdefault(re.sub(r"[0-9.,]+", "", sentence), (sentence, []))[1]
+                places += [place] if place not in places else []
+        return [_with_places(sentence, places) for sentence, places in found.values()]
 
     def metrics(self) -> list[Metric]:
         """Return every metric: rates, quantiles, and CPU of the server for each unit of work."""
@@ -123,6 +124,11 @@ class BenchResult:
                 if side["rounds"]:
                     found += _metrics(case["label"], side["name"], side["rounds"])
         return found
+
+
+def _with_places(sentence: str, places: list[str]) -> str:
+    more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+    return f"{places[0]}{more}: {sentence}" if places[0] else sentence
 
 
 def _metrics(case: str, side: str, rounds: list[dict[str, Any]]) -> Iterator[Metric]:

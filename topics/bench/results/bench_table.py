@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from topics.bench.outcome import Outcome
+from topics.bench.outcome import RoundOutcome
 from topics.bench.results.bench_compare import MetricComparison, RoundsVerdict, compare_sides
 from topics.bench.results.bench_result import BenchResult
 from topics.bench.results.figure_text import spread
@@ -19,8 +19,6 @@ from topics.bench.sides import Side
 from topics.bench.workload import Case
 
 WIDTH = 150
-_BESIDE = ("rate", "time", "p50", "p99")
-"""Figures that are shown beside those of a peer."""
 _COLORS = {RoundsVerdict.BETTER: "green", RoundsVerdict.WORSE: "red"}
 
 
@@ -75,7 +73,7 @@ class LiveTable:
             self._current.status = f"{self._status}: {phase}{f', {count:,}' if count else ''}"
         self._show()
 
-    def ended(self, case: Case, side: Side, outcome: Outcome | None, error: str) -> None:
+    def ended(self, case: Case, side: Side, outcome: RoundOutcome | None, error: str) -> None:
         row = self._rows[case.label, side.name]
         if outcome is None:
             row.status = f"failed: {error}"
@@ -88,7 +86,7 @@ class LiveTable:
             print_line = f"{self.title}: {place}: {self._status}: {shown} {row.status}"
             self.console.print(print_line, markup=False, highlight=False, soft_wrap=True)
 
-    def _add(self, row: LiveRow, outcome: Outcome) -> None:
+    def _add(self, row: LiveRow, outcome: RoundOutcome) -> None:
         first = outcome.loads[-1] if outcome.loads[-1].latencies else outcome.loads[0]
         row.rates.append(first.rate)
         row.unit = first.unit
@@ -140,7 +138,7 @@ def print_result(console: Console, result: BenchResult) -> None:
     for metric in result.metrics():
         if not metric.unit:
             console.print(f"{metric.case} {metric.side}: {metric.name} {spread(metric.values)}".strip(), markup=False)
-    if rows := [row for row in compare_sides(result) if row.metric.name.endswith(_BESIDE)]:
+    if rows := compare_sides(result):
         console.print("topics beside each peer: its figure divided by the peer's")
         console.print(_comparison_table(rows, "peer", "topics"))
     for line in _remarks(result):

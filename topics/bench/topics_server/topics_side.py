@@ -13,7 +13,7 @@ import numpy as np
 
 from topics import __version__
 from topics.bench.load.load_client import LoadClient
-from topics.bench.outcome import LoadOutcome, Outcome
+from topics.bench.outcome import LoadOutcome, RoundOutcome
 from topics.bench.processes import BenchProcess, start_process
 from topics.bench.sides import ClientRun, Progress
 from topics.bench.topics_server.topics_checks import answer_checks, read_back_check, stored_checks
@@ -52,7 +52,7 @@ class TopicsSide:
     def version(self) -> str:
         return f"topics {__version__}" + (f" at {self.url}" if self.url else "")
 
-    def measure(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+    def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         if "restart" in case.workload.kinds:
             return self._restart(case, scratch, progress)
         assert case.workload.kinds <= NETWORK_KINDS
@@ -66,7 +66,7 @@ class TopicsSide:
 
     def _measure_on(
         self, case: Case, target: TopicsTarget, process: BenchProcess | None, topic: str, progress: Progress
-    ) -> Outcome:
+    ) -> RoundOutcome:
         workload = case.workload
         loads = TopicsLoads(workload, target, topic)
         _prepare(workload, target, loads)
@@ -119,7 +119,7 @@ class TopicsSide:
             raise
         return process, target
 
-    def _restart(self, case: Case, scratch: Path, progress: Progress) -> Outcome:
+    def _restart(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         """Fill, kill, start again: the seconds until ready, less those of an empty directory."""
         workload = case.workload
         empty = sorted(self._timed_start(workload, scratch / f"empty-{number}")[0] for number in range(STARTS))
@@ -140,7 +140,7 @@ class TopicsSide:
             process.stop()
         ready = max(0.0, took - empty[STARTS // 2])
         load = LoadOutcome("restart", "restart", ready, "s to ready", 1, workload.fill.records, 0, 0, {})
-        return Outcome(
+        return RoundOutcome(
             [load],
             took,
             server_cpu_seconds=usage.cpu_seconds,
@@ -162,7 +162,7 @@ def _has_many(workload: Workload) -> bool:
     return any(load.topics > 1 for load in workload.loads)
 
 
-def idle_figures(workload: Workload, outcome: Outcome) -> dict[str, float]:
+def idle_figures(workload: Workload, outcome: RoundOutcome) -> dict[str, float]:
     """Return the memory that each idle stream takes, where a workload is nothing else."""
     if workload.kinds != {"idle"} or not outcome.usage or outcome.rss_before is None:
         return {}
