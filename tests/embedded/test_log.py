@@ -224,9 +224,17 @@ def test_a_tail_of_several_topics_ends_when_the_log_is_closed(tmp_path: Path) ->
 def test_a_tail_of_an_empty_topic_begins_with_what_comes(log: topics.Log) -> None:
     """R-FROM-6."""
     log.put_topic("t")
+    waiters = log._engine._core.registry.by_name["t"].waiters
+
+    def append_once_it_waits() -> None:
+        """An append before that is none that a tail from "now" begins with."""
+        while not waiters:
+            pass
+        log.append("t", [1])
+
     for begin in ("first", "now", {"last": 3}):
         tail = log.tail("t", from_=begin)
-        writer = threading.Timer(0.01, lambda: log.append("t", [1]))
+        writer = threading.Thread(target=append_once_it_waits)
         writer.start()
         assert next(tail).data == 1
         writer.join()

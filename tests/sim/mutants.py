@@ -4,7 +4,8 @@ python -m tests.sim.mutants [--seeds 400] [--only NAME]
 
 A mutant is a few replacements of text in a copy of the tree; seeds run against it until one fails. How many it takes is
 what the table in docs/internals/simulation.md says. What chance meets too seldom has a test of its own instead, and C
-is compiled anew. A text that is no longer found is an error, so that no mutant dies unseen.
+is compiled anew. A text that is no longer found is an error, and so is a copy that cannot run, so that no mutant dies
+unseen.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ def seeds_until_noticed(mutant: Mutant, seeds: int) -> tuple[int, str]:
         if mutant.hunt.startswith("tests/"):
             done = run_in(tree, "-m", "pytest", "-x", "-p", "no:cacheprovider", mutant.hunt)
             failed = re.search(r"^FAILED \S+::(\S+)", done.stdout, re.MULTILINE)
-            return (1, failed[1]) if failed is not None else (0, "")
+            return (1, failed[1]) if failed is not None else unnoticed(mutant, done)
         done = run_in(tree, "-W", "ignore", "-m", "tests.sim.kinds", mutant.hunt, "--seeds", str(seeds))
     found = re.search(r"^seed (\d+): (.*)$", done.stdout, re.MULTILINE)
-    if found is None:
-        return 0, ""
-    return int(found[1]) + 1, found[2]
+    return (int(found[1]) + 1, found[2]) if found is not None else unnoticed(mutant, done)
+
+
+def unnoticed(mutant: Mutant, done: subprocess.CompletedProcess[str]) -> tuple[int, str]:
+    """(0, ""), unless the copy could not run: then its outcome says nothing about the mutant."""
+    if done.returncode:
+        raise SystemExit(f"{mutant.name}: {mutant.hunt} could not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return 0, ""
 
 
 @contextmanager
@@ -77,12 +83,12 @@ def main() -> int:
     chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
     if not chosen:
         parser.error(f"no mutant's name contains {options.only!r}")
-    unnoticed = 0
+    missed = 0
     for mutant in chosen:
         count, what = seeds_until_noticed(mutant, options.seeds)
-        unnoticed += count == 0
+        missed += count == 0
         print(f"| {mutant.name} | {count or f'not in {options.seeds}'} | {what[:110]} |", flush=True)
-    return 1 if unnoticed else 0
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from tests.amount import stride
 from tests.sim.hunt.put_back import PUT_BACK
-from tests.sim.mutants import ROOT
+from tests.sim.mutants import ROOT, unnoticed
 from tests.sim.mutations import MUTANTS
 from tests.sim.sweeps import Sweep
 
@@ -48,3 +49,12 @@ def test_the_table_of_mutants_names_each_of_them() -> None:
     page = (ROOT / "docs" / "internals" / "simulation.md").read_text()
     listed = re.findall(r"^\| (.+?) \| (?:\d+|test) \|", page, re.MULTILINE)
     assert sorted(listed) == sorted(mutant.name for mutant in MUTANTS)
+
+
+def test_a_copy_of_the_tree_that_cannot_run_is_an_error_and_no_mutant_unnoticed() -> None:
+    """It counted as one that no seed noticed, or no test."""
+    mutant = MUTANTS[0]
+    assert unnoticed(mutant, subprocess.CompletedProcess([], 0, "400 seeds", "")) == (0, "")
+    broken = subprocess.CompletedProcess([], 2, "collected 0 items / 1 error", "ImportError: no module")
+    with pytest.raises(SystemExit, match=f"{mutant.name}: .* could not run:\ncollected .*ImportError"):
+        unnoticed(mutant, broken)
