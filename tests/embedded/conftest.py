@@ -45,8 +45,9 @@ def copy_open(directory: Path, copy: Path) -> Path:
 
 
 def handlers() -> dict[signal.Signals, Any]:
-    """By signal, what handles it."""
-    return {number: signal.getsignal(number) for number in signal.valid_signals() if isinstance(number, signal.Signals)}
+    """By signal, what handles it. SIGALRM is that of the test's timeout, which a failure ends."""
+    signals = [number for number in signal.valid_signals() if isinstance(number, signal.Signals)]
+    return {number: signal.getsignal(number) for number in signals if number != signal.SIGALRM}
 
 
 @pytest.fixture(autouse=True)

@@ -105,7 +105,6 @@ def test_damage_is_told_with_its_topic_and_seq_and_is_counted_and_logged_once(
     with open(place.path, "r+b") as file:
         file.seek(place.offset + place.length - 12)
         file.write(b"!!")
-    logging.getLogger("topics").propagate = True
     with caplog.at_level(logging.ERROR, "topics"):
         for count in (1, 2):
             with pytest.raises(CorruptError, match="topic t") as told:
