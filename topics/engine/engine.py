@@ -26,7 +26,6 @@ from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.read.begin_cursor import begin_cursor
-from topics.engine.read.chosen_read import ChoosingDiff
 from topics.engine.read.column_read import choose_columns
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.diff import Diff
@@ -271,7 +270,7 @@ class Engine:
         topic = self._core.registry.visible(name)
         if topic is None or query.nodes:
             return self.diff(name, query, done)
-        diff = ChoosingDiff(lender, self._core, self._reads, self._forwarding.catch_up, topic, query, done)
+        diff = Diff(self._core, self._reads, self._forwarding.catch_up, topic, query, done, lender)
         diff.begin()
         return diff.cancel
 

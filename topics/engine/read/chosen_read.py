@@ -15,13 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.index import SelectedRows
-from topics.engine.read.diff import Diff, DiffCore
 from topics.engine.read.frame_read import FrameRead, OwnFrames, own, with_topic
 from topics.engine.read.read_pass import ReadCore, ReadPass, Renderer
-from topics.engine.read.shared_reads import SharedReads
 from topics.engine.state import refusals
 from topics.engine.state.topic import Life, Topic
-from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import CorruptError, StorageError, TopicsError
@@ -57,6 +54,15 @@ class ChosenResult(DiffResult):
     """The chosen rows; None if there are no records."""
     more: Callable[[Done[DiffResult]], None] | None = None
     """The call that chooses the next records of the same read; None: these are the last ones."""
+
+    @classmethod
+    def of(
+        cls, result: DiffResult, frames: ChosenFrames | None, more: Callable[[Done[DiffResult]], None] | None
+    ) -> ChosenResult:
+        """Return the result with what else a chosen one has, which is in none of its fields."""
+        made = cls(*result)
+        made.frames, made.more = frames, more
+        return made
 
     def add_to(self, renderer: Renderer, step: Step | None = None) -> Iterator[None]:
         """Read the records and add them to a renderer, in steps.
@@ -206,15 +212,12 @@ class ChoosingPass(ReadPass):
 
     def _answer(self, result: DiffResult | TopicsError) -> None:
         if isinstance(result, DiffResult):
-            result = self._made(result)
+            result = ChosenResult.of(result, self._chosen if result.count else None, self._more_after(result))
         self._chosen = None
         super()._answer(result)
 
-    def _made(self, result: DiffResult) -> ChosenResult:
-        made = ChosenResult(*result)
-        if made.count:
-            made.frames = self._chosen
-        return made
+    def _more_after(self, result: DiffResult) -> Callable[[Done[DiffResult]], None] | None:
+        return None
 
 
 class ChoosingTurns(ChoosingPass):
@@ -244,11 +247,9 @@ class ChoosingTurns(ChoosingPass):
             self._room -= self._size
         super()._answer(result)
 
-    def _made(self, result: DiffResult) -> ChosenResult:
-        made = super()._made(result)
-        if result.count and self._limit > 0 and self._room > 0 and result.next_from_seq < self._entry.stop:
-            made.more = self._go_on
-        return made
+    def _more_after(self, result: DiffResult) -> Callable[[Done[DiffResult]], None] | None:
+        has_more = self._limit > 0 and self._room > 0 and result.next_from_seq < self._entry.stop
+        return self._go_on if result.count and has_more else None
 
     def _go_on(self, done: Done[DiffResult]) -> None:
         """Choose the next rows."""
@@ -261,28 +262,3 @@ class ChoosingTurns(ChoosingPass):
             self._answer(refusals.topic_not_found(self._topic.name))
         else:
             self._read_on()
-
-
-class ChoosingDiff(Diff):
-    """A diff that answers with a `ChosenResult`. Only for a query without a filter by nodes."""
-
-    def __init__(  # noqa: PLR0917 - as of a diff
-        self,
-        lender: Lender,
-        core: DiffCore,
-        reads: SharedReads,
-        catch_up: CatchUpFirst,
-        topic: Topic,
-        query: DiffQuery,
-        done: Done[DiffResult],
-    ) -> None:
-        super().__init__(core, reads, catch_up, topic, query, done)
-        self._lender = lender
-
-    def _look(self) -> None:
-        if self._done is not None:
-            self._reading = ChoosingPass(self._lender, self._core, self._topic, self._query, self._on_read)
-            self._reading.begin()
-
-    def _look_among_others(self) -> None:
-        self._look()

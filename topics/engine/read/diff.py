@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.read.shared_reads import SharedReads
@@ -18,6 +19,7 @@ from topics.engine.values.ports import LoopPort, TimerPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
+from topics.store.read.lent_pieces import Lender
 
 _BYTES_A_LOOK = 2048
 """Share of a pass's budget for reads that a woken reader's check costs, besides its records.
@@ -45,8 +47,11 @@ class Diff:
         topic: Topic,
         query: DiffQuery,
         done: Done[DiffResult],
+        lender: Lender | None = None,
     ) -> None:
+        """lender: the answer is a `ChosenResult`; only for a query without a filter by nodes."""
         self._core = core
+        self._lender = lender
         self._reads = reads
         self._catch_up = catch_up
         self._topic = topic
@@ -77,7 +82,11 @@ class Diff:
 
     def _look(self) -> None:
         if self._done is not None:
-            self._reading = ReadPass(self._core, self._topic, self._query, self._on_read)
+            lender = self._lender
+            if lender is None:
+                self._reading = ReadPass(self._core, self._topic, self._query, self._on_read)
+            else:
+                self._reading = ChoosingPass(lender, self._core, self._topic, self._query, self._on_read)
             self._reading.begin()
 
     def cancel(self) -> None:
@@ -109,7 +118,9 @@ class Diff:
         self._core.turns.take(self._look_among_others)
 
     def _look_among_others(self) -> None:
-        if self._done is not None:
+        if self._lender is not None:
+            self._look()
+        elif self._done is not None:
             self._core.turns.spend(_BYTES_A_LOOK)
             self._reading = self._reads.read(self._topic, self._query, self._on_read, self._seen)
 
