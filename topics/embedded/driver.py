@@ -111,7 +111,7 @@ class Driver:
             drive=self._maintain,
             waits=lambda: loop.operations_in_flight > 0,
         )
-        self.wait_in_place: Callable[[bool], None] = _ignore
+        self.allow_in_place: Callable[[bool], None] = _ignore
         """Allows, or forbids, that the log's commits and syncs stop the thread that drives."""
         self._lasting = {threading.main_thread().ident}
         """Ids of threads that do not end before the log does."""
@@ -556,14 +556,14 @@ class Driver:
         try:
             if self._refusal is None:
                 if beside_others:
-                    self.wait_in_place(False)
+                    self.allow_in_place(False)
                 self._drive_turn()
         except BaseException as error:
             self._fail(error)
             _log.exception("the log failed while no call was made")
         finally:
             if beside_others:
-                self.wait_in_place(True)
+                self.allow_in_place(True)
             self._give_wheel()
         return True
 

@@ -145,7 +145,7 @@ class Log:
                 self._engine = parts.opened.engine
                 self._driver = Driver(self._loop, begin_us=config.pass_requests_us // _BEGINS)
                 parts.opened.log.sync_in_place(self._driver.waits_alone)
-                self._driver.wait_in_place = parts.opened.log.wait_in_place
+                self._driver.allow_in_place = parts.opened.log.allow_in_place
                 self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
                 starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
                 self._starts = starts

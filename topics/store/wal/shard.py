@@ -264,7 +264,7 @@ class Shard:
         """Let commits block the thread from here on, which waits for nothing else."""
         self.exclusive = self._has_callers = True
 
-    def wait_in_place(self, waits_alone: Callable[[], bool] | None) -> None:
+    def set_exclusive(self, waits_alone: Callable[[], bool] | None) -> None:
         """Let commits and syncs block the thread from here on, or not (None)."""
         self.exclusive = waits_alone is not None
         self.waits_alone = waits_alone or _never

@@ -403,10 +403,10 @@ class ShardedLog:
         for wal in self._wals:
             wal.waits_alone = waits_alone
 
-    def wait_in_place(self, allowed: bool) -> None:
+    def allow_in_place(self, allowed: bool) -> None:
         """Allow again, or forbid, what `commit_in_place` and `sync_in_place` have allowed."""
         for wal in self._wals:
-            wal.wait_in_place(self._waits_alone if allowed else None)
+            wal.set_exclusive(self._waits_alone if allowed else None)
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more.
