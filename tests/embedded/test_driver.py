@@ -216,13 +216,13 @@ def test_an_append_is_noted_while_its_records_are_encoded_also_if_that_fails(tmp
 
     class Value:
         def __iter__(self) -> Iterator[Any]:
-            noted.append(set(log.driver.appending))
+            noted.append(set(log._driver.appending))
             raise KeyError
 
     with topics.open(tmp_path) as log:
         for append in (log.append, log.append_many, log.append_nowait):
             with pytest.raises((KeyError, TopicsError)):
                 append("t", Value())  # type: ignore[arg-type]
-            assert not log.driver.appending
+            assert not log._driver.appending
     assert noted
     assert all(found == {threading.get_ident()} for found in noted)

@@ -234,7 +234,7 @@ def test_a_second_interrupt_at_any_place_keeps_no_other_thread_from_driving(
     log: topics.Log, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one reached a caller that slept, and had just been asked to drive: it has to ask another one."""
-    driver, at = log.driver, At(-1, number)
+    driver, at = log._driver, At(-1, number)
 
     def sleep(_call: PendingCall[Any]) -> None:
         driver._release_wheel()  # by the thread that drove, and asked this one
@@ -272,7 +272,7 @@ def test_an_exception_out_of_a_pass_that_no_signal_explains_ends_the_log_with_a_
     log = topics.open(tmp_path / "data")
     log.append("t", [1])
     with pytest.raises((Thrown, topics.LogFailedError)):  # the latter if the maintenance thread drove
-        log.driver.call(throw)
+        log._driver.call(throw)
     for _ in range(2):
         with pytest.raises(topics.LogFailedError, match="Thrown.*open it again"):
             log.append("t", [2])

@@ -227,7 +227,7 @@ def test_a_tail_of_an_empty_topic_begins_with_what_comes(log: topics.Log) -> Non
     waiters = log._engine._core.registry.by_name["t"].waiters
 
     def append_once_it_waits() -> None:
-        """An append before that is none that a tail from "now" begins with."""
+        """A tail from "now" does not begin with an append before it."""
         while not waiters:
             pass
         log.append("t", [1])
@@ -263,7 +263,7 @@ def test_a_checkpoint_brings_the_files_up_to_date(log: topics.Log, tmp_path: Pat
 
 
 def test_a_checkpoint_of_a_log_that_is_being_closed_is_refused(log: topics.Log) -> None:
-    log.driver.call(lambda done: done(log._engine.begin_shutdown()))
+    log._driver.call(lambda done: done(log._engine.begin_shutdown()))
     with pytest.raises(topics.RequestError, match="a shutdown has begun") as refused:
         log.checkpoint()
     assert refused.value.code == "shutting_down"

@@ -66,7 +66,7 @@ def test_a_log_whose_work_has_no_end_leaves_others_their_turns(tmp_path: Path) -
                 busy._loop.call_soon(again)
 
         busy._loop.call_soon_threadsafe(again)
-        busy.driver.maintenance.stir()
+        busy._driver.maintenance.stir()
         for number in range(5):
             assert asyncio.run(append(other)) == number + 1
         goes_on = False
@@ -84,7 +84,7 @@ def test_a_log_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
             await append(failing)
 
     failing._loop.call_soon_threadsafe(fail)
-    failing.driver.maintenance.stir()
+    failing._driver.maintenance.stir()
     with pytest.raises(topics.LogFailedError):
         asyncio.run(append_until_it_fails())
     assert asyncio.run(append(other)) == 1
@@ -121,7 +121,7 @@ def test_a_close_in_a_callback_of_another_log_waits_for_the_thread_that_closes(t
         closer = threading.Thread(target=other.close)
         closer.start()
         closes.wait(20)
-        one.driver.call_soon(callback)
+        one._driver.call_soon(callback)
         while not (goes_on.is_set() or ended.is_set()):
             pass
         goes_on.set()
@@ -257,8 +257,8 @@ def test_a_finalizer_that_opens_a_log_while_the_thread_is_started_starts_no_othe
         monkeypatch.setattr(owner, within, call)
         with opened[0] as inner:
             assert len(maintaining()) == 1
-            thread = log.driver.maintenance.thread
-            assert thread is inner.driver.maintenance.thread
+            thread = log._driver.maintenance.thread
+            assert thread is inner._driver.maintenance.thread
             assert asyncio.run(append(log)) == asyncio.run(append(inner)) == 1
     assert thread is not None
     thread.join(20)

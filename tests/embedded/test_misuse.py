@@ -123,7 +123,7 @@ def test_what_the_engine_cannot_take_is_the_error_of_its_caller(log: topics.Log)
         raise TypeError("of this call")
 
     with pytest.raises(TypeError, match="of this call"):
-        log.driver.call(start)
+        log._driver.call(start)
     assert log.append("t", [4]).last_seq == 4
 
 

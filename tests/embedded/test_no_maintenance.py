@@ -23,7 +23,7 @@ def drive(log: Log, ring: SimRing, for_ms: int) -> None:
     """Drive as an idle caller does."""
     until_ns = ring.clock.monotonic_ns() + for_ms * 1_000_000
     while ring.clock.monotonic_ns() < until_ns:
-        wait_ns = log.driver.drive_due()
+        wait_ns = log._driver.drive_due()
         due_ns = [ring.clock.monotonic_ns() + max(wait_ns, 1000)] if wait_ns is not None else []
         ring.events.advance_to(min([*due_ns, until_ns]))
 

@@ -28,7 +28,7 @@ def within_a_pass(log: Any, fn: Callable[[], None]) -> None:
             ran.set()
 
     log._loop.call_soon_threadsafe(run)
-    log.driver.maintenance.stir()
+    log._driver.maintenance.stir()
     log.state("t")
     assert ran.wait(20)
 
@@ -64,7 +64,7 @@ def test_a_log_that_the_collector_finds_on_its_own_thread_is_closed_by_another(t
     holder.itself = holder
     holder.log = log = topics.open(tmp_path / "data")
     log.append("t", [1])
-    loop, maintenance, closed = log._loop, log.driver.maintenance, log._ended
+    loop, maintenance, closed = log._loop, log._driver.maintenance, log._ended
     continues = maintenance._continues
 
     def collect() -> bool:
@@ -117,7 +117,7 @@ def test_a_close_from_within_a_call_does_not_wait_for_one_of_another_thread_whic
         log.close()
 
     log._loop.call_soon_threadsafe(close)
-    log.driver.maintenance.stir()
+    log._driver.maintenance.stir()
     assert inside.wait(20)
     other = threading.Thread(target=log.close, daemon=True)
     other.start()
@@ -218,13 +218,13 @@ def test_a_tail_that_asks_in_the_moment_of_the_close_ends(tmp_path: Path) -> Non
     log.append("t", [1])
     tail = log.tail("t", 0)
     assert next(tail).data == 1
-    call = log.driver.call
+    call = log._driver.call
 
     def late(start: Any) -> Any:
         log.close()
         return call(start)
 
-    log.driver.call = late  # type: ignore[method-assign]
+    log._driver.call = late  # type: ignore[method-assign]
     assert list(tail) == []
     with pytest.raises(UsageError, match="closed"):
         next(log.tail("t", 0))
@@ -236,7 +236,7 @@ def test_a_tail_of_asyncio_that_asks_in_the_moment_of_the_close_ends(tmp_path: P
     log.append("t", [1])
 
     async def follow() -> list[int]:
-        submit = log.driver.submit
+        submit = log._driver.submit
         found: list[int] = []
 
         def late(start: Any, on_answer: Any) -> Any:
@@ -244,7 +244,7 @@ def test_a_tail_of_asyncio_that_asks_in_the_moment_of_the_close_ends(tmp_path: P
                 log.close()
             return submit(start, on_answer)
 
-        log.driver.submit = late  # type: ignore[method-assign]
+        log._driver.submit = late  # type: ignore[method-assign]
         async for record in log.aio.tail("t", 0):
             found.append(record.data)
         return found
@@ -264,8 +264,8 @@ def test_a_close_takes_what_was_gathered_under_the_lock_of_those_who_append(tmp_
     log = topics.open(tmp_path / "data")
     gatherer = log._gatherer
     gatherer._sent = Watched()
-    hand_over, sent = log.driver.hand_over, []
-    log.driver.hand_over = lambda start, on_answer: sent.append((start, on_answer))  # type: ignore[method-assign]
+    hand_over, sent = log._driver.hand_over, []
+    log._driver.hand_over = lambda start, on_answer: sent.append((start, on_answer))  # type: ignore[method-assign]
     soon = log.append_soon("t", 1)
     gatherer.flush()
     assert len(gatherer._sent) == 1
@@ -290,6 +290,6 @@ def test_a_finalizer_may_append_in_the_midst_of_waking_the_maintenance_thread(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Condition, "notify_all", finalized)
         gathered = log.append_soon("t", 1)
-        log.driver.maintenance.stir()
+        log._driver.maintenance.stir()
     assert gathered.result() == 1
     log.close()

@@ -47,19 +47,15 @@ class DrivenLog(Protocol):
     """The parts of a log that its awaitables use. It stays open while they refer to it."""
 
     config: Config
+    _admission: Admission
+    _driver: Driver
 
     @property
     def closed(self) -> bool: ...
 
-    @property
-    def admission(self) -> Admission: ...
+    def _asking_stats(self) -> Start[LogStats]: ...
 
-    @property
-    def driver(self) -> Driver: ...
-
-    def asking_stats(self) -> Start[LogStats]: ...
-
-    def asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]: ...
+    def _asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]: ...
 
 
 class AsyncLog:
@@ -109,7 +105,7 @@ class AsyncLog:
         wait_ms = arguments.optional_milliseconds("timeout", timeout)
         offer = Offer(request, wait_ms, is_plain=wait_ms is None)
         try:
-            return await self._run(self._log.admission.offering(offer))
+            return await self._run(self._log._admission.offering(offer))
         except asyncio.CancelledError:
             offer.cancelled = True
             raise
@@ -141,7 +137,7 @@ class AsyncLog:
             return await self._run(claim.begin)
         except asyncio.CancelledError:
             with contextlib.suppress(TopicsError):  # the log was closed, which ended the claim
-                self._log.driver.submit(claim.give_up, _nothing)
+                self._log._driver.submit(claim.give_up, _nothing)
             raise
 
     async def put_router(
@@ -232,7 +228,7 @@ class AsyncLog:
         begin = self._starts.beginning(from_seq, from_, None)
         asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
         put = await self._run(self._starts.opening_reader(asked))
-        return self._reader_type(self._starts.reader_home(self._log.driver), asked, put, self._run, self._finish)
+        return self._reader_type(self._starts.reader_home(self._log._driver), asked, put, self._run, self._finish)
 
     async def readers(self, topic: str) -> list[ReaderState]:
         return await self._run(self._starts.listing_readers(topic))
@@ -244,10 +240,10 @@ class AsyncLog:
         return snapshot_of(await self._run(self._starts.checkpointing(timeout)))
 
     async def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
-        return flushed_of(await self._run(self._log.asking_flush(topic, seq, timeout)))
+        return flushed_of(await self._run(self._log._asking_flush(topic, seq, timeout)))
 
     async def stats(self) -> LogStats:
-        return await self._run(self._log.asking_stats())
+        return await self._run(self._log._asking_stats())
 
     def read(
         self,
@@ -337,7 +333,7 @@ class AsyncLog:
         """Read a page: a short one in memory here, since another thread costs more than that."""
         if unread.is_short:
             return unread.read(_no_pause)
-        return await asyncio.to_thread(unread.read, self._log.driver.pause)
+        return await asyncio.to_thread(unread.read, self._log._driver.pause)
 
     async def _run(self, start: Start[R]) -> R:
         loop = asyncio.get_running_loop()
@@ -356,7 +352,7 @@ class AsyncLog:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(settle, outcome)
 
-        self._log.driver.submit(start, on_answer)
+        self._log._driver.submit(start, on_answer)
         return await future
 
 

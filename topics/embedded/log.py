@@ -589,9 +589,9 @@ class Log:
                 result = self._driver.run_exclusively(self._starts.flush_lone, (topic, seq))
                 if result is not None:
                     return result.synced_seq
-        return flushed_of(self._driver.call(self.asking_flush(topic, seq, timeout)))
+        return flushed_of(self._driver.call(self._asking_flush(topic, seq, timeout)))
 
-    def asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
+    def _asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
         """Return the call of `flush`, for its awaitable, after what `append_soon` has gathered."""
         start = self._starts.flushing(topic, seq, timeout, self._admission.after_line)
         self._write_gathered()
@@ -604,9 +604,9 @@ class Log:
 
     def stats(self) -> LogStats:
         """Return counters since the log was opened, gauges, distributions of times and sizes."""
-        return self._driver.call(self.asking_stats())
+        return self._driver.call(self._asking_stats())
 
-    def asking_stats(self) -> Start[LogStats]:
+    def _asking_stats(self) -> Start[LogStats]:
         """Return the call of `stats`, for its awaitable."""
         admission = self._admission
         return lambda done: done(self._opened.stats(self._starts.append_times, admission.pendings, admission.refused))
@@ -687,7 +687,7 @@ class Log:
             else:
                 self.close()
 
-    def disown(self) -> None:
+    def _disown(self) -> None:
         """Release the log in a forked child, without its threads and its lock."""
         # the thread that held the old lock is not in this process
         self._closed, self._ended = True, threading.Event()
@@ -723,14 +723,6 @@ class Log:
     def aio(self) -> AsyncLog:
         """The log's methods for asyncio: `await log.aio.append(...)`."""
         return self._aio_type(self, self._starts)
-
-    @property
-    def admission(self) -> Admission:
-        return self._admission
-
-    @property
-    def driver(self) -> Driver:
-        return self._driver
 
 
 def _nothing() -> None:

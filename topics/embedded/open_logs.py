@@ -14,7 +14,7 @@ from topics.errors import TopicsError
 class OpenLog(Protocol):
     """A log as a fork and the end of the interpreter treat it."""
 
-    def disown(self) -> None: ...
+    def _disown(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -24,7 +24,7 @@ open_logs: weakref.WeakSet[OpenLog] = weakref.WeakSet()
 
 def _disown_all_in_child() -> None:
     for log in list(open_logs):
-        log.disown()
+        log._disown()
 
 
 os.register_at_fork(after_in_child=_disown_all_in_child)

@@ -80,7 +80,7 @@ def test_appends_that_do_not_wait_are_one_request_with_a_result_for_each() -> No
         ["é"],
     ]
     pending = [log.append_nowait("t", values) for values in given]
-    assert log.admission.pendings == 4
+    assert log._admission.pendings == 4
     results = [each.result() for each in pending]
     assert [(each.first_seq, each.last_seq, each.head_seq, each.count, each.created) for each in results] == [
         (2, 2, 2, 1, False),
@@ -150,19 +150,19 @@ def test_appends_begun_one_by_one_take_several_passes_and_keep_their_order(way: 
     if way == "append_nowait":
         for number in range(450):
             log.append_nowait("full", [number])
-        log.driver.drive_due()
+        log._driver.drive_due()
     else:
         for number in range(450):
             log.append_soon("full", number if number or way == "append_soon" else "x" * (17 << 20))
         log._gatherer.flush()
-    assert 0 < len(log.admission.line) < 450
+    assert 0 < len(log._admission.line) < 450
     log.put_topic("other")
     log.append("other", ["after those"])
     assert sum(passes.values()) >= 450
     assert max(passes.values()) <= 1 + 100
     first, last = {"append_nowait": (0, 449), "append_soon": (0, 439), "a record that is none": (1, 440)}[way]
     assert data(log, "full") == list(range(first, last + 1))
-    assert log.stats().pendings == log.admission._promised == 0
+    assert log.stats().pendings == log._admission._promised == 0
     log.close()
 
 
@@ -207,10 +207,10 @@ def _without_room(log: topics.Log) -> Pending[AppendResult]:
     for _ in range(2):
         log.append("t", [_BIG])
     before = log._starts.request_of_texts("t", [f'"{_BIG}"'.encode()], key=None)
-    log.driver.submit_soon(log.admission.appending(before), lambda _result: None)
+    log._driver.submit_soon(log._admission.appending(before), lambda _result: None)
     pending = log.append_nowait("t", [_BIG])
-    log.driver.drive_due()
-    assert len(log.admission.line) == 1
+    log._driver.drive_due()
+    assert len(log._admission.line) == 1
     return pending
 
 
@@ -219,8 +219,8 @@ def test_what_is_appended_soon_comes_after_what_waits_for_room() -> None:
     waits = _without_room(log)
     soon = [log.append_soon("t", number) for number in range(2)]
     log._gatherer.flush()
-    log.driver.drive_due()
-    assert len(log.admission.line) == 2
+    log._driver.drive_due()
+    assert len(log._admission.line) == 2
     assert not soon[0].done()
     log._opened.log.shards[0]._sync.running = False
     assert [each.result() for each in soon] == [6, 7]
@@ -236,15 +236,15 @@ def test_a_flush_includes_what_append_soon_sends_one_by_one_after_it_has_waited_
     _without_room(log)
     soon = [log.append_soon("full", number) for number in range(4)]
     flushed: list[Any] = []
-    log.driver.submit(log.asking_flush("full", None, None), flushed.append)
-    log.driver.drive_due()
-    assert len(log.admission.line) == 3
+    log._driver.submit(log._asking_flush("full", None, None), flushed.append)
+    log._driver.drive_due()
+    assert len(log._admission.line) == 3
     log._opened.log.shards[0]._sync.running = False
     assert [each.result() for each in soon[:2]] == [2, 3]
     with pytest.raises(topics.RequestError, match="full"):
         soon[2].result()
     while not flushed:
-        log.driver.drive_due()
+        log._driver.drive_due()
     assert flushed[0].synced_seq == 3
     log.close()
 
@@ -254,7 +254,7 @@ def test_a_close_without_room_ends_what_was_appended_soon_and_waits(monkeypatch:
     refusal = refusals.appends_before_it()
     pending = log.append_nowait("t", [1])
     monkeypatch.setattr(log._engine, "refusal", lambda *_arguments: refusal)
-    log.driver.drive_due()
+    log._driver.drive_due()
     soon = log.append_soon("t", 2)
     log.close()
     for each in (pending, soon):
@@ -266,11 +266,11 @@ def test_an_append_of_a_finalizer_in_the_midst_of_another_is_a_request_by_itself
     log, _ring = sim_log()
     log.append("t", [0])
     log.append_nowait("t", [1])
-    log.driver.inside.add(threading.get_ident())  # as if the collector ran there
+    log._driver.inside.add(threading.get_ident())  # as if the collector ran there
     inner = log.append_nowait("t", [2])
     with pytest.raises(topics.UsageError, match="within a call of its own"):
         log.append("t", ["waits"])
-    log.driver.inside.clear()
+    log._driver.inside.clear()
     last = log.append_nowait("t", [3])
     assert (inner.result().first_seq, last.result().first_seq) == (3, 4)
     assert data(log) == [0, 1, 2, 3]
@@ -302,7 +302,7 @@ def test_an_append_of_a_signals_handler_comes_after_the_one_it_interrupts(
     log.append("t", [3])
     assert pending.result().first_seq == 3
     assert data(log) == [0, 1, 2, "handler", 3]
-    assert log.stats().pendings == log.admission._promised == 0
+    assert log.stats().pendings == log._admission._promised == 0
     log.close()
 
 
@@ -314,12 +314,12 @@ def test_an_append_does_not_overtake_one_that_has_lost_its_room() -> None:
         rows = rows_of_bytes([value])
         assert isinstance(rows, Rows)
         request = AppendRequest("t", rows)
-        log.driver.submit_soon(log.admission.appending(request), lambda _outcome: None)
+        log._driver.submit_soon(log._admission.appending(request), lambda _outcome: None)
 
     submit(b"x" * 120_000)
     log.append_nowait("t", ["admitted"])
     submit(b"next")
-    log.driver.drive_due()
+    log._driver.drive_due()
     let_syncs_go(log)
     log.append("t", ["last"])
     assert [each[:5] for each in data(log)] == ["first", b"xxxxx", "admit", b"next", "last"]
@@ -339,16 +339,16 @@ def test_a_pending_that_is_held_holds_no_payloads() -> None:
 def test_appends_that_joined_one_that_could_not_be_begun_get_its_error(tmp_path: Path) -> None:
     log = topics.open(tmp_path)
     log.append("t", [0])
-    with log.driver._wheel:  # a thread drives, and takes its time
+    with log._driver._wheel:  # a thread drives, and takes its time
         pending = [log.append_nowait("t", [number]) for number in range(3)]
-        assert log.admission.pendings == 3
-        log.driver._fail(ValueError("a bug"))
+        assert log._admission.pendings == 3
+        log._driver._fail(ValueError("a bug"))
     for each in pending:
         with pytest.raises(topics.LogFailedError, match="a bug"):
             each.result(timeout=1)
     with pytest.raises(topics.LogFailedError):
         log.append_nowait("t", [3])
-    assert log.admission.pendings == 0
+    assert log._admission.pendings == 0
     with pytest.raises(topics.LogFailedError):
         log.close()
 
@@ -472,7 +472,7 @@ def test_an_append_that_would_wait_for_a_log_file_is_refused_with_rollover() -> 
 def test_a_cancelled_append_leaves_nothing_if_it_was_not_admitted(tmp_path: Path) -> None:
     async def append(log: topics.Log) -> None:
         waiting = [asyncio.ensure_future(log.aio.append("t", [number, _BIG], timeout=100)) for number in (2, 3)]
-        while len(log.admission.line) < 2:
+        while len(log._admission.line) < 2:
             await asyncio.sleep(0)
         waiting[0].cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -110,13 +110,13 @@ def test_a_flush_includes_what_append_soon_sends_again_one_by_one(tmp_path: Path
                 log.append_soon("a", number)
             flushed.append(log.flush("a"))
 
-        while not log.driver._take_wheel():  # as a thread that drives
+        while not log._driver._take_wheel():  # as a thread that drives
             pass
         thread = threading.Thread(target=gather_and_flush)
         thread.start()
-        while len(log.driver._inbox) < 2:  # the batch, which is refused as a whole, and the flush
+        while len(log._driver._inbox) < 2:  # the batch, which is refused as a whole, and the flush
             pass
-        log.driver._give_wheel()
+        log._driver._give_wheel()
         thread.join()
         assert log.state("a").head_seq == 3
         assert flushed == [3]
@@ -155,7 +155,7 @@ def test_a_flush_includes_an_append_that_creates_its_topic_once_the_directory_ha
 def test_a_flush_includes_appends_that_wait_for_the_deletion_of_their_topic() -> None:
     log, ring = sim_log()
     log.append("a", ["before"])
-    log.driver.submit(log._starts.deleting_topic("a", if_empty=False), lambda _result: None)
+    log._driver.submit(log._starts.deleting_topic("a", if_empty=False), lambda _result: None)
     log.append_nowait("a", ["of the next topic"])
     assert log.flush("a") == 1
     assert is_durable(ring, b"of the next topic")
@@ -178,7 +178,7 @@ def test_a_flush_of_the_log_includes_appends_that_wait_for_changes_of_their_topi
     log.put_topic("a", durability="ephemeral", cap_records=2)
     log.append("a", ["in memory", "this, too"])
     log.put_topic("a", durability="disk", cap_records=2)
-    log.driver.submit(log._starts.deleting("a", before_seq=2, match=None), lambda _result: None)
+    log._driver.submit(log._starts.deleting("a", before_seq=2, match=None), lambda _result: None)
     log.append_nowait("a", ["after the delete"])
     log.flush()
     assert is_durable(ring, b"after the delete")
@@ -193,15 +193,15 @@ def test_a_flush_includes_appends_that_wait_for_room() -> None:
     for _ in range(3):
         log.append("a", ["x" * 30_000])
     offer = Offer(_request(log, "y" * 30_000), None)
-    log.driver.submit(log.admission.offering(offer), lambda _result: None)
-    log.driver.drive_due()
-    assert list(log.admission.line) == [offer]
+    log._driver.submit(log._admission.offering(offer), lambda _result: None)
+    log._driver.drive_due()
+    assert list(log._admission.line) == [offer]
     with pytest.raises(TimeoutError, match="it continues"):
         log.flush("a", timeout=0)
     sync.running = False
     assert log.flush("a") == 5
     assert is_durable(ring, b"y" * 30_000)
-    assert not log.admission.line
+    assert not log._admission.line
     log.close()
 
 
@@ -216,7 +216,7 @@ def test_a_sync_for_the_bound_of_unsynced_bytes_counts_for_the_append_that_began
     else:
         log.append_nowait("a", [b"x" * 11_000]).result()
     while log.stats().unsynced_bytes:
-        log.driver.drive_due()
+        log._driver.drive_due()
     log.append("other", [b"2"])
     assert 0 < log.stats().unsynced_bytes < 1000
     assert [log.state(name).synced_seq for name in ("a", "other")] == [2, 1]
@@ -314,9 +314,9 @@ def test_the_only_caller_of_a_flush_makes_its_sync_and_others_leave_it_to_the_ri
     assert not queued
 
     log.append("a", ["beside another"])
-    log.driver.submit(log._starts.asking_state("a", touch=False), lambda _state: None)
-    log.driver.waits_alone = lambda: False  # type: ignore[method-assign]  # as if its thread slept
-    log._opened.log.sync_in_place(log.driver.waits_alone)
+    log._driver.submit(log._starts.asking_state("a", touch=False), lambda _state: None)
+    log._driver.waits_alone = lambda: False  # type: ignore[method-assign]  # as if its thread slept
+    log._opened.log.sync_in_place(log._driver.waits_alone)
     assert log.flush("a") == 3
     assert is_durable(ring, b"beside another")
     assert len(queued) == 1

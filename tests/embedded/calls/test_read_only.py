@@ -36,7 +36,7 @@ _READS = {
     "routers",
     "stats",
 }
-_OWN = {"close", "closed", "aio", "admission", "driver", "disown", "asking_flush", "asking_stats"}
+_OWN = {"close", "closed", "aio"}
 _WRITES: dict[str, tuple[Any, ...]] = {
     "append": ("t", [1]),
     "append_many": ("t", [b"1"]),

@@ -41,7 +41,7 @@ def between(log: topics.Log, do: Callable[[], object]) -> None:
         if once:
             once.pop()()
 
-    log.driver.pause = pause  # type: ignore[method-assign]
+    log._driver.pause = pause  # type: ignore[method-assign]
 
 
 def read(log: topics.Log, way: str, from_seq: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
@@ -163,7 +163,7 @@ def append_to_file(log: topics.Log, payloads: list[bytes]) -> None:
 def chosen(log: topics.Log, from_seq: int, limit: int) -> UnreadPage:
     """A page of "t" that is chosen, and that no thread reads yet."""
     places: dict[str, Any] = {"max_bytes": 0, "node": "", "wait_ms": 0, "from_": None}
-    return log.driver.call(log._starts.paging("t", from_seq, limit=limit, **places))
+    return log._driver.call(log._starts.paging("t", from_seq, limit=limit, **places))
 
 
 def test_a_checkpoint_ends_while_a_task_of_the_same_event_loop_awaits_a_page(cold: topics.Log) -> None:
@@ -227,7 +227,7 @@ def test_a_close_waits_for_threads_that_read(cold: topics.Log) -> None:
             reads.set()
             ends.wait()
 
-    cold.driver.pause = pause  # type: ignore[method-assign]
+    cold._driver.pause = pause  # type: ignore[method-assign]
     reader = threading.Thread(target=lambda: pages.append(cold.page("t")))
     reader.start()
     reads.wait()
@@ -249,7 +249,7 @@ def after_turns(log: topics.Log, count: int, do: Callable[[], object]) -> None:
         if pauses:
             pauses.pop(0)()
 
-    log.driver.pause = pause  # type: ignore[method-assign]
+    log._driver.pause = pause  # type: ignore[method-assign]
 
 
 def nothing() -> None:
@@ -320,7 +320,7 @@ def test_a_topic_deleted_between_turns_is_not_found(many: topics.Log) -> None:
 def test_asyncio_reads_short_pages_at_once_and_others_on_a_thread(cold: topics.Log, tmp_path: Path) -> None:
     async def page() -> tuple[int, int]:
         threads: list[int | None] = []
-        cold.driver.pause = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
+        cold._driver.pause = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
         found = await cold.aio.page("t")
         return len(found.records), len(threads) - threads.count(threading.get_ident())
 
@@ -395,6 +395,6 @@ def test_pages_are_what_the_model_says_beside_writers_deletes_and_checkpoints(tm
         assert not wrong
         gc.collect()
         log.checkpoint()
-        log.driver.call(lambda done: done(log._lender.release()))  # else at its next look
+        log._driver.call(lambda done: done(log._lender.release()))  # else at its next look
         assert held(log) == 0
         assert log.stats().checksum_failures == 0

@@ -274,7 +274,7 @@ def test_an_exception_that_nothing_expected_ends_the_log(log: topics.Log) -> Non
         raise Thrown
 
     with pytest.raises(Thrown):
-        log.driver.call(throw)
+        log._driver.call(throw)
     with pytest.raises(topics.LogFailedError, match="Thrown"):
         log.append("t", [b"one"])
     with pytest.raises(topics.LogFailedError):

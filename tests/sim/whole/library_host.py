@@ -128,7 +128,7 @@ class Calls:
         self._machine.counts["appends in a row"] += len(row)
         self._machine.counts["appends that joined another"] += log._admission._joined
         for _ in range(row[0][2]["passes"]):
-            log.driver.drive_due()
+            log._driver.drive_due()
         return [each if isinstance(each, tuple) else _outcome(partial(_wrote, each)) for each in pendings]
 
     def _answer(self, asked: Asked) -> tuple[int, Any]:
@@ -265,7 +265,7 @@ def _write(log: Log, name: str, body: dict[str, Any]) -> tuple[int, dict[str, An
         synced = _flushed(log, name) if body["passes"] == _FLUSHED else None
         if synced is None:
             for _ in range(body["passes"]):
-                log.driver.drive_due()
+                log._driver.drive_due()
         return _wrote(pending, synced)
     rows, options = _rows(body), _options(body)
     if all(row.keys() == {"data"} and not isinstance(row["data"], bytes) for row in rows):
@@ -331,7 +331,7 @@ class LibraryMachine(Machine):
         if only_read is not None:
             self._compare(only_read, _shown(self.log))
         self._chance = stream(self.plan.seed, f"{self.ring.life}:meanwhile")
-        self.log.driver.pause = self._meanwhile  # type: ignore[method-assign]
+        self.log._driver.pause = self._meanwhile  # type: ignore[method-assign]
         return True
 
     def _look_only(self) -> dict[str, Any] | CorruptError | None:
@@ -368,7 +368,7 @@ class LibraryMachine(Machine):
         try:
             self.counts["pauses of reads"] += 1
             if rng.random() < 0.3:
-                log.driver.submit(log._starts.checkpointing(None), _ignore)
+                log._driver.submit(log._starts.checkpointing(None), _ignore)
             for _ in range(rng.choice((1, 10, 100))):
                 if self.callers and self.callers[0] is not self._calling:
                     self.callers.popleft().call()
@@ -383,7 +383,7 @@ class LibraryMachine(Machine):
         assert log is not None
         waiting = len(self.callers)
         try:
-            until_work_ns = log.driver.drive_due()
+            until_work_ns = log._driver.drive_due()
         except TopicsError as error:
             raise self.wrong(f"what runs between calls failed: {error}") from error
         if len(self.callers) > waiting:
