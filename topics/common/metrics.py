@@ -24,8 +24,10 @@ class Histogram:
         self.total_ns = 0
 
     def add(self, ns: int) -> None:
-        index = ns.bit_length()
-        self.buckets[index if index < BUCKET_COUNT else -1] += 1
+        try:
+            self.buckets[ns.bit_length()] += 1
+        except IndexError:
+            self.buckets[-1] += 1
         self.count += 1
         self.total_ns += ns
 

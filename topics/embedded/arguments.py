@@ -20,6 +20,7 @@ from topics.store.format.rows import BYTES_TYPES
 _U64_MAX = (1 << 64) - 1
 _SECONDS_MAX = 1_000_000
 _SHOWN_MAX = 60
+_LISTS = (list, tuple)
 
 
 def text(name: str, value: object) -> None:
@@ -121,8 +122,8 @@ def values(given: Any) -> Sequence[Any]:
 
     A value that would be split into records, which its caller cannot have meant, is refused.
     """
-    if type(given) is list and given:  # nearly always
-        return given
+    if type(given) in _LISTS and given:  # nearly always
+        return given  # type: ignore[no-any-return]  # a list or a tuple
     if isinstance(given, (str, *BYTES_TYPES, Mapping, NewRecord)):
         raise UsageError(f"records is one {type(given).__name__}: put it into a list, as in [{shown(given)}]")
     if isinstance(given, Set):

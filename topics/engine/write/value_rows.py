@@ -33,6 +33,8 @@ class NewRecord(NamedTuple):
 
 _encoder = msgspec.json.Encoder()
 _NULL_BYTES = 4
+_JSON_TYPES = {dict, list, str, int, float, bool, type(None)}
+"""Types of values that are certain to be JSON or refused."""
 
 
 def plain_rows(values: list[Any], most: int, record_max: int) -> Rows | None:
@@ -53,6 +55,8 @@ def rows_from(values: Sequence[Any], scanner: WriteScanner) -> Rows:
         if rows is not None:
             return rows
     types = set(map(type, values))
+    if types <= _JSON_TYPES:
+        return rows_from_data(values, scanner)
     if NewRecord in types or any(issubclass(each, BYTES_TYPES) for each in types):
         made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
         return rows_from_values(made, scanner)
