@@ -52,7 +52,6 @@ RANGES = {
     "ring_completions": (16, 65_536),
     "receive_buffers": (1, 32_768),
     "receive_buffer_bytes": (1, 1 << 24),
-    "spin_us": (0, 1_000_000),
     "wal_shards": (0, WAL_SHARDS_MAX),
     "wal_file_bytes": (64 * 1024, 1 << 31),
     "wal_spare_files": (0, 1024),
@@ -119,6 +118,7 @@ OPTIONAL = ("sync_every_ms",)
 DURABILITIES = ("ephemeral", "memory", "disk", "fsync")
 """Commit classes, weakest first."""
 
+_SPIN_US_MAX = 1_000_000
 _BLOCK_BYTES = 4096
 
 ON, OFF = ("true", "1"), ("false", "0", "")
@@ -229,8 +229,11 @@ class Config:
     ring_completions: int = 4096
     receive_buffers: int = 512
     receive_buffer_bytes: int = 16_384
-    spin_us: int = 0
-    """Time to poll before a wait sleeps, while waits are that short (io_uring); 0: no polling."""
+    spin_us: str = "auto"
+    """Time to poll before a wait sleeps, while waits are that short (io_uring); "0": no polling.
+
+    auto: the server polls while it serves one client at a time and a core is idle.
+    """
 
     # --- storage
     data_dir: str = "./topics-data"
@@ -425,6 +428,8 @@ class Config:
         ):
             if getattr(self, name) not in choices:
                 raise UsageError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(choices)}")
+        if self.spin_us != "auto" and not (self.spin_us.isdecimal() and int(self.spin_us) <= _SPIN_US_MAX):
+            raise UsageError(f"spin_us is {self.spin_us!r}: use auto, or a number from 0 to {_SPIN_US_MAX}")
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"port is {self.port}: use 0 (a free one) to 65535")
         for low, high in (

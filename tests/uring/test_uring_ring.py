@@ -61,7 +61,7 @@ def collect(ring: UringRing, count: int) -> list[tuple[int, int, int]]:
 
 def test_a_wait_polls_only_while_waits_prove_to_be_short(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    with closing(UringRing(64, 256, 8, 256, spin_us=1_000_000)) as ring:
+    with closing(UringRing(64, 256, 8, 256, spin_us="1000000")) as ring:
         spins = lambda: lib.tp_spins(ring.setup.ring)  # noqa: E731
         for number in range(1, 100):
             ring.queue_fsync(number, fd, data_only=True)  # by a worker: never done when the submit returns, or rarely
@@ -69,7 +69,7 @@ def test_a_wait_polls_only_while_waits_prove_to_be_short(tmp_path: Path) -> None
             if spins() > 1:
                 break
         assert spins() > 1, "after a short wait the next one polls"
-    with closing(UringRing(64, 256, 8, 256, spin_us=50)) as ring:
+    with closing(UringRing(64, 256, 8, 256, spin_us="50")) as ring:
         for _ in range(100):
             ring.submit_and_wait(1_000_000)
         assert spins() == 0, "nothing came soon: waits sleep"
@@ -82,7 +82,7 @@ def test_a_wait_polls_only_while_waits_prove_to_be_short(tmp_path: Path) -> None
 
 def test_polls_in_vain_end_after_a_few_waits(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    with closing(UringRing(64, 256, 8, 256, spin_us=20_000)) as ring:
+    with closing(UringRing(64, 256, 8, 256, spin_us="20000")) as ring:
         before = 0
         for number in range(1, 100):
             ring.queue_fsync(number, fd, data_only=True)
@@ -94,6 +94,36 @@ def test_polls_in_vain_end_after_a_few_waits(tmp_path: Path) -> None:
             ring.submit_and_wait(25_000_000)
         assert lib.tp_spins(ring.setup.ring) - before <= 4
     os.close(fd)
+
+
+@pytest.mark.parametrize(("running", "polls"), [(1, True), (2, True), (3, False)])
+def test_with_a_load_file_a_wait_polls_only_for_single_completions_while_a_core_is_idle(
+    tmp_path: Path, running: int, polls: bool
+) -> None:
+    (tmp_path / "load").write_text(f"0.52 1.01 0.88 {running}/345 6789\n")
+    load, file = os.open(tmp_path / "load", os.O_RDONLY), os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    with closing(UringRing(64, 256, 8, 256)) as ring:
+        lib.tp_spin(ring.setup.ring, 1_000_000_000, load, 2)
+        spins = lambda: lib.tp_spins(ring.setup.ring)  # noqa: E731
+        number = 0
+        for _ in range(50):
+            for _ in range(2):
+                number += 1
+                assert lib.tp_nop(ring.setup.ring, number) == 0
+            ring.submit_and_wait(None)
+            assert len(ring.reap()[0]) == 2
+        for _ in range(7):
+            number += 1
+            ring.queue_fsync(number, file, data_only=True)
+            assert collect(ring, 1) == [(number, 0, 0)]
+        assert spins() == 0, "too few single completions in a row"
+        for _ in range(50):
+            number += 1
+            ring.queue_fsync(number, file, data_only=True)
+            assert collect(ring, 1) == [(number, 0, 0)]
+        assert (spins() > 0) is polls
+    os.close(load)
+    os.close(file)
 
 
 def nop(ring: UringRing, user_data: int) -> None:

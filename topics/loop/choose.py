@@ -27,7 +27,8 @@ def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
                 config.receive_buffers,
                 config.receive_buffer_bytes,
                 shared=shared,
-                spin_us=config.spin_us,
+                # A thread of a program that embeds a log has other work than to poll.
+                spin_us="0" if shared and config.spin_us == "auto" else config.spin_us,
             )
         except OSError as error:
             problem = str(error)

@@ -6,7 +6,7 @@ import logging
 
 from topics.common.metrics import Histogram
 from topics.http.lane.lane import Lane
-from topics.http.lane.single import ANSWERED, LEFT, STAGED, Outcome
+from topics.http.lane.single import ANSWERED, LEFT, STAGED, SingleOutcome
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.loop.connection import Connection
@@ -52,7 +52,7 @@ class HttpHandler:
         self.requests.add(now_ns() - started_ns)
         return False
 
-    def _single(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> Outcome:
+    def _single(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> SingleOutcome:
         """Take what may be the only receive of the pass, if it is one plain request."""
         try:
             return lane.take_single(batch)

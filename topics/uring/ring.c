@@ -2,8 +2,8 @@
  *
  * uring_ring.py decides what to submit and how long to wait. This file decides what needs the
  * kernel's queues between two system calls:
- *   - whether a wait polls before it sleeps: it does while recent polling has paid off
- *     (SPINS_IN_VAIN, came_soon);
+ *   - whether a wait polls before it sleeps: it does while recent polling has paid off and, with a
+ *     load file, single completions come and a core is idle (SPINS_IN_VAIN, may_spin, came_soon);
  *   - how many completions a wait is for: one more than the small sends that were queued, whose own
  *     completions wake no client, but not for longer than SENDS_WAIT_NS (tp_submit_and_wait);
  *   - that completions are moved aside while the kernel takes no more submissions (make_room,
@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ring.h"
 
@@ -30,6 +31,8 @@
 #define SENDS_WAIT_NS 50000
 #define SMALL_SEND_BYTES 16384
 #define SPINS_IN_VAIN 4
+#define SINGLE_REAPS 8  /* in a row, after which one client is likely to wait for each answer */
+#define LOAD_NS 1000000 /* for so long the number of running threads is believed */
 
 struct tp_ring {
     struct io_uring uring;
@@ -50,6 +53,9 @@ struct tp_ring {
     int64_t spin_ns;                  /* 0: waits always sleep */
     unsigned spins_left;              /* that may end in vain before waits sleep at once again */
     uint64_t spins;
+    int load_fd;                      /* -1: polling asks for no idle core */
+    unsigned cores, single_reaps, has_idle_core;
+    int64_t load_read_ns;
 };
 
 int tp_open(tp_ring **out, unsigned entries, unsigned completions, unsigned setup, unsigned workers, int wake_fd)
@@ -60,6 +66,7 @@ int tp_open(tp_ring **out, unsigned entries, unsigned completions, unsigned setu
 
     *out = NULL;
     if (!r) return -ENOMEM;
+    r->load_fd = -1;
     memset(&params, 0, sizeof params);
     params.flags = IORING_SETUP_CQSIZE;
     params.cq_entries = completions;
@@ -411,7 +418,13 @@ static int arm_wake(tp_ring *r)
     return 0;
 }
 
-void tp_spin(tp_ring *r, int64_t ns) { r->spin_ns = ns; }
+void tp_spin(tp_ring *r, int64_t ns, int load_fd, unsigned cores)
+{
+    r->spin_ns = ns;
+    r->load_fd = load_fd;
+    r->cores = cores;
+}
+
 uint64_t tp_spins(tp_ring *r) { return r->spins; }
 int tp_fd(tp_ring *r) { return r->refused ? -1 : r->uring.ring_fd; }
 
@@ -436,17 +449,45 @@ static int spin(tp_ring *r, unsigned sends, int64_t began, int64_t ns)
     return result;
 }
 
+/* Return the number of running threads in a text like "0.52 1.01 0.88 2/345 6789"; 0: it is
+ * none. */
+static unsigned running_in(const char *text)
+{
+    for (int field = 0; field < 3; field++) {
+        text = strchr(text, ' ');
+        if (!text) return 0;
+        text++;
+    }
+    return (unsigned)strtoul(text, NULL, 10);
+}
+
+/* Return whether polling takes no core from another thread, and one client at a time is served. */
+static int may_spin(tp_ring *r, int64_t now)
+{
+    if (!r->spins_left) return 0;
+    if (r->load_fd < 0) return 1;
+    if (r->single_reaps < SINGLE_REAPS) return 0;
+    if (!r->load_read_ns || now - r->load_read_ns > LOAD_NS) {
+        char text[128];
+        ssize_t size = pread(r->load_fd, text, sizeof text - 1, 0);
+        unsigned running;
+        text[size > 0 ? size : 0] = 0;
+        running = running_in(text);
+        r->has_idle_core = running && running <= r->cores;
+        r->load_read_ns = now;
+    }
+    return (int)r->has_idle_core;
+}
+
 /* Return whether the wait has ended without sleeping: a submitted operation has completed at once,
  * or polling has found one. */
-static int came_soon(tp_ring *r, unsigned sends, int64_t *timeout_ns, int64_t *began, int *result)
+static int came_soon(tp_ring *r, unsigned sends, int64_t *timeout_ns, int64_t began, int *result)
 {
     int64_t limit = *timeout_ns > 0 && *timeout_ns < r->spin_ns ? *timeout_ns : r->spin_ns;
 
     *result = io_uring_submit_and_get_events(&r->uring);
     if (*result < 0 || io_uring_cq_ready(&r->uring) > sends) return 1;
-    *began = now_ns();
-    if (!r->spins_left) return 0;
-    *result = spin(r, sends, *began, limit);
+    *result = spin(r, sends, began, limit);
     if (*result < 0) return 1;
     if (io_uring_cq_ready(&r->uring) > sends) {
         r->spins_left = SPINS_IN_VAIN;
@@ -459,7 +500,7 @@ static int came_soon(tp_ring *r, unsigned sends, int64_t *timeout_ns, int64_t *b
 
 int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
 {
-    int64_t began = 0;
+    int64_t began = r->spin_ns ? now_ns() : 0;
     int result;
     unsigned sends = r->sends;
 
@@ -468,7 +509,7 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
     if (!r->wake_armed && !r->closing && (result = arm_wake(r)) < 0) return result;
     if (timeout_ns == 0 || r->stash_start < r->stash_end || io_uring_cq_ready(&r->uring)) {
         result = io_uring_submit_and_get_events(&r->uring);
-    } else if (!r->spin_ns || !came_soon(r, sends, &timeout_ns, &began, &result)) {
+    } else if (!r->spin_ns || !may_spin(r, began) || !came_soon(r, sends, &timeout_ns, began, &result)) {
         /* Always with a time: without one, liburing sleeps again when a signal has cut a wait that
          * had submitted. */
         struct __kernel_timespec time = {.tv_sec = LONGEST_WAIT_S};
@@ -536,5 +577,7 @@ int tp_reap(tp_ring *r, uint64_t *user_data, int *res, uint32_t *flags, unsigned
         int result = io_uring_get_events(&r->uring);      /* moves the backlog of the kernel into the queue */
         if (result < 0 && result != -EINTR && result != -EBUSY && result != -EAGAIN) return result;
     }
+    if (n > 1) r->single_reaps = 0;
+    else if (n) r->single_reaps++;
     return (int)n;
 }

@@ -70,8 +70,9 @@ int tp_cancel_all(tp_ring *ring);
 int tp_nop(tp_ring *ring, uint64_t user_data);
 
 /* Set how long a wait polls before it sleeps, while waits prove to be that short; 0: it never
- * polls. */
-void tp_spin(tp_ring *ring, int64_t ns);
+ * polls. load_fd: a descriptor of /proc/loadavg, held by the caller: waits poll only while at most
+ * `cores` threads run and single completions come, one after the other; -1: whatever runs. */
+void tp_spin(tp_ring *ring, int64_t ns, int load_fd, unsigned cores);
 /* Return the descriptor of the ring, which is readable while there are CQEs; -1: it is closed. */
 int tp_fd(tp_ring *ring);
 /* Return the number of waits that polled. */

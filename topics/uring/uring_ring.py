@@ -22,6 +22,7 @@ from topics.uring._ring import ffi, lib
 from topics.uring.blocking import BlockingCalls
 from topics.uring.connects import Connects
 from topics.uring.misuse import fail
+from topics.uring.polling import Polling
 from topics.uring.setup import memlock_text, open_ring_memory
 
 JOIN_BYTES = 2048
@@ -65,7 +66,8 @@ class UringRing(BlockingCalls):
         (see `setup`).
     receive_buffers: a power of two; receive_buffer_bytes: the size of each.
     shared: any thread may drive it, one at a time; otherwise only the thread that opened it.
-    spin_us: a wait polls for so long before it sleeps, while waits prove to be that short.
+    spin_us: a wait polls for so long before it sleeps, while waits prove to be that short; `auto`:
+        100 us while one client at a time is served and a core is idle (polling.py).
     Raises: OSError with the cause and its remedy if the kernel refuses the ring.
     """
 
@@ -79,7 +81,7 @@ class UringRing(BlockingCalls):
         receive_buffer_bytes: int = 16_384,
         *,
         shared: bool = False,
-        spin_us: int = 0,
+        spin_us: str = "0",
     ) -> None:
         if receive_buffers not in POWERS_OF_TWO:
             raise ValueError(f"receive_buffers is {receive_buffers}: use a power of two up to {POWERS_OF_TWO[-1]}")
@@ -102,7 +104,8 @@ class UringRing(BlockingCalls):
             self._wake_end.close()
             self._woken_end.close()
             raise
-        lib.tp_spin(self._ring, spin_us * 1000)
+        self._polling = Polling()
+        self._polling.begin(self._ring, spin_us)
         self._room = max(64, self.setup.completions)
         self._user_data = ffi.new("uint64_t[]", self._room)
         self._res = ffi.new("int[]", self._room)
@@ -332,6 +335,7 @@ class UringRing(BlockingCalls):
             _abandoned.append((self._ring, self._memory, self._pins))
         self._ring = _closed_ring
         self._connects.close()
+        self._polling.end()
         self._wake_end.close()
         self._woken_end.close()
 

@@ -20,11 +20,13 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize(("shared", "spin_us"), [(False, 0), (True, 0), (False, 100)], ids=["own", "shared", "spin"])
+@pytest.mark.parametrize(
+    ("shared", "spin_us"), [(False, "0"), (True, "0"), (False, "100")], ids=["own", "shared", "spin"]
+)
 class TestUringRing(RingConformance):
     @pytest.fixture
     def make_world(
-        self, tmp_path: Path, sizes: str, shared: bool, spin_us: int
+        self, tmp_path: Path, sizes: str, shared: bool, spin_us: str
     ) -> Iterator[Callable[..., KernelWorld]]:
         worlds: list[KernelWorld] = []
 

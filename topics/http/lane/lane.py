@@ -29,7 +29,7 @@ from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
 from topics.http.lane.scan_table import ScanTable
-from topics.http.lane.single import LEFT, Outcome, Single
+from topics.http.lane.single import LEFT, Single, SingleOutcome
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
@@ -153,7 +153,7 @@ class Lane:
         return self._taken + self.single.taken
 
     # --- a pass ------------------------------------------------------------------------------------------------------
-    def take_single(self, batch: list[Row]) -> Outcome:
+    def take_single(self, batch: list[Row]) -> SingleOutcome:
         """Take the only receive of a pass if it is one plain request, which is answered at once.
 
         LEFT: nothing was done, and `take` has to be called with the same rows.

@@ -37,7 +37,7 @@ _ROOM = 1
 """Requests that a scan has room for. A second one makes the receive unusable here."""
 
 
-class Outcome(Enum):
+class SingleOutcome(Enum):
     """The outcome of a receive."""
 
     LEFT = 0
@@ -48,7 +48,7 @@ class Outcome(Enum):
     """The request was answered, and nothing is left to the end of the pass."""
 
 
-LEFT, STAGED, ANSWERED = Outcome.LEFT, Outcome.STAGED, Outcome.ANSWERED
+LEFT, STAGED, ANSWERED = SingleOutcome.LEFT, SingleOutcome.STAGED, SingleOutcome.ANSWERED
 """Module names, since access to an Enum's member through its class takes ten times as long."""
 
 
@@ -90,7 +90,7 @@ class Single:
         self.taken = 0
         """Requests answered here."""
 
-    def take(self, conn: Any, view: memoryview) -> Outcome:
+    def take(self, conn: Any, view: memoryview) -> SingleOutcome:
         """Take the one plain request that was received, the only receive of the pass.
 
         The connection is not a column.
@@ -115,7 +115,7 @@ class Single:
         return self._read(conn)
 
     # --- writes ------------------------------------------------------------------------------------------------------
-    def _write(self, conn: Any, view: memoryview, data: Any) -> Outcome:
+    def _write(self, conn: Any, view: memoryview, data: Any) -> SingleOutcome:
         service, scanned = self._service, self._scanned
         number = scanned.groups[0].topic
         if number >= KEYED or not service.has_one_sender():
@@ -171,7 +171,7 @@ class Single:
         conn.state.answer_at_once(service.writer.json(200, body))
 
     # --- reads -------------------------------------------------------------------------------------------------------
-    def _read(self, conn: Any) -> Outcome:
+    def _read(self, conn: Any) -> SingleOutcome:
         reads, numbers, topics = self._reads
         if lib.tp_scanned_reads(self._scanner, reads, numbers, topics) != 1:
             return LEFT

@@ -1,0 +1,51 @@
+"""Polling by itself (`spin_us` auto): only where a core may be idle."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from topics.config import Config
+from topics.errors import UsageError
+from topics.uring import polling
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """Four cores, all of them for this process, without a quota."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
+    monkeypatch.setattr(polling, "_QUOTA", tmp_path / "cpu.max")
+    return monkeypatch
+
+
+def test_on_several_cores_that_it_shares_with_all_a_process_may_poll(
+    machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert polling.spare_cores() == (4, "")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert polling.spare_cores() == (4, "")
+
+
+def test_on_one_core_or_bound_to_some_or_with_a_quota_no_process_polls(
+    machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert polling.spare_cores() == (0, "the process has a quota of CPU time")
+    machine.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    assert polling.spare_cores() == (0, "the process is bound to some of the cores")
+    machine.setattr(os, "cpu_count", lambda: 1)
+    assert polling.spare_cores() == (0, "there is one core")
+
+
+def test_without_the_file_of_the_load_no_process_polls(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    machine.setattr(polling, "LOAD", str(tmp_path / "missing"))
+    assert polling.spare_cores().count == 0
+
+
+@pytest.mark.parametrize("value", ["", "never", "-1", "1.5", "1000001"])
+def test_another_value_than_auto_or_microseconds_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="use auto, or a number from 0 to 1000000"):
+        Config(spin_us=value)

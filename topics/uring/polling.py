@@ -1,0 +1,66 @@
+"""Polling before a wait sleeps: whether this machine has a core for it.
+
+A thread that sleeps is woken by an interrupt, which in a virtual machine takes longer than many a
+request. A thread that polls needs a core, which no other thread may be waiting for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from topics.uring._ring import lib
+
+AUTO_NS = 100_000
+"""Time that `auto` polls: a client that asks again at once is back by then."""
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+LOAD = "/proc/loadavg"
+
+
+class Polling:
+    """The polling of one ring, and the file that it reads."""
+
+    def __init__(self) -> None:
+        self._load_fd = -1
+
+    def begin(self, ring: object, setting: str) -> None:
+        """Make the waits of a ring poll. setting: `auto`, or microseconds."""
+        if setting != "auto":
+            lib.tp_spin(ring, int(setting) * 1000, -1, 0)
+            return
+        cores = spare_cores()
+        if cores.count:
+            self._load_fd = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
+            lib.tp_spin(ring, AUTO_NS, self._load_fd, cores.count)
+
+    def end(self) -> None:
+        """Close the file. The ring is closed by then."""
+        if self._load_fd >= 0:
+            os.close(self._load_fd)
+            self._load_fd = -1
+
+
+class Cores(NamedTuple):
+    """The cores among which one may be idle; 0 if polling must not use any."""
+
+    count: int  # type: ignore[assignment]  # It hides tuple.count, which no caller needs here.
+    reason: str
+
+
+def spare_cores() -> Cores:
+    """Return the number of cores that this process shares with all others, and why it is 0."""
+    count = os.cpu_count() or 1
+    if count < 2:
+        return Cores(0, "there is one core")
+    if len(os.sched_getaffinity(0)) < count:
+        return Cores(0, "the process is bound to some of the cores")
+    try:
+        quota = _QUOTA.read_text()
+    except OSError:
+        quota = "max"
+    if not quota.startswith("max"):
+        return Cores(0, "the process has a quota of CPU time")
+    if not os.access(LOAD, os.R_OK):
+        return Cores(0, f"{LOAD} cannot be read")
+    return Cores(count, "")
