@@ -142,7 +142,7 @@ class Engine:
         def on_retained(error: TopicsError | None) -> None:
             if error is None and topic.life is Life.GONE:
                 error = refusals.topic_not_found(name)
-            done(error if error is not None else with_synced_seq(core, topic, topic.state(now_ms)))
+            done(error if error is not None else with_synced_seq(core.log, topic, topic.state(now_ms)))
 
         self._forwarding.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
 
@@ -436,7 +436,7 @@ class Engine:
     # --- files -------------------------------------------------------------------------------------------------------
     def with_synced_seq(self, state: TopicState) -> TopicState:
         """Return a state of a list with its `synced_seq`, which lists leave out."""
-        return with_synced_seq(self._core, self._core.registry.listed(state.name), state)
+        return with_synced_seq(self._core.log, self._core.registry.listed(state.name), state)
 
     def sync_records(
         self, name: str | None, seq: int | None, wait_ms: int | None, after_line: AfterLine, done: Done[FlushResult]

@@ -6,6 +6,7 @@ waits for records is not in that line, and looks again after every change of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from topics.engine.read.chosen_read import ChoosingPass
@@ -31,13 +32,6 @@ class PageCore(ReadCore, PositionCore, Protocol):
     loop: LoopPort
 
 
-class Tokens(Protocol):
-    """The source of the tokens of pages."""
-
-    def take(self) -> int:
-        """Return a new token, not 0."""
-
-
 class PageRead(LinedUp):
     """One read in progress. `cancel` may be called at any time: its page is given back."""
 
@@ -55,9 +49,9 @@ class PageRead(LinedUp):
         "_query",
         "_read_query",
         "_reader",
+        "_take_token",
         "_taken",
         "_timer",
-        "_tokens",
         "_topic",
     )
 
@@ -65,15 +59,16 @@ class PageRead(LinedUp):
         self,
         core: PageCore,
         catch_up: CatchUpFirst,
-        tokens: Tokens,
+        take_token: Callable[[], int],
         topic: Topic,
         reader: NamedReader,
         query: ReaderQuery,
         done: Done[ReaderPage],
     ) -> None:
+        """take_token: returns the token of a new page, not 0."""
         self._core = core
         self._catch_up = catch_up
-        self._tokens = tokens
+        self._take_token = take_token
         self._topic = topic
         self._reader = reader
         self._query = query
@@ -216,7 +211,7 @@ class PageRead(LinedUp):
                 self._fail(refusals.limit_reached("max_reader_pages", core.config.max_reader_pages))
                 return
             else:
-                token = self._tokens.take()
+                token = self._take_token()
                 if query.lease_ms is not None:
                     until_ms = core.clock.now_ms() + query.lease_ms
                 reader.hand_out(token, HandedPage(after, upto, result.count, until_ms), interval)

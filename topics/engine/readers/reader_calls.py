@@ -146,7 +146,7 @@ class ReaderCalls:
         self._catch_up = catch_up
         self._last_token = 0
 
-    def take(self) -> int:
+    def _take_token(self) -> int:
         """Return a new token; those of another process differ."""
         if not self._last_token:
             self._last_token = int.from_bytes(self._core.loop.random_bytes(4), "little") << 32
@@ -311,7 +311,7 @@ class ReaderCalls:
         """Hand out the next page, or show it."""
         try:
             topic, reader = self._find(topic_name, name, incarnation)
-            read = PageRead(self._core, self._catch_up, self, topic, reader, query, done)
+            read = PageRead(self._core, self._catch_up, self._take_token, topic, reader, query, done)
             read.begin()
         except TopicsError as error:
             done(error)

@@ -16,32 +16,27 @@ from topics.engine.values.results import Done, FlushResult, TopicState
 from topics.errors import StorageError, TopicsError
 
 
-class SyncedCore(Protocol):
-    """The part of the core that states what of a topic is on stable storage."""
-
-    log: LogPort
-
-
-class FlushCore(SyncedCore, Protocol):
+class FlushCore(Protocol):
     """The part of the core that a flush needs."""
 
+    log: LogPort
     held_appends: HeldAppends
     loop: LoopPort
     registry: Registry
 
 
-def synced_seq(core: SyncedCore, topic: Topic) -> int:
+def synced_seq(log: LogPort, topic: Topic) -> int:
     """Return the seq up to which all of a topic is on stable storage; 0 while some is in memory."""
     if topic.has_memory:
         return 0
-    first = core.log.unsynced_from(topic.id)
+    first = log.unsynced_from(topic.id)
     return topic.head if first is None else first - 1
 
 
-def with_synced_seq(core: SyncedCore, topic: Topic | DormantTopic | None, state: TopicState) -> TopicState:
+def with_synced_seq(log: LogPort, topic: Topic | DormantTopic | None, state: TopicState) -> TopicState:
     """Return the state of a topic with its `synced_seq`. All of a dormant one is synced."""
     if isinstance(topic, Topic):
-        return state._replace(synced_seq=synced_seq(core, topic))
+        return state._replace(synced_seq=synced_seq(log, topic))
     in_memory = topic is None or state.config.durability == "ephemeral"
     return state._replace(synced_seq=0 if in_memory else state.head_seq)
 
@@ -94,7 +89,7 @@ class Flush:
             self._answer(error)
             return
         self._topic = topic
-        if topic is not None and seq is not None and seq <= synced_seq(self._core, topic):
+        if topic is not None and seq is not None and seq <= synced_seq(self._core.log, topic):
             self._answer(self._result(done=True))
             return
         self._core.log.when_flushed(None if topic is None else topic.id, self._on_flushed)
@@ -107,7 +102,7 @@ class Flush:
         self._answer(self._result(done=False))
 
     def _result(self, *, done: bool) -> FlushResult:
-        return FlushResult(0 if self._topic is None else synced_seq(self._core, self._topic), done)
+        return FlushResult(0 if self._topic is None else synced_seq(self._core.log, self._topic), done)
 
     def _answer(self, answer: FlushResult | TopicsError) -> None:
         done, self._done = self._done, None
@@ -135,7 +130,7 @@ def sync_lone(core: FlushCore, name: str | None, seq: int | None) -> FlushResult
     if seq is None and core.held_appends:
         return None
     topic = _topic_of(core, name, seq)
-    if topic is not None and seq is not None and seq <= (synced := synced_seq(core, topic)):
+    if topic is not None and seq is not None and seq <= (synced := synced_seq(core.log, topic)):
         return FlushResult(synced, True)
     if core.log.sync_lone():  # all there is
         return make_tuple(FlushResult, (0 if topic is None else topic.head, True))

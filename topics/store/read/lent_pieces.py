@@ -7,7 +7,6 @@ then reads with calls that wait for the disk and that release the interpreter's 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import weakref
 from collections import deque
@@ -15,13 +14,11 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from typing_extensions import Buffer
-
 from topics.errors import CorruptError, StorageError, TopicsError, UsageError
-from topics.loop.files import Files
 from topics.store.format.file_table import StoredFile
 from topics.store.read.block_reads import inflated
 from topics.store.read.reader import FileRange, Filling, Reader
+from topics.store.read.waiting_files import NO_RESTS, WaitingFiles
 
 _LOOK_NS = 100_000_000
 """Interval of looks for pieces whose threads have left them, while any are lent."""
@@ -151,8 +148,8 @@ class LentPieces:
         return filling.view
 
     def _inflated(self, file: StoredFile, piece: FileRange) -> memoryview:
-        files = _WaitingFiles(self._lender.reader.files, self._check)
-        steps = inflated(files, _NO_RESTS, file, file.fd, piece.offset, piece.length)
+        files = WaitingFiles(self._lender.reader.files, self._check)
+        steps = inflated(files, NO_RESTS, file, file.fd, piece.offset, piece.length)
         try:
             steps.send(None)
         except StopIteration as end:
@@ -260,40 +257,6 @@ def _left_too_long() -> StorageError:
     return StorageError(
         "the files of this read are gone, because it began long after its records were chosen: read again"
     )
-
-
-class _WaitingFiles:
-    """Files whose reads wait for the disk: the coroutine that awaits one does not stop."""
-
-    def __init__(self, files: Files, check: Callable[[], None]) -> None:
-        self._files = files
-        self._check = check
-
-    async def read_into(self, fd: int, buffer: Buffer, offset: int) -> int:
-        view = memoryview(buffer).cast("B")
-        count = 0
-        while count < len(view):
-            self._check()
-            res = self._files.read_now(fd, view[count:], offset + count)
-            if res < 0:
-                raise OSError(-res, os.strerror(-res))
-            if res == 0:
-                break
-            count += res
-        return count
-
-
-class _NoRests:
-    """Work without rests."""
-
-    async def turn(self) -> None:
-        pass
-
-    def working(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-
-_NO_RESTS = _NoRests()
 
 
 def _in_memory(reader: Reader, piece: FileRange) -> list[Lent]:
