@@ -194,6 +194,7 @@ class Log:
         room in the log; an append that has found room is waited for.
         Raises: WouldBlockError if there is no room (by then); nothing of it is there.
         """
+        # As in each append: a helper would cost every one of them another call, and an object.
         driver, thread = self._driver, threading.get_ident()
         driver.appending.add(thread)
         try:
