@@ -15,6 +15,7 @@ import pytest
 from tests.files.files_world import COLD, HOT, FilesWorld, read_all
 from tests.files.sim_calls import SimCalls
 from tests.sim.world.sim_file import SimFile
+from topics.common.default_incarnation import incarnation_of_id
 from topics.engine.shared.topic_snapshot import FloorMarks, PlainTopics, TopicImage, TopicsSnapshot
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.files import (
@@ -31,7 +32,6 @@ from topics.files import (
 from topics.files import newest_snapshot as by_json
 from topics.files.file_calls import SYSTEM, SystemCalls
 from topics.files.newest_snapshot import TopicEntry
-from topics.store.format.default_incarnation import incarnation_of_id
 from topics.store.format.floors import Floors
 from topics.store.segments.manifest import Pack, PackRun, Segment, StorePart
 

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from topics.common.default_incarnation import incarnation_of_id
 from topics.files.errors import DirectoryBusyError, TopicGoneError
 from topics.files.file_calls import FileReads
 from topics.files.live_rows import LiveRows
 from topics.files.newest_snapshot import SnapshotContents, TopicEntry, load_newest
 from topics.files.piece import Kind, Location, Loss, Piece
 from topics.files.piece_files import PieceSource, VanishedError, reading
-from topics.store.format.default_incarnation import incarnation_of_id
 from topics.store.format.floors import Floors, Gap
 from topics.store.format.segment_format import HOT, pack_path, segment_path
 

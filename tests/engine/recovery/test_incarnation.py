@@ -11,11 +11,11 @@ import pytest
 from tests.engine.fake_store import FakeLoop, small_config
 from tests.engine.harness import Harness
 from tests.engine.shared.plain_images import topic_images
+from topics.common.default_incarnation import incarnation_of_id
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import TopicsSnapshot
 from topics.engine.state.topic import Topic
-from topics.store.format.default_incarnation import incarnation_of_id
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.default_incarnation import incarnation_of_id
 from topics.engine.index.chunk import DEAD, Chunk
 from topics.engine.queue.completion import consume_now
 from topics.engine.routers.copy_replay import runs_by_file
@@ -52,7 +53,6 @@ from topics.engine.values.ports import LoopPort
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.delete import delete_now
 from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
-from topics.store.format.default_incarnation import incarnation_of_id
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import FLAG_COPY, ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 
