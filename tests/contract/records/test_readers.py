@@ -8,6 +8,7 @@ import pytest
 
 from tests.contract.world.answer import Answer
 from tests.contract.world.world import World
+from tests.contract.world.world import seqs as seqs_of
 
 PATH = "/v0/topics/t/readers"
 
@@ -116,6 +117,20 @@ def test_what_has_expired_counts_in_no_answer(world: World) -> None:
         shown = world.request(method, path).json
         shown = shown["readers"][0] if "readers" in shown else shown
         assert (shown["lag_records"], shown["lag_ms"]) == (0, 0), f"{method} {path}"
+
+
+def test_expiry_up_to_what_a_reader_holds_reports_no_deleted_record_as_lost(world: World) -> None:
+    """R-TTL-2, R-TOMB-7, R-READER-8: the reader has committed the deleted record as well."""
+    world.put("t", ttl_ms=200)
+    world.write_records("t", [{"data": seq, "tag": "x" if seq == 3 else "y"} for seq in range(1, 6)])
+    make(world, records=0, holds=True)
+    world.delete("t", match="x")
+    assert ask(world, "seek", {"seq": 3}).json["committed"] == 3
+    world.advance_ms(300)
+    page = world.diff("t", 1)
+    assert (page["tombstone"]["gap_from"], page["tombstone"]["gap_to"]) == (2, 2)
+    page = world.diff("t", 2)
+    assert (page["tombstone"], seqs_of(page)) == (None, [4, 5])
 
 
 def test_a_read_waits_and_a_look_moves_nothing(world: World) -> None:

@@ -58,7 +58,7 @@ def expired_through(topic: Topic, now_ms: int) -> int:
     expired = index.last_before(now_ms - ttl_ms)
     held = topic.held
     if held < expired:  # A named reader holds what it has not committed.
-        return held if index.earliest <= held else 0
+        return index.last_live(1, held) if index.earliest <= held else 0  # not one that was deleted
     return expired
 
 
