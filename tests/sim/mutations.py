@@ -390,7 +390,7 @@ MUTANTS = (
         "a short lone write not taken back",
         "store/wal/commitment.py",
         "        self._tail.take_back(end.file.stored.file_id, 0 if end.header else end.file.position)\n",
-        "",
+        "        pass\n",
         "tests/engine/write/test_append_lone.py",
     ),
     Mutant(
