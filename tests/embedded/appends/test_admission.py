@@ -166,6 +166,18 @@ def test_appends_begun_one_by_one_take_several_passes_and_keep_their_order(way: 
     log.close()
 
 
+def test_an_append_is_not_refused_while_others_are_begun_one_by_one() -> None:
+    """They are in the line for their turn, and not for room."""
+    log, _ring = sim_log()
+    log.put_topic("full", cap_records=440, discard="reject")
+    for number in range(450):
+        log.append_soon("full", number)
+    log._gatherer.flush()
+    assert log._admission.line
+    assert log.append_nowait("other", ["after those"]).result().first_seq == 1
+    log.close()
+
+
 def test_a_close_answers_appends_that_are_begun_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     log, _ring = sim_log()
     log.put_topic("full", cap_records=440, discard="reject")

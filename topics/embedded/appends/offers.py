@@ -150,6 +150,8 @@ class Admission:
         """By topic and thread the latest offer of plain `nowait` appends, until it is begun."""
         self._wants_sync = False
         self._when_empty: list[Callable[[], None]] = []
+        self._lacks_room = False
+        """Whether the first append of the line waits for room, and not only for its turn."""
         self._pass = 0
         """Number of the pass in which appends left the line last."""
         self._left = 0
@@ -271,7 +273,7 @@ class Admission:
     def _refusal_now(self, topic: str, size: int) -> WouldBlockError | None:
         if self._max_pendings and self._pendings >= self._max_pendings:
             return refusals.too_many_pendings(self._max_pendings)
-        if self.line:
+        if self.line and self._lacks_room:
             return refusals.appends_before_it()
         return self._engine.refusal(topic, size, self._promised)
 
@@ -325,6 +327,7 @@ class Admission:
         elif offer.wait_ms == 0 and not offer.is_plain:
             self._refuse(offer)
         else:
+            self._lacks_room |= not self.line
             self.line.append(offer)
             if offer.wait_ms is not None:
                 offer.timer = self._loop.call_later(offer.wait_ms * 1_000_000, partial(self._on_deadline, offer))
@@ -360,10 +363,12 @@ class Admission:
             self._pass, self._left = passes, _ADMITTED_A_PASS
         while line and (line[0].cancelled or self._refusal(line[0]) is None):
             if not self._left:
+                self._lacks_room = False
                 self._loop.call_soon(_ignore)  # for the next pass
                 return
             self._left -= 1
             self._admit(line.popleft())
+        self._lacks_room = bool(line)
 
     def _call_when_empty(self, call: Callable[[], None]) -> None:
         if self.line:
@@ -415,6 +420,7 @@ class Admission:
 
     def _on_outcome(self, offer: Offer, outcome: AppendResult | TopicsError) -> None:
         if isinstance(outcome, WouldBlockError) and not (offer.is_plain or offer.expired):
+            self._lacks_room = True
             self.line.appendleft(offer)  # it waited in the engine, and there is no room now
         else:
             self._answer(offer, outcome)
