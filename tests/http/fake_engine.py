@@ -67,6 +67,8 @@ class FakeEngine:
             return
         self._ask("append", done, request)
 
+    is_settled = True
+
     def append_lone(self, request: Any, on_committed: Any = None) -> Any:
         self.asked.append(("append_lone", (request,)))
         result = self.answers.get("append_lone")

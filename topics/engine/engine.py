@@ -176,12 +176,18 @@ class Engine:
         """Append in this call, for a caller that has no other work until the answer.
 
         on_committed(result): called as soon as the commit allows the answer; the records become
-        visible after it, within this call.
+        visible after it, within this call. Readers and routers may wait for the records then; they
+        follow in `flush`, unless `is_settled`.
         Returns: None, and nothing is done, if the write needs more than its commit: an identity,
-        retention, waiting readers, routers, commits in flight.
+        retention, commits in flight; without `on_committed` also waiting readers and routers.
         Raises: StorageError, the log accepts nothing.
         """
         return self._appender.append_lone(request, on_committed)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no reader and no router has to be notified at the end of the pass."""
+        return not (self._core.awake or self._core.forwardable)
 
     def refusal(self, name: str, size: int, promised: int) -> WouldBlockError | None:
         """Return why an append of `size` bytes would not be written at once; None if it would be.

@@ -96,6 +96,31 @@ def test_a_write_that_is_not_lone_takes_the_usual_way(why: str, durability: str)
     assert world.read()[-1]["data"] == 9
 
 
+def test_a_reader_that_waits_gets_a_lone_write_at_the_end_of_the_pass_if_the_caller_makes_one() -> None:
+    world = world_with()
+    answer = world.start_diff(2, wait_ms=20_000)
+    committed: list[AppendResult] = []
+    result = world.engine.append_lone(AppendRequest("t", records(9)), committed.append)
+    assert result is not None
+    assert committed == [result]
+    assert not world.engine.is_settled
+    world.settle()
+    assert world.engine.is_settled
+    assert [row["data"] for row in msgspec.json.decode(b"[" + answer.get().records + b"]")] == [9]
+
+
+def test_the_records_are_in_the_index_although_the_answer_fails() -> None:
+    world = world_with()
+
+    def fails(result: AppendResult) -> None:
+        raise OSError("the socket")
+
+    with pytest.raises(OSError, match="the socket"):
+        world.engine.append_lone(AppendRequest("t", records(9)), fails)
+    assert append_lone(world, 10) is not None
+    assert [row["data"] for row in world.read()] == [0, 1, 9, 10]
+
+
 def test_a_key_a_missing_topic_and_an_empty_reservation_take_the_usual_way() -> None:
     world = world_with()
     assert append_lone(world, 2, identity=Key(b"k")) is None

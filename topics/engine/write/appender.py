@@ -29,7 +29,7 @@ from topics.engine.write.admission import (
     check_log,
     expire_for_quota,
 )
-from topics.engine.write.append import Append, AppendCore, append_to, index_some
+from topics.engine.write.append import Append, AppendCore, append_to, index_some, notify
 from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictions
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
@@ -165,7 +165,10 @@ class Appender:
     ) -> AppendResult | None:
         """Commit a write in place, by the short way. See `Engine.append_lone`."""
         topic = self._plain(request)
-        if topic is None or topic.pending or topic.waiters or topic.routers:
+        if topic is None or topic.pending:
+            return None
+        has_followers = bool(topic.waiters or topic.routers)
+        if has_followers and on_committed is None:
             return None
         if not self._format.is_newest and self._format_wait.concerns(request.rows.spans):
             return None
@@ -193,6 +196,8 @@ class Appender:
             if commit.unsynced is not None:
                 commit.unsynced.setdefault(topic.id, first)
             topic.publish_new(last, ts)
+            if has_followers:
+                notify(core, topic)
         return result
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:

@@ -43,7 +43,7 @@ class SingleOutcome(Enum):
     LEFT = 0
     """Nothing was done: it is for the general path."""
     STAGED = 1
-    """The request is in progress; its answer follows."""
+    """The request is in progress, or was answered; the end of the pass continues with it."""
     ANSWERED = 2
     """The request was answered, and nothing is left to the end of the pass."""
 
@@ -156,7 +156,7 @@ class Single:
         if parsed_ns:
             service.parse.add(parsed_ns - started_ns)
             service.append.add(service.now_ns() - parsed_ns - max(result.append_ns, result.sync_ns))
-        return ANSWERED
+        return ANSWERED if engine.is_settled else STAGED
 
     def _answer(self, conn: Any, number: int, count: int, result: AppendResult, started_ns: int) -> None:
         service = self._service

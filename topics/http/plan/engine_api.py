@@ -96,6 +96,10 @@ class EngineApi(Protocol):
     ) -> AppendResult | None:
         """Append within this call. None: nothing was done. See `Engine.append_lone`."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the end of the pass notifies nothing. See `Engine.is_settled`."""
+
     def will_take_plain(self, name: str) -> bool:
         """Return `takes_plain`, as it will be once the topic's creation or deletion has ended."""
 
