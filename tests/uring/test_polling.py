@@ -17,7 +17,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
     """Four cores, all of them for this process, without a quota."""
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
-    monkeypatch.setattr(polling, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(polling, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(polling, "_CGROUPS_MOUNT", tmp_path)
+    (tmp_path / "cgroup").write_text("0::/\n")
     return monkeypatch
 
 
@@ -38,6 +40,27 @@ def test_on_one_core_or_bound_to_some_or_with_a_quota_no_process_polls(
     assert polling.spare_cores() == (0, "the process is bound to some of the cores")
     machine.setattr(os, "cpu_count", lambda: 1)
     assert polling.spare_cores() == (0, "there is one core")
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "quotas"),
+    [
+        ("0::/system.slice/log.service", "system.slice/log.service/cpu.max", ("max 100000", "50000 100000")),
+        ("0::/system.slice/log.service", "system.slice/cpu.max", ("max 100000", "50000 100000")),
+        ("4:cpu,cpuacct:/pod/box", "cpu/pod/box/cpu.cfs_quota_us", ("-1", "50000")),
+        ("4:cpu,cpuacct:/of/the/host", "cpu/cpu.cfs_quota_us", ("-1", "50000")),
+    ],
+    ids=["own", "above", "version 1", "version 1 in a container"],
+)
+def test_a_quota_is_found_in_the_groups_of_the_process_and_those_above(
+    machine: pytest.MonkeyPatch, tmp_path: Path, line: str, file: str, quotas: tuple[str, str]
+) -> None:
+    (tmp_path / "cgroup").write_text(f"1:name=systemd:/\n2:cpuset:/\n{line}\n")
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(f"{quotas[0]}\n")
+    assert polling.spare_cores().count == 4
+    (tmp_path / file).write_text(f"{quotas[1]}\n")
+    assert polling.spare_cores() == (0, "the process has a quota of CPU time")
 
 
 def test_without_the_file_of_the_load_no_process_polls(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:

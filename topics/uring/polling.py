@@ -14,7 +14,8 @@ from topics.uring._ring import lib
 
 AUTO_NS = 100_000
 """Time that `auto` polls: a client that asks again at once is back by then."""
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_CGROUPS = Path("/proc/self/cgroup")
+_CGROUPS_MOUNT = Path("/sys/fs/cgroup")
 LOAD = "/proc/loadavg"
 
 
@@ -55,12 +56,38 @@ def spare_cores() -> Cores:
         return Cores(0, "there is one core")
     if len(os.sched_getaffinity(0)) < count:
         return Cores(0, "the process is bound to some of the cores")
-    try:
-        quota = _QUOTA.read_text()
-    except OSError:
-        quota = "max"
-    if not quota.startswith("max"):
+    if _has_quota():
         return Cores(0, "the process has a quota of CPU time")
     if not os.access(LOAD, os.R_OK):
         return Cores(0, f"{LOAD} cannot be read")
     return Cores(count, "")
+
+
+def _has_quota() -> bool:
+    """Return whether a control group of this process, or one above it, limits its CPU time.
+
+    Source: cgroups(7): a line of the file is number:controllers:path, without controllers for
+    version 2. In a container the path may be the host's, and the mount is the container's group.
+    """
+    for line in _text(_CGROUPS).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            mount, name, unlimited = _CGROUPS_MOUNT, "cpu.max", "max"
+        elif "cpu" in controllers.split(","):
+            mount, name, unlimited = _CGROUPS_MOUNT / "cpu", "cpu.cfs_quota_us", "-1"
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        for each in (group, *group.parents):
+            quota = _text(each / name) if each.is_relative_to(mount) else ""
+            if quota and not quota.startswith(unlimited):
+                return True
+    return False
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file; none if it cannot be read."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
