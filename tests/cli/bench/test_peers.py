@@ -11,11 +11,13 @@ from topics.bench.bench_run import with_run
 from topics.bench.outcome import RoundOutcome
 from topics.bench.peers import known_peers as known
 from topics.bench.peers.known_peers import AUTO, NONE, chosen_peers, known_peers
+from topics.bench.peers.library_side import library_settings
 from topics.bench.peers.redis_peer import command
 from topics.bench.peers.stores_in_process import BareFile, SqliteStore
 from topics.bench.sides import Side
 from topics.bench.workload import Workload, parse_workload
 from topics.bench.workload_files import built_in
+from topics.config import Config
 from topics.errors import UsageError
 
 WRITE = '[run]\nseconds = 0.1\nwarmup = 0\nrounds = 1\n[[load]]\nkind = "write"\n'
@@ -104,6 +106,13 @@ def test_a_store_in_this_process_is_measured_and_its_records_are_counted(side: S
     (load,) = outcome.loads
     assert load.records == 3 * load.requests == 3 * load.latencies["answer"].total > 0
     assert not outcome.failed
+
+
+def test_the_library_gets_each_setting_as_its_kind() -> None:
+    variables = {"TOPICS_SPIN_US": "50", "TOPICS_SYNC_EVERY_MS": "20", "TOPICS_COMMIT": "link", "TOPICS_VERIFY": "true"}
+    settings = library_settings(variables)
+    assert settings == {"spin_us": "50", "sync_every_ms": 20, "commit": "link", "verify": True}
+    assert Config(**settings).spin_us == "50"
 
 
 def test_calls_at_a_rate_count_from_when_they_were_due(tmp_path: Path) -> None:

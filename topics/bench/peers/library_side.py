@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from topics.bench.load.load_client import count_labels
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.in_process import Calls, InProcessSide, record_texts
 from topics.bench.workload import Case
+from topics.config import Config
 from topics.embedded.log import Log
 from topics.embedded.opening import open_log
 
@@ -39,8 +40,7 @@ class LibrarySide(InProcessSide):
         workload = case.workload
         spec = workload.loads[0]
         settings = {**workload.server, **self.settings}
-        named: dict[str, Any] = {name.removeprefix("TOPICS_").lower(): _value(text) for name, text in settings.items()}
-        with open_log(str(scratch / "log"), **named) as log:
+        with open_log(str(scratch / "log"), **library_settings(settings)) as log:
             log.put_topic(TOPIC, durability=workload.topic.durability)
 
             def prepare(numbers: range) -> Callable[[], object]:
@@ -52,8 +52,18 @@ class LibrarySide(InProcessSide):
             yield Calls(prepare, lambda written: [_read_back(log, written)])
 
 
+def library_settings(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return TOPICS_* variables as the settings that the library takes."""
+    defaults, found = Config(), dict[str, Any]()
+    for variable, text in variables.items():
+        name = variable.removeprefix("TOPICS_").lower()
+        is_text = isinstance(getattr(defaults, name), str)  # also one like `auto` or a number
+        found[name] = text if is_text else _value(text)
+    return found
+
+
 def _value(text: str) -> object:
-    """Return a setting's text as the value that the library takes."""
+    """Return the value of a setting that is no text."""
     try:
         return json.loads(text)
     except ValueError:
