@@ -241,6 +241,32 @@ def test_a_client_that_remains_alone_leaves_the_columns() -> None:
     assert world.server.lane.single.taken >= before + 3
 
 
+def test_a_client_that_remains_alone_reads_with_the_budget_of_a_pass_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a pass, which is left out, would renew it. The passes without data are the simulator's own."""
+    pair = Pair(single=True, pass_read_bytes=4096)
+    world = pair.worlds[0]
+    assert world.server is not None
+    assert world.server.lane is not None
+    assert world.loop is not None
+    traffic, deliver, run_hooks = world.loop._traffic, world.loop._traffic.deliver, world.loop._run_hooks
+    received = [False]
+
+    def noted_deliver() -> bool:
+        received[0] = bool(traffic.used)
+        return deliver()
+
+    monkeypatch.setattr(traffic, "deliver", noted_deliver)
+    monkeypatch.setattr(world.loop, "_run_hooks", lambda: run_hooks() if received[0] else None)
+    conn = world.connect()
+    for _ in range(8):
+        assert conn.send(plain("t0-1")).answer("POST").status == 200
+    before = world.server.lane.single.taken
+    for _ in range(100):
+        assert conn.send(plain_read("t0-1", b'{"from_seq":0,"limit":8}')).answer("POST").status == 200
+    assert world.server.lane.single.taken >= before + 99
+    assert world.server.service.turns.seen_ns == 0, "time until the next pass would count as this one's"
+
+
 def test_lane_on_and_lane_off_keep_the_same_records(pair: Pair) -> None:
     before = pair.taken
     for seed in range(120):

@@ -186,8 +186,12 @@ class Engine:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no reader and no router has to be notified at the end of the pass."""
-        return not (self._core.awake or self._core.forwardable)
+        """Whether the end of the pass may be left out.
+
+        No reader and no router has to be notified, and reads have most of their budget left.
+        """
+        core = self._core
+        return not (core.awake or core.forwardable) and core.turns.is_ample
 
     def refusal(self, name: str, size: int, promised: int) -> WouldBlockError | None:
         """Return why an append of `size` bytes would not be written at once; None if it would be.

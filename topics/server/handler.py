@@ -37,7 +37,10 @@ class HttpHandler:
             outcome = self._single(lane, batch)
             if outcome is not LEFT:
                 self.requests.add(now_ns() - started_ns)
-                return outcome is ANSWERED
+                if outcome is not ANSWERED:
+                    return False
+                turns.seen_ns = 0  # as the end of the pass sets it, which is left out
+                return True
         rest = batch if lane is None else self._through(lane, batch)
         several = len(rest) > 1
         for conn, view in rest:

@@ -31,6 +31,11 @@ class ReadTurns:
         """The bytes that reads may still render in this pass; none at 0 and below."""
         return self._left
 
+    @property
+    def is_ample(self) -> bool:
+        """Whether most of the budget is left: the pass may do without its end, which renews it."""
+        return 2 * self._left > self._budget
+
     def take(self, begin: Callable[[], None]) -> None:
         """Call `begin`, now or at the end of a later pass."""
         if self._left > 0 and not self._waiting:

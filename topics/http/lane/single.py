@@ -205,4 +205,4 @@ class Single:
         )
         assert size > 0, "an answer larger than the room for it"
         conn.state.answer_at_once(bytes(ffi.buffer(memory, size)))
-        return ANSWERED
+        return ANSWERED if service.engine.is_settled else STAGED

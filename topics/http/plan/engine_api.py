@@ -98,7 +98,7 @@ class EngineApi(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the end of the pass notifies nothing. See `Engine.is_settled`."""
+        """Return whether the end of the pass may be left out. See `Engine.is_settled`."""
 
     def will_take_plain(self, name: str) -> bool:
         """Return `takes_plain`, as it will be once the topic's creation or deletion has ended."""
