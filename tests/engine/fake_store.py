@@ -126,6 +126,9 @@ class FakeLog:
         self.when_committed(topic_id, synced, lambda commit: done(commit._replace(base=commit.base + start)))
         return framed
 
+    def latch(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[Framed, Commit] | None:

@@ -46,7 +46,10 @@ class Pair:
         head is cut decides what is said of it."""
         self.keys = bool(settings.get("api_keys"))
         self.headers = {"Authorization": "Bearer busy"} if self.keys else {}
-        self.worlds = [SimWorld(seed, shuffle=self.shuffle, http_lane=lane, **settings) for lane in ("auto", "off")]
+        self.worlds = [
+            SimWorld(seed, shuffle=self.shuffle, only_woken=single, http_lane=lane, **settings)
+            for lane in ("auto", "off")
+        ]
         self.topics = [[f"t{at}-{number}" for number in range(len(CONFIGS))] for at in range(CONNECTIONS)]
         self.start()
         for world in self.worlds:
@@ -239,6 +242,30 @@ def test_a_client_that_remains_alone_leaves_the_columns() -> None:
     for _ in range(4):
         assert first.send(plain("t0-1")).answer("POST").status == 200
     assert world.server.lane.single.taken >= before + 3
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass(durability: str) -> None:
+    """Nothing but what comes wakes this world: what the end of a pass leaves undone stays so."""
+    pair = Pair(single=True)
+    world = pair.worlds[0]
+    assert world.server is not None
+    assert world.server.lane is not None
+    poller, writer = world.connect(), world.connect()
+    name = pair.topics[0][CONFIGS.index({"durability": durability})]
+    writer.send(plain(name)).answer("POST")
+    head = world.state(name)["head_seq"]
+    for turn in range(3):
+        poller.send(plain_read(name, b'{"from_seq":%d,"wait_ms":30000}' % (head + turn)))
+        world.settle()
+        # The first request after another client's is answered at the end of the pass.
+        writer.send(plain_read(pair.topics[1][0])).answer("POST")
+        before = world.server.lane.single.taken
+        sent_ms = world.now_ms()
+        assert writer.send(plain(name)).answer("POST").status == 200
+        assert world.server.lane.single.taken == before + 1
+        assert [record["$seq"] for record in poller.answer("POST").json["records"]] == [head + turn + 1]
+        assert world.now_ms() - sent_ms < 5, "a timer has ended a pass with hooks"
 
 
 def test_a_client_that_remains_alone_reads_with_the_budget_of_a_pass_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -776,6 +776,20 @@ MUTANTS = (
         "tests/loop/test_loop.py",
     ),
     _one(
+        "readers that wait not told of a write that came by itself",
+        "http/lane/single.py",
+        "        return SETTLED if engine.is_settled else UNSETTLED\n",
+        "        return SETTLED\n",
+        "tests/server/test_lane.py::test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass",
+    ),
+    _one(
+        "a committed write whose publication failed does not end all writes",
+        "engine/write/appender.py",
+        "                core.log.latch(",
+        "                str(",
+        "tests/engine/write/test_append_lone.py",
+    ),
+    _one(
         "readers that wait not told of a write",
         "engine/write/append.py",
         "    wake(core, topic)\n",

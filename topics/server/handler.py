@@ -6,7 +6,7 @@ import logging
 
 from topics.common.metrics import Histogram
 from topics.http.lane.lane import Lane
-from topics.http.lane.single import ANSWERED, LEFT, STAGED, SingleOutcome
+from topics.http.lane.single import LEFT, SETTLED, UNSETTLED, SingleOutcome
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.loop.connection import Connection
@@ -37,7 +37,7 @@ class HttpHandler:
             outcome = self._single(lane, batch)
             if outcome is not LEFT:
                 self.requests.add(now_ns() - started_ns)
-                if outcome is not ANSWERED:
+                if outcome is not SETTLED:
                     return False
                 turns.seen_ns = 0  # as the end of the pass sets it, which is left out
                 return True
@@ -61,7 +61,7 @@ class HttpHandler:
             return lane.take_single(batch)
         except Exception:
             self._give_up(batch[0][0])
-            return STAGED
+            return UNSETTLED
 
     def _through(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> list[tuple[Connection, memoryview]]:
         """Return the receives that the lane leaves to the general path.

@@ -16,6 +16,7 @@ from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.engine.values.results import AppendResult
 from topics.engine.values.topic_config import TopicConfig
+from topics.engine.write import appender
 from topics.engine.write.value_rows import NewRecord, rows_from_values
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import LogReadOnlyError
@@ -119,6 +120,25 @@ def test_the_records_are_in_the_index_although_the_answer_fails() -> None:
         world.engine.append_lone(AppendRequest("t", records(9)), fails)
     assert append_lone(world, 10) is not None
     assert [row["data"] for row in world.read()] == [0, 1, 9, 10]
+
+
+def test_a_write_that_cannot_be_published_ends_all_writes_and_is_there_after_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_with()
+
+    def fails(*_columns: object) -> None:
+        raise MemoryError("no memory for the index")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(appender, "index_some", fails)
+        with pytest.raises(MemoryError):
+            world.engine.append_lone(AppendRequest("t", records("acknowledged")), lambda result: None)
+    assert append_lone(world, "with the same seq") is None
+    with pytest.raises(LogReadOnlyError, match="was not published"):
+        world.append("with the same seq")
+    world.restart()
+    assert [row["data"] for row in world.read()] == [0, 1, "acknowledged"]
 
 
 def test_a_key_a_missing_topic_and_an_empty_reservation_take_the_usual_way() -> None:

@@ -189,13 +189,18 @@ class Appender:
             if on_committed is not None:
                 on_committed(result)
         finally:  # the records are in the log, whatever became of the answer
-            index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
-            core.in_log.add(topic.id)
-            core.usage.appended_records += count
-            core.usage.appended_bytes += rows.size
-            if commit.unsynced is not None:
-                commit.unsynced.setdefault(topic.id, first)
-            topic.publish_new(last, ts)
+            try:
+                index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
+                core.in_log.add(topic.id)
+                core.usage.appended_records += count
+                core.usage.appended_bytes += rows.size
+                if commit.unsynced is not None:
+                    commit.unsynced.setdefault(topic.id, first)
+                topic.publish_new(last, ts)
+            except BaseException as error:
+                # A next write would get the same seqs; a restart finds the records in the log.
+                core.log.latch(f"a committed write of topic {topic.name} was not published: {error!r}")
+                raise
             if has_followers:
                 notify(core, topic)
         return result

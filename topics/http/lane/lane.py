@@ -27,7 +27,7 @@ from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
+from topics.http.lane.lane_answers import AROUND_READ_BYTES, REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
 from topics.http.lane.scan_table import ScanTable
 from topics.http.lane.single import LEFT, Single, SingleOutcome
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
@@ -60,8 +60,6 @@ It has fewer bytes than `gzip_min_bytes` may be set to.
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
 """Tries per second to learn a name."""
-_AROUND_READ_BYTES = 640
-"""Bound of the bytes around the elements of a read's answer, with a name of 255 characters."""
 _TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS
 _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
@@ -120,17 +118,14 @@ class Lane:
         self._count_bytes, self._upto, self._reasons = scanned.count_bytes, scanned.upto, scanned.reasons
         self._upto_bytes: Any = ffi.buffer(self._upto)
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
-        self._long_read_bytes = max(config.gzip_min_bytes - _AROUND_READ_BYTES, 0) if config.gzip_level else 1 << 62
+        self._long_read_bytes = max(config.gzip_min_bytes - AROUND_READ_BYTES, 0) if config.gzip_level else 1 << 62
         """Bytes of elements from which on an answer may be compressed.
 
         A read of a client that accepts gzip is then not plain.
         """
         self._missed = ffi.new("uint32_t[]", _RECEIVES)
         self.least = _LEAST
-        """Receives in a pass from which on connections become columns.
-
-        For a single one the general path is faster.
-        """
+        """Receives in a pass from which on connections become columns; tests set 1."""
         self._taken = 0
         """Requests taken as columns."""
         self.missed = [0] * (max(REASONS) + 1)

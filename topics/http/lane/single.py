@@ -42,13 +42,13 @@ class SingleOutcome(Enum):
 
     LEFT = 0
     """Nothing was done: it is for the general path."""
-    STAGED = 1
-    """The request is in progress, or was answered; the end of the pass continues with it."""
-    ANSWERED = 2
-    """The request was answered, and nothing is left to the end of the pass."""
+    UNSETTLED = 1
+    """The request was taken; the end of the pass has work to do."""
+    SETTLED = 2
+    """The request was answered, and the end of the pass has nothing to do for it."""
 
 
-LEFT, STAGED, ANSWERED = SingleOutcome.LEFT, SingleOutcome.STAGED, SingleOutcome.ANSWERED
+LEFT, UNSETTLED, SETTLED = SingleOutcome.LEFT, SingleOutcome.UNSETTLED, SingleOutcome.SETTLED
 """Module names, since access to an Enum's member through its class takes ten times as long."""
 
 
@@ -150,13 +150,13 @@ class Single:
             refs = conn.ref.to_bytes(8, sys.byteorder)
             rows = scanned.request_bytes[0 : REQUEST.size], scanned.count_bytes[0:4]
             self._append(view, 1, Taken(*rows, refs, started_ns))
-            return STAGED
+            return UNSETTLED
         self.taken += 1
         service.in_flight.answered_at_once(1)
         if parsed_ns:
             service.parse.add(parsed_ns - started_ns)
             service.append.add(service.now_ns() - parsed_ns - max(result.append_ns, result.sync_ns))
-        return ANSWERED if engine.is_settled else STAGED
+        return SETTLED if engine.is_settled else UNSETTLED
 
     def _answer(self, conn: Any, number: int, count: int, result: AppendResult, started_ns: int) -> None:
         service = self._service
@@ -205,4 +205,4 @@ class Single:
         )
         assert size > 0, "an answer larger than the room for it"
         conn.state.answer_at_once(bytes(ffi.buffer(memory, size)))
-        return ANSWERED if service.engine.is_settled else STAGED
+        return SETTLED if service.engine.is_settled else UNSETTLED

@@ -216,6 +216,10 @@ class ShardedLog:
         """Frame rows of several topics, all in the only shard. Raises like `stage_records`."""
         return self._wals[0].staging.stage_topics(rows, fsync=fsync)
 
+    def latch(self, reason: str) -> None:
+        """Accept no write until a restart: what readers see is not what the log holds."""
+        self.admission.latch(reason)
+
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
     ) -> tuple[bytes, Commit] | None:
