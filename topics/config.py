@@ -415,6 +415,9 @@ class Config:
     """
 
     def __post_init__(self) -> None:
+        spin_us: object = self.spin_us
+        if type(spin_us) is int:  # a program has no reason to write a number as text
+            object.__setattr__(self, "spin_us", str(spin_us))
         for name, default in _DEFAULTS.items():
             if getattr(self, name) is not default:
                 self._check_type(name, default)

@@ -68,6 +68,10 @@ def test_without_the_file_of_the_load_no_process_polls(machine: pytest.MonkeyPat
     assert polling.spare_cores().count == 0
 
 
+def test_a_program_may_give_a_number() -> None:
+    assert Config(spin_us=50).spin_us == "50"  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("value", ["", "never", "-1", "1.5", "1000001"])
 def test_another_value_than_auto_or_microseconds_is_refused(value: str) -> None:
     with pytest.raises(UsageError, match="use auto, or a number from 0 to 1000000"):

@@ -31,9 +31,13 @@ class Polling:
             lib.tp_spin(ring, int(setting) * 1000, -1, 0)
             return
         cores = spare_cores()
-        if cores.count:
+        if not cores.count:
+            return
+        try:
             self._load_fd = os.open(LOAD, os.O_RDONLY | os.O_CLOEXEC)
-            lib.tp_spin(ring, AUTO_NS, self._load_fd, cores.count)
+        except OSError:
+            return  # without descriptors waits sleep
+        lib.tp_spin(ring, AUTO_NS, self._load_fd, cores.count)
 
     def end(self) -> None:
         """Close the file. The ring is closed by then."""

@@ -54,8 +54,10 @@ struct tp_ring {
     unsigned spins_left;              /* that may end in vain before waits sleep at once again */
     uint64_t spins;
     int load_fd;                      /* -1: polling asks for no idle core */
-    unsigned cores, single_reaps, has_idle_core;
-    int64_t load_read_ns;
+    unsigned cores;                   /* most running threads with which one may be idle */
+    unsigned single_reaps;            /* in a row: reaps of one completion */
+    unsigned has_idle_core;           /* as of load_read_ns */
+    int64_t load_read_ns;             /* when load_fd was read; 0: never */
 };
 
 int tp_open(tp_ring **out, unsigned entries, unsigned completions, unsigned setup, unsigned workers, int wake_fd)
