@@ -50,14 +50,21 @@ class BenchProcess:
         return self.log.read_text(errors="replace")[-LOG_SHOWN:] or "its log is empty"
 
     def wait_until(self, is_ready: Callable[[], bool], seconds: float) -> None:
-        """Wait for a program to be ready. Raises: ProcessError if it ends, or takes longer."""
+        """Wait for a program to be ready; one that will not be is killed.
+
+        Raises: ProcessError if it ends, or takes longer.
+        """
         deadline = time.monotonic() + seconds
-        while not is_ready():
-            if self.popen.poll() is not None:
-                raise ProcessError(f"{self.name} ended with {self.popen.returncode}: {self.log_end()}")
-            if time.monotonic() > deadline:
-                raise ProcessError(f"{self.name} was not ready after {seconds:g} s: {self.log_end()}")
-            time.sleep(0.002)
+        try:
+            while not is_ready():
+                if self.popen.poll() is not None:
+                    raise ProcessError(f"{self.name} ended with {self.popen.returncode}: {self.log_end()}")
+                if time.monotonic() > deadline:
+                    raise ProcessError(f"{self.name} was not ready after {seconds:g} s: {self.log_end()}")
+                time.sleep(0.002)
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         self.popen.kill()

@@ -46,11 +46,7 @@ class AsyncioServer(NetworkPeer):
         how = _HOW.get(case.workload.topic.durability, "memory")
         module = ["-m", "topics.bench.peers.plain_server", str(port), str(scratch / FILE), how]
         process = start_process([sys.executable, *module], scratch / "asyncio.log", "the asyncio server")
-        try:
-            process.wait_until(lambda: _accepts(port), READY_SECONDS)
-        except BaseException:
-            process.kill()
-            raise
+        process.wait_until(lambda: _accepts(port), READY_SECONDS)
         return process, port
 
     def group(self, case: Case, spec: LoadSpec) -> LoadGroup:
@@ -80,11 +76,7 @@ class EchoServer(NetworkPeer):
         port = free_port()
         command = [sys.executable, "-m", "topics.bench.peers.plain_echo", str(port)]
         process = start_process(command, scratch / "echo.log", "the echo server")
-        try:
-            process.wait_until(lambda: _accepts(port), READY_SECONDS)
-        except BaseException:
-            process.kill()
-            raise
+        process.wait_until(lambda: _accepts(port), READY_SECONDS)
         return process, port
 
     def group(self, case: Case, spec: LoadSpec) -> LoadGroup:
