@@ -1232,6 +1232,13 @@ MUTANTS = (
         "tests/engine/read/test_named_readers.py::test_a_power_cut_leaves_no_position_above_the_head",
     ),
     _one(
+        "a reader trims what a router has not forwarded",
+        "engine/write/delete.py",
+        "    upto = min([upto, *(router.position for router in routers)])\n",
+        "",
+        "tests/contract/records/test_readers.py::test_a_reader_trims_no_record_before_the_routers_have_forwarded_it",
+    ),
+    _one(
         "a kind lost in a copy by position",
         "store/format/codec.c",
         "put_frame(q, TYPE_RECORD, kept, f.payload_kind, topic_id,",

@@ -189,6 +189,32 @@ def test_a_reader_holds_its_records_and_trims_them(world: World) -> None:
     world.write("t", 4)
 
 
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+@pytest.mark.parametrize("ends", ["room", "router", "destination"])
+def test_a_reader_trims_no_record_before_the_routers_have_forwarded_it(
+    world: World, durability: str, ends: str
+) -> None:
+    """R-READER-9: a router without room keeps the records, until it finds room or is deleted."""
+    world.put("t", durability=durability)
+    world.put("b", durability=durability, cap_records=2, discard="reject")
+    assert world.request("PUT", "/v0/routers/t-b", {"source": "t", "dest": "b"}).status == 201
+    assert world.request("PUT", "/v0/routers/t-c", {"source": "t", "dest": "c"}).status == 201
+    make(world, records=4, trims=True, delivery="at-most-once")
+    assert seqs(ask(world, "read", {"limit": 3})) == [1, 2, 3]
+    world.advance_ms(1000)
+    assert world.request("GET", "/v0/topics/t").json["earliest_seq"] == 3
+    if ends == "room":
+        world.delete("b", before_seq=3)
+    else:
+        place = "/v0/routers/t-b" if ends == "router" else "/v0/topics/b"
+        assert world.request("DELETE", place).status == 200
+    world.advance_ms(1000)
+    assert world.request("GET", "/v0/topics/t").json["earliest_seq"] == 4
+    assert world.data("c") == [1, 2, 3, 4]
+    if ends == "room":
+        assert world.data("b", 2) == [3, 4]
+
+
 @pytest.mark.parametrize(
     ("asked", "refusal"),
     [

@@ -99,7 +99,9 @@ class Oracle:
             moved = False
             for router in self.routers.values():
                 source, dest = self.places[router.source].topic, self.places[router.dest].topic
-                moved = router.step(source, dest, self.since, now) or moved
+                if router.step(source, dest, self.since, now):
+                    moved = True
+                    self._trim(source)
         self.settled_at = now
 
     def restart(self, now: int) -> None:
@@ -132,9 +134,10 @@ class Oracle:
         if if_empty and place.topic.count:
             return 409, "topic_not_empty"
         tied = sorted(key for key, router in self.routers.items() if name in (router.source, router.dest))
-        for key in tied:
-            del self.routers[key]
+        sources = [self.places[self.routers.pop(key).source].topic for key in tied]
         del self.places[name]
+        for source in sources:
+            self._trim(source)
         return {"deleted": True, "routers_removed": tied}
 
     def learn_incarnation(self, name: str, told: str) -> None:
@@ -358,6 +361,8 @@ class Oracle:
     def _trim(self, topic: Topic) -> None:
         """R-READER-9."""
         upto = min((reader.committed for reader in topic.readers.values() if reader.trims), default=0)
+        routers = [router for router in self.routers.values() if self.places[router.source].topic is topic]
+        upto = min([upto, *(router.position for router in routers)])
         if topic.earliest <= min(upto, topic.head):
             topic.remove(upto + 1, None)
 
@@ -390,7 +395,10 @@ class Oracle:
 
     def unroute(self, now: int, name: str) -> bool:
         self.settle(now)
-        return self.routers.pop(name, None) is not None
+        router = self.routers.pop(name, None)
+        if router is not None:
+            self._trim(self.places[router.source].topic)
+        return router is not None
 
     def above(self, name: str) -> set[str]:
         """The topics it is fed by, through however many routers."""

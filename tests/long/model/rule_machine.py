@@ -685,7 +685,7 @@ class Machine(RuleBasedStateMachine):
         if place.topic.readers[reader].out or place.topic.ttl_ms:
             return
         if place.topic.readers[reader].trims and self.feeds(name):
-            return  # records may go before they are forwarded (R-DEL-9)
+            return  # they are deleted once they are forwarded, at the pace of the router (R-READER-9)
         (waiting,) = self.host.others(1)
         self.calm()
         body = {"limit": 1000, "wait_ms": 20_000, "lease_ms": lease_ms}

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.readers.page_read import PageCore, PageRead
-from topics.engine.readers.reader_positions import Then, stage_position, trim
+from topics.engine.readers.reader_positions import Then, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReaderPayload, encode
@@ -22,6 +22,7 @@ from topics.engine.values.name_rules import Prefixes, check_reader_name
 from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import Cancel, Done
 from topics.engine.write.admission import check_backlog
+from topics.engine.write.delete import trim
 from topics.engine.write.retention import when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
@@ -112,7 +113,7 @@ def _on_change(core: ReadersCore, topic: Topic, *, trims_less: bool) -> None:
     topic.set_config(topic.config, topic.next_config)
     core.quiet_until_ms = 0
     topic.retain_caps()
-    if trims_less and topic.life is Life.LIVE:
+    if trims_less:
         trim(core, topic)
     wake(core, topic)
 

@@ -15,9 +15,9 @@ from topics.engine.state.named_reader import NamedReader
 from topics.engine.state.staged_operations import Operation
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
-from topics.engine.write.delete import RecordDeletionCore, stage_prefix_deletion
+from topics.engine.write.delete import RecordDeletionCore, trim
 from topics.engine.write.reader_frames import log_position
-from topics.errors import StorageError, TopicsError
+from topics.errors import TopicsError
 from topics.store.wal.commit import Commit
 
 Then = Callable[[TopicsError | None], None]
@@ -127,18 +127,3 @@ def _reserve(core: PositionCore, reader: NamedReader) -> AbstractContextManager[
     """Accept the position on a full disk, too, if it frees space."""
     frees = reader.config.trims or reader.config.holds
     return core.log.use_reserve() if frees else nullcontext()
-
-
-def trim(core: PositionCore, topic: Topic) -> None:
-    """Delete what every trimming reader has committed, as by `before_seq` (R-READER-9).
-
-    The frame comes after those of the positions. If the log refuses it, the next position asks
-    again.
-    """
-    assert topic.readers is not None, "a reader is in its topic"
-    upto = topic.readers.trimmed()
-    if 0 < topic.index.earliest <= upto:
-        try:
-            stage_prefix_deletion(core, topic, upto + 1)
-        except StorageError:
-            return

@@ -31,6 +31,7 @@ from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.read_bounds import fitting
+from topics.engine.write.delete import RecordDeletionCore, trim
 from topics.engine.write.evictions import has_to_wait
 from topics.engine.write.retention import when_retained
 from topics.errors import StorageError, TopicsError
@@ -52,7 +53,7 @@ class OnEnd(Protocol):
     def __call__(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None: ...
 
 
-class ForwardStepsCore(ForwardCore, SpaceCore, Protocol):
+class ForwardStepsCore(ForwardCore, RecordDeletionCore, SpaceCore, Protocol):
     """The part of the core that the steps of routers need."""
 
     reader: ReaderPort
@@ -366,6 +367,7 @@ class ForwardSteps:
             # the router's own copies need no check
             router.examined = forward.first_seqs[0] + forward.counts[0] - 1
         _forget_hops(router.source)
+        trim(self._core, router.source)
         self._on_end(router, blocked=step.blocked, is_whole=step.is_whole)
 
     def on_failed(self, forward: Forward) -> None:

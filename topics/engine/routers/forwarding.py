@@ -28,6 +28,7 @@ from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.ports import LoopPort, TimerPort
 from topics.engine.values.step_queue import another_pass
+from topics.engine.write.delete import trim
 from topics.errors import TopicsError
 
 LOOKS_A_PASS = 256
@@ -294,7 +295,7 @@ class Forwarding:
         self._release(router, everybody=True)
 
     def forget(self, *gone: Router) -> None:
-        """Forget routers that are gone, of which there may be 10,000."""
+        """Forget routers that are gone, perhaps 10,000; readers may trim what these had to forward."""
         for routers in filter(None, (self._news, self._behind, self._held)):
             for router in gone:
                 routers.pop(router, None)
@@ -304,6 +305,8 @@ class Forwarding:
                 router.enter(RouterWork.IDLE)
             if router.waiting:
                 self._release(router, everybody=True)
+        for source in {router.source for router in gone}:
+            trim(self._core, source)
 
 
 def is_awaited(topic: Topic) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Protocol
 
 from topics.clock import Clock
@@ -19,7 +20,7 @@ from topics.engine.values.results import DeleteResult, Done
 from topics.engine.values.step_queue import StepQueue
 from topics.engine.write.admission import check_backlog
 from topics.engine.write.retention import ExpiryCore, expire
-from topics.errors import TopicsError
+from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.wal.commit import Commit
 
@@ -171,9 +172,24 @@ def _stage(
         done(error)
 
 
-def stage_prefix_deletion(core: RecordDeletionCore, topic: Topic, before_seq: int) -> None:
-    """Stage the deletion of all records below a seq. Raises: StorageError."""
-    _stage_frame(core, topic, before_seq, None, core.clock.now_ms(), _ignore)
+def trim(core: RecordDeletionCore, topic: Topic) -> None:
+    """Delete what every trimming reader has committed and every router has forwarded (R-READER-9).
+
+    The frame comes after those of the positions. If the log refuses it, the next position asks
+    again.
+    """
+    if topic.readers is None or topic.life is not Life.LIVE:
+        return
+    upto, earliest = topic.readers.trimmed(), topic.index.earliest
+    if not 0 < earliest <= upto:
+        return
+    routers = topic.routers
+    # Of many routers the last one usually catches up last, so mostly only that is checked.
+    if any(router.position < earliest for router in reversed(routers)):
+        return
+    upto = min([upto, *(router.position for router in routers)])
+    with suppress(StorageError):
+        _stage_frame(core, topic, upto + 1, None, core.clock.now_ms(), _ignore)
 
 
 def _ignore(_result: DeleteResult | TopicsError) -> None:
