@@ -295,7 +295,7 @@ class Forwarding:
         self._release(router, everybody=True)
 
     def forget(self, *gone: Router) -> None:
-        """Forget routers that are gone, perhaps 10,000; readers may trim what these had to forward."""
+        """Forget routers that are gone, perhaps 10,000. Readers may trim what these held."""
         for routers in filter(None, (self._news, self._behind, self._held)):
             for router in gone:
                 routers.pop(router, None)
