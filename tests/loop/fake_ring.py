@@ -12,7 +12,7 @@ from typing import Any
 
 from topics.clock import ManualClock
 from topics.loop import Loop
-from topics.loop.ring import F_BUFFER, F_MORE, Completions, Send
+from topics.loop.ring import F_BUFFER, F_DATA_AND_MORE, F_MORE, Completions, Send, Single
 
 
 class Call:
@@ -40,6 +40,7 @@ class FakeRing:
             "open": lambda path, flags, mode: 90,
         }
         self.completions: list[tuple[int, int, int]] = []
+        self.single: tuple[int, int, int] | None = None
         self.buffers: dict[int, bytes] = {}
         self.recycled: list[int] = []
         self.waits: list[int | None] = []
@@ -146,6 +147,9 @@ class FakeRing:
 
     def submit_and_wait(self, timeout_ns: int | None) -> None:
         self.waits.append(timeout_ns)
+        if self.single is not None:
+            self.recycle([self.single[2]])
+            self.single = None
         for call in list(self.queued):
             if call.name in self.answers:
                 self.queued.remove(call)
@@ -154,7 +158,17 @@ class FakeRing:
             self.clock.advance_ns(timeout_ns)
         self.woken = 0
 
+    def wait_single(self, timeout_ns: int | None) -> Single | None:
+        self.submit_and_wait(timeout_ns)
+        if len(self.completions) != 1 or self.completions[0][2] & F_DATA_AND_MORE != F_DATA_AND_MORE:
+            return None
+        self.single = self.completions.pop()
+        return self.single[0], self.received(self.single[2], self.single[1])
+
     def reap(self) -> Completions:
+        if self.single is not None:
+            self.completions.insert(0, self.single)
+            self.single = None
         completions, self.completions = self.completions, []
         return [c[0] for c in completions], [c[1] for c in completions], [c[2] for c in completions]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.loop.fake_ring import fake_loop
 from tests.loop.handlers import Recorder
-from topics.loop.connection import Row
+from topics.loop.connection import Connection
 from topics.loop.ring import F_MORE
 
 
@@ -43,8 +43,8 @@ def test_work_from_another_thread_wakes_the_ring_and_is_run() -> None:
 class Settling(Recorder):
     """A handler that leaves no work to the hooks, unless it writes."""
 
-    def receive(self, batch: list[Row]) -> bool:
-        super().receive(batch)
+    def receive_single(self, conn: Connection, view: memoryview) -> bool:
+        self.receive([(conn, view)])
         return True
 
 
@@ -82,6 +82,85 @@ def test_a_receive_that_its_handler_has_settled_needs_no_hooks_unless_the_pass_h
     ring.receive(second, b"y")
     assert hooks_of_a_pass() == 1, "bytes to send"
     assert ring.one("send").arguments[1] == b"answer"
+
+
+def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_and_offered_once() -> None:
+    loop, ring = fake_loop()
+    offered = list[bytes]()
+
+    class Leaving(Recorder):
+        def receive_single(self, conn: Connection, view: memoryview) -> None:
+            offered.append(bytes(view))
+
+    handler, ran = Leaving(), list[str]()
+    loop.listen("127.0.0.1", 0, handler)
+    ring.complete(ring.one("accept"), 10, F_MORE)
+    loop.run_pass(0)
+    recv = ring.one("recv")
+    loop.on_pass_end(lambda: ran.append("hook"), 10)
+    for text in (b"a", b"b", b"c"):
+        ring.receive(recv, text)
+        loop.run_pass(None)
+    ring.receive(recv, b"d")
+    loop.run_pass(0)
+    assert offered == [b"a", b"b", b"c", b"d"]
+    assert handler.data() == b"abcd"
+    assert ran == ["hook"] * 4
+    assert ring.recycled == [1, 2, 3, 4]
+    assert loop._traffic._passes_with_one_sender == 3, "each pass was counted once"
+
+
+def test_timers_and_work_from_threads_are_not_held_up_by_receives_that_come_one_by_one() -> None:
+    loop, ring = fake_loop()
+    handler, ran = Settling(), list[str]()
+    loop.listen("127.0.0.1", 0, handler)
+    ring.complete(ring.one("accept"), 10, F_MORE)
+    loop.run_pass(0)
+    recv = ring.one("recv")
+
+    def receive() -> None:
+        ring.receive(recv, b"x")
+        loop.run_pass(None)
+
+    loop.call_later(0, lambda: ran.append("timer"))
+    receive()
+    assert ran == ["timer"]
+    loop.call_soon_threadsafe(lambda: ran.append("thread"))
+    receive()
+    assert ran == ["timer", "thread"]
+    handler.on_receive = lambda conn, data: loop.call_soon(lambda: ran.append("task"))
+    receive()
+    handler.on_receive = lambda conn, data: None
+    receive()
+    assert ran == ["timer", "thread", "task"], "in the pass after the receive"
+
+
+def test_a_handler_that_fails_or_closes_in_the_only_receive_of_a_pass_is_followed_by_the_hooks() -> None:
+    loop, ring = fake_loop()
+    handler, ran = Settling(), list[str]()
+    loop.listen("127.0.0.1", 0, handler)
+    ring.complete(ring.one("accept"), 10, F_MORE)
+    loop.run_pass(0)
+    recv = ring.one("recv")
+    loop.on_pass_end(lambda: ran.append("hook"), 10)
+
+    def fail(conn: Connection, data: bytes) -> None:
+        raise ValueError("receive")
+
+    handler.on_receive = fail
+    ring.receive(recv, b"x")
+    with pytest.raises(ValueError, match="receive"):
+        loop.run_pass(None)
+    assert ran == ["hook"]
+    handler.on_receive = lambda conn, data: conn.pause_reading()
+    ring.receive(recv, b"y")
+    loop.run_pass(None)
+    ring.receive(recv, b"z")
+    loop.run_pass(None)
+    assert handler.data() == b"xy", "what comes while reading is paused is held"
+    handler.conn.resume_reading()
+    loop.run_pass(None)
+    assert handler.data() == b"xyz"
 
 
 def test_a_failing_hook_lets_the_others_run_and_is_raised_at_the_end_of_the_pass() -> None:

@@ -70,6 +70,7 @@ class StreamGroup(Protocol):
     inbox: list[Row]
     connections: dict[int, Connection]
     on_lost: Callable[[Connection, int], None]
+    receive_single: Callable[[Connection, memoryview], bool | None] | None
 
     @property
     def handler(self) -> StreamEvents: ...
@@ -134,7 +135,6 @@ class Connection:
         "_sends",
         "_staged",
         "_staged_bytes",
-        "_streams",
         "_traffic",
         "expected",
         "fd",
@@ -150,6 +150,7 @@ class Connection:
         "send_data",
         "slot",
         "state",
+        "streams",
     )
 
     def __init__(
@@ -179,7 +180,7 @@ class Connection:
         self.expected = 0
         """Result of a send that leaves no work; 0: open and idle, so a write is sent directly."""
         self._traffic = traffic
-        self._streams = streams
+        self.streams = streams
         self._sends = traffic.sends
         self._high_water = streams.limits.send_high_water_bytes
         self._low_water = streams.limits.send_low_water_bytes
@@ -262,7 +263,7 @@ class Connection:
         if self._held or any(conn is self for conn, _view in self._traffic.held):
             self._traffic.resumed.append(self)
             return
-        self.inbox = self._streams.inbox
+        self.inbox = self.streams.inbox
         self.arm()
 
     def close(self) -> None:
@@ -402,7 +403,7 @@ class Connection:
         if self.paused or self.phase != OPEN:
             self._held = held
             return b""
-        self.inbox = self._streams.inbox
+        self.inbox = self.streams.inbox
         return b"".join(held or ())
 
     def on_end(self, error: int) -> None:
@@ -416,18 +417,18 @@ class Connection:
             return  # a receive that was begun before the end was known has found it again
         self._end = True
         if self.phase == OPEN and not self._held:
-            self._streams.handler.end_of_stream(self)
+            self.streams.handler.end_of_stream(self)
 
     def on_held_delivered(self) -> None:
         """Continue after delivery of held bytes: report the end of the stream, or read again."""
         if self._end and self.phase == OPEN:
-            self._streams.handler.end_of_stream(self)
+            self.streams.handler.end_of_stream(self)
         else:
             self.arm()
 
     def drained(self) -> None:
         if self.phase == OPEN:
-            self._streams.handler.drained(self)
+            self.streams.handler.drained(self)
 
     # --- closing -----------------------------------------------------------------------------------------------------
     def _on_flushed(self) -> None:
@@ -484,6 +485,6 @@ class Connection:
         del traffic.operations.sending[self.send_data]
         if traffic.links is not None:
             traffic.links.close(self)
-        del self._streams.connections[self.id]
+        del self.streams.connections[self.id]
         traffic.ring.queue_close(traffic.operations.expect(CONTROL, ignore), self.fd)
-        self._streams.on_lost(self, self._error)
+        self.streams.on_lost(self, self._error)

@@ -18,7 +18,7 @@ from typing_extensions import Buffer
 
 from topics.loop._links import ffi, lib
 from topics.loop.connection import LOOK_CLOSER, OPEN, Connection
-from topics.loop.operations import KIND_BITS, SLOT_BITS
+from topics.loop.operations import KIND_BITS, SEND, SLOT_BITS
 from topics.loop.ring import Completions, Ring
 
 _SLOT_MASK = (1 << SLOT_BITS) - 1
@@ -193,9 +193,9 @@ class Links:
             buffer = bytearray().join(map(self._received, range(self.count)))
         return ReceivedRows(self.count, buffer, self._refs, self._starts, self._ends)
 
-    def first_ref(self) -> int:
-        """Return the name of the first row's connection."""
-        return cast(int, self._refs[0])
+    def first_send_data(self) -> int:
+        """Return the `send_data` of the first row's connection."""
+        return cast(int, self._refs[0]) << KIND_BITS | SEND
 
     def view(self, row: int) -> memoryview:
         """Return the bytes of one row."""

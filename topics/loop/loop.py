@@ -3,7 +3,8 @@
 A pass: submit and wait -> reap -> completions dispatched -> each handler's receives as one batch ->
 timers -> ready tasks -> hooks in their order (with the one call that queues all sends). Operations
 staged in a pass are submitted with the next one, so a hundred connections cost a few system calls.
-A pass of one receive that its handler has settled in the call has no need of the hooks.
+A pass whose only completion is a receive offers it to its handler by itself (`receive_single`): it
+has nothing to dispatch, and if the handler has done all work in the call, no need of the hooks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from topics.loop.files import Files
 from topics.loop.links import Links
 from topics.loop.listener import Listener
 from topics.loop.operations import CONTROL, Operations
-from topics.loop.ring import F_DATA_AND_MORE, Ring
+from topics.loop.ring import F_DATA_AND_MORE, Ring, Single
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits
 from topics.loop.tasks import Cancelled, Future, Task
@@ -77,13 +78,8 @@ class Loop:
     def run(self) -> None:
         """Make passes until `stop`."""
         self._stopped = False
-        now = self.clock.monotonic_ns
         while not self._stopped:
-            started_ns = now()
-            self.ring.submit_and_wait(self._wait_ns(None, started_ns))
-            waited_ns = now()
-            if self._dispatch():  # else only sends completed, and the loop just waits again
-                self._finish_pass(started_ns, waited_ns)
+            self.run_pass(None)
 
     def run_until(self, done: Callable[[], bool]) -> None:
         """Make passes until `done()`, which is called before each of them."""
@@ -110,8 +106,7 @@ class Loop:
             return
         self._run_hooks()
         if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+            self._raise_failure()
 
     def random_bytes(self, count: int) -> bytes:
         """Return unpredictable bytes; a simulated ring makes them from its seed."""
@@ -132,10 +127,38 @@ class Loop:
         """
         now = self.clock.monotonic_ns
         started_ns = now()
-        self.ring.submit_and_wait(self._wait_ns(timeout_ns, started_ns))
-        waited_ns = now()
-        if self._dispatch():
+        wait_ns = self._wait_ns(timeout_ns, started_ns)
+        if wait_ns == 0:  # something is due or ready
+            self.ring.submit_and_wait(0)
+            waited_ns = now()
+        else:
+            single = self.ring.wait_single(wait_ns)
+            waited_ns = now()
+            if single is not None and self._take_single(single, started_ns, waited_ns):
+                return
+        if self._dispatch():  # else only sends completed, and the loop just waits again
             self._finish_pass(started_ns, waited_ns)
+
+    def _take_single(self, single: Single, started_ns: int, waited_ns: int) -> bool:
+        """Make the pass of one receive, if its handler takes it by itself. False: nothing was done.
+
+        Such a pass had nothing ready or due when it began. What comes meanwhile is for the next.
+        """
+        is_settled = self._traffic.take_single(single)
+        if is_settled is None:
+            return False
+        now = self.clock.monotonic_ns
+        stats, received_ns = self._stats, now()
+        stats.passes += 1
+        stats.completions += 1
+        stats.wait.add(waited_ns - started_ns)
+        stats.receive.add(received_ns - waited_ns)
+        if not is_settled:
+            self._run_hooks()
+            stats.pass_end.add(now() - received_ns)
+        if self._failure is not None:
+            self._raise_failure()
+        return True
 
     def _finish_pass(self, started_ns: int, waited_ns: int) -> None:
         """Run the stages after the dispatch. A stage without work costs a comparison."""
@@ -156,15 +179,14 @@ class Loop:
             ran_ns = now()
             stats.tasks.add(ran_ns - received_ns)
             is_settled = False
-        if not is_settled:
-            self._run_hooks()
         stats.passes += 1
         stats.wait.add(waited_ns - started_ns)
         stats.receive.add(received_ns - waited_ns)
-        stats.pass_end.add(now() - ran_ns)
+        if not is_settled:
+            self._run_hooks()
+            stats.pass_end.add(now() - ran_ns)
         if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+            self._raise_failure()
 
     def _run_hooks(self) -> None:
         """Run all hooks in their order, and again while one of them asks for it (`again`)."""
@@ -333,7 +355,8 @@ class Loop:
     # --- inside ------------------------------------------------------------------------------------------------------
     def _wait_ns(self, timeout_ns: int | None, now_ns: int) -> int | None:
         """Return the longest time of the next wait, in ns; None: no limit."""
-        if self._ready or self._from_threads or self._traffic.busy or self._stopped:
+        traffic = self._traffic
+        if self._ready or self._from_threads or traffic.sends or traffic.resumed or traffic.rearm or self._stopped:
             return 0
         due_ns = self._timers.next_due_ns()
         if due_ns is None:
@@ -408,6 +431,11 @@ class Loop:
     def _report(self, error: BaseException, where: str) -> None:
         self._stats.callback_errors += 1
         self.on_error(error, where)
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        assert failure is not None, "nothing has failed"
+        raise failure
 
     def _log_and_remember(self, error: BaseException, where: str) -> None:
         log.error("unhandled exception in %s", where, exc_info=error)

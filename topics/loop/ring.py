@@ -33,6 +33,8 @@ Completions = tuple[list[int], list[int], list[int]]
 """Columns user_data, res, flags. A negative res is -errno."""
 Send = tuple[int, int, Buffer]
 """A send: user_data, fd, bytes."""
+Single = tuple[int, memoryview]
+"""The only completion of a wait, a receive: user_data, and its bytes."""
 
 
 class Ring(Protocol):
@@ -150,6 +152,15 @@ class Ring(Protocol):
 
         timeout_ns: 0 to submit and poll; None for no timeout. Returns at once if there are
         completions that were not reaped.
+        """
+
+    def wait_single(self, timeout_ns: int | None) -> Single | None:
+        """Submit and wait; return the only completion, if it is a receive with data that continues.
+
+        Return None for anything else, which `reap` then returns. The bytes are valid until the next
+        wait, which returns their buffer to the kernel, unless `reap` is called before: it returns
+        the completion, as if it had not been taken.
+        timeout_ns: as in `submit_and_wait`.
         """
 
     def reap(self) -> Completions:

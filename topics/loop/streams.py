@@ -13,16 +13,18 @@ class StreamHandler(Protocol):
     """Events of all connections of a listener.
 
     Called on the loop's thread, never from inside another call.
+
+    A handler may also have a method `receive_single(conn, view)`, which is offered the only receive
+    of a pass before `receive` is. It returns True if all work that the receive causes was done, so
+    that the hooks at the end of the pass need not run for it; False if they have to run; None, and
+    nothing was done, if the receive is for `receive`.
     """
 
     def connected(self, conn: Connection) -> None:
         """Take a new connection, which has received no data yet."""
 
-    def receive(self, batch: list[Row]) -> bool | None:
+    def receive(self, batch: list[Row]) -> None:
         """Take all receives of the pass, oldest first; a connection may have several rows.
-
-        Return True if all work that they cause was done, so that the hooks at the end of the pass
-        need not run for it.
 
         Neither the list nor the views may be kept: the buffers return to the kernel afterwards.
         """
@@ -57,7 +59,7 @@ class StreamLimits:
 class Streams:
     """Connections with one handler. Their receives of a pass are one batch."""
 
-    __slots__ = ("connections", "handler", "inbox", "limits", "on_lost", "takes_rows")
+    __slots__ = ("connections", "handler", "inbox", "limits", "on_lost", "receive_single", "takes_rows")
 
     def __init__(self, handler: StreamHandler, limits: StreamLimits) -> None:
         assert limits.send_low_water_bytes <= limits.send_high_water_bytes, "low water above high water"
@@ -67,4 +69,6 @@ class Streams:
         self.connections: dict[int, Connection] = {}
         self.takes_rows = bool(getattr(handler, "takes_rows", False))
         """Whether the handler also reads the loop's `links` when its `receive` is called."""
+        self.receive_single: Callable[[Connection, memoryview], bool | None] | None
+        self.receive_single = getattr(handler, "receive_single", None)
         self.on_lost: Callable[[Connection, int], None] = handler.lost

@@ -66,7 +66,7 @@ class Timers:
         heap = self._heap
         while heap:
             due_ns, _, timer = heap[0]
-            if timer.pending:
+            if timer._fn is not None:
                 return due_ns
             heapq.heappop(heap)
             self._cancelled -= 1

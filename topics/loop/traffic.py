@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from topics.loop.connection import OPEN, Connection, Row
 from topics.loop.links import Links
-from topics.loop.operations import KIND_BITS, SEND, Operations
-from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send
+from topics.loop.operations import Operations
+from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send, Single
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits, Streams
 from topics.loop.timers import Timer
@@ -68,12 +68,12 @@ class Traffic:
         """Whether a connection left OPEN in this pass: rows of closing ones are filtered out."""
         self.starved = False
         self._speaker = 0
-        """The only connection that sent data in the last pass with data.
-
-        It is given by its `send_data` without the kind.
+        """`send_data` of the only connection that sent data in the last pass with data.
 
         0: several did.
         """
+        self._was_offered = False
+        """Whether the only receive of this pass was offered to its handler, which has left it."""
         self._passes_with_one_sender = 0
         self.one_sender_passes = ONE_SENDER_PASSES
         self.lone_send = 0
@@ -144,6 +144,28 @@ class Traffic:
         else:
             self.ended.append((conn, -res))
 
+    def take_single(self, single: Single) -> bool | None:
+        """Offer the only completion of a pass to its handler.
+
+        Return whether nothing is left to the hooks; None, if it is to be dispatched as any other.
+        """
+        conn = self.operations.receiving[single[0]]
+        streams = conn.streams
+        receive = streams.receive_single
+        if receive is None or conn.owned or conn.inbox is not streams.inbox:
+            return None
+        self._hear(conn.send_data)
+        try:
+            is_settled = receive(conn, single[1])
+        except Exception as error:
+            is_settled = False
+            self._on_error(error, "receive")
+        if is_settled is None:
+            self._was_offered = True
+            return None
+        self.stats.messages_received += 1
+        return is_settled and not (self.sends or self.staged)
+
     def deliver(self) -> bool:
         """Call the handlers with what the dispatch collected, then return the buffers.
 
@@ -159,13 +181,19 @@ class Traffic:
         for streams in self._groups:
             inbox = streams.inbox
             if inbox or (links is not None and links.count and streams.takes_rows):
-                self._hear(inbox, links)
-                is_settled = self._receive(streams, inbox)
+                rows = 0 if links is None else links.count
+                if not self._was_offered:
+                    speaker = 0
+                    if len(inbox) + rows == 1:
+                        speaker = inbox[0][0].send_data if links is None or not rows else links.first_send_data()
+                    self._hear(speaker)
+                is_settled = self._receive(streams, inbox, rows)
                 inbox.clear()
         if links is not None and links.count:
             self.stats.messages_received += links.count
             links.recycle()
         self.dropped.clear()
+        self._was_offered = False
         if received:
             self.stats.messages_received += received
             self.ring.recycle(self.used)
@@ -221,20 +249,19 @@ class Traffic:
         return False
 
     # --- inside ------------------------------------------------------------------------------------------------------
-    def _hear(self, inbox: list[Row], links: Links | None) -> None:
-        """Count the passes in which the same connection was the only sender, with one receive."""
-        speaker = 0
-        rows = 0 if links is None else links.count
-        if len(inbox) + rows == 1:
-            speaker = links.first_ref() if rows and links is not None else inbox[0][0].send_data >> KIND_BITS
-            if speaker == self._speaker:
-                self._passes_with_one_sender += 1
-                if self._passes_with_one_sender >= self.one_sender_passes:
-                    self.lone_send = speaker << KIND_BITS | SEND
-                return
-        self._speaker = speaker
-        self._passes_with_one_sender = 0
-        self.lone_send = 0
+    def _hear(self, speaker: int) -> None:
+        """Count the passes in which the same connection was the only sender, with one receive.
+
+        speaker: its `send_data`; 0 if several have sent, or one has several receives.
+        """
+        if speaker != self._speaker or not speaker:
+            self._speaker = speaker
+            self._passes_with_one_sender = 0
+            self.lone_send = 0
+            return
+        self._passes_with_one_sender += 1
+        if self._passes_with_one_sender >= self.one_sender_passes:
+            self.lone_send = speaker
 
     def _gather(self) -> None:
         """Add bytes written after a send of this pass to that send.
@@ -250,19 +277,28 @@ class Traffic:
                 self.sends[row] = (user_data, fd, conn.gather(conn.flying))
         self.staged.clear()
 
-    def _receive(self, streams: Streams, inbox: list[Row]) -> bool:
+    def _receive(self, streams: Streams, inbox: list[Row], rows: int) -> bool:
+        """Call the handler; return whether it has left nothing to the hooks.
+
+        rows: receives of the pass that are columns.
+        """
         batch = inbox
         if self.closed_some:
             batch = [row for row in inbox if row[0].phase == OPEN]
+        is_settled: bool | None = None
         try:
-            is_settled = streams.handler.receive(batch) is True
+            if streams.receive_single is not None and len(batch) + rows == 1 and batch and not self._was_offered:
+                conn, view = batch[0]
+                is_settled = None if conn.owned else streams.receive_single(conn, view)
+            if is_settled is None:
+                streams.handler.receive(batch)
         except Exception as error:
             is_settled = False
             self._on_error(error, "receive")
         if self.starved:
             self.starved = False
             self._bench(inbox)
-        return is_settled
+        return bool(is_settled)
 
     def _take_resumed(self) -> list[Connection]:
         """Put the held bytes of resumed connections before the data of this pass."""

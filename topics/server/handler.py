@@ -6,7 +6,7 @@ import logging
 
 from topics.common.metrics import Histogram
 from topics.http.lane.lane import Lane
-from topics.http.lane.single import LEFT, SETTLED, UNSETTLED, SingleOutcome
+from topics.http.lane.single import LEFT, SETTLED
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.loop.connection import Connection
@@ -21,26 +21,19 @@ class HttpHandler:
         self._service = service
         self._lane = lane
         self.takes_rows = lane is not None
+        self.receive_single = None if lane is None else self._receive_single
         self.requests = Histogram()
         """Durations of a pass's receives: parsing, handling and staging all requests in them."""
 
     def connected(self, conn: Connection) -> None:
         conn.state = FirstBytes(self._service, conn)
 
-    def receive(self, batch: list[tuple[Connection, memoryview]]) -> bool:
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
         service = self._service
         now_ns, turns = service.now_ns, service.turns
         turns.seen_ns = started_ns = now_ns()
         service.sampling = True
         lane = self._lane
-        if len(batch) == 1 and lane is not None:
-            outcome = self._single(lane, batch)
-            if outcome is not LEFT:
-                self.requests.add(now_ns() - started_ns)
-                if outcome is not SETTLED:
-                    return False
-                turns.seen_ns = 0  # as the end of the pass sets it, which is left out
-                return True
         rest = batch if lane is None else self._through(lane, batch)
         several = len(rest) > 1
         for conn, view in rest:
@@ -53,15 +46,24 @@ class HttpHandler:
         if rest and lane is not None:
             lane.learn(rest)
         self.requests.add(now_ns() - started_ns)
-        return False
 
-    def _single(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> SingleOutcome:
-        """Take what may be the only receive of the pass, if it is one plain request."""
+    def _receive_single(self, conn: Connection, view: memoryview) -> bool | None:
+        """Take the only receive of the pass if it is one plain request."""
+        service, lane = self._service, self._lane
+        assert lane is not None, "offered without a lane"
+        started_ns = service.now_ns()
         try:
-            return lane.take_single(batch)
+            outcome = lane.take_single(conn, view, started_ns)
         except Exception:
-            self._give_up(batch[0][0])
-            return UNSETTLED
+            self._give_up(conn)
+            return False
+        if outcome is LEFT:
+            return None
+        self.requests.add(service.now_ns() - started_ns)
+        if outcome is SETTLED:
+            return True
+        service.turns.seen_ns = started_ns
+        return False
 
     def _through(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> list[tuple[Connection, memoryview]]:
         """Return the receives that the lane leaves to the general path.

@@ -31,6 +31,7 @@
 #define SENDS_WAIT_NS 50000
 #define SMALL_SEND_BYTES 16384
 #define SPINS_IN_VAIN 4
+#define DATA_AND_MORE (IORING_CQE_F_BUFFER | IORING_CQE_F_MORE)
 #define SINGLE_REAPS 8  /* in a row, after which one client is likely to wait for each answer */
 #define LOAD_NS 1000000 /* for so long the number of running threads is believed */
 
@@ -50,6 +51,9 @@ struct tp_ring {
     uint8_t *base;
     uint8_t *lent;                    /* 1: the caller has this receive buffer */
     unsigned buffer_count, buffer_size, lent_count;
+    uint64_t single;                  /* user_data of what tp_wait_single returned; 0: nothing */
+    int single_res;
+    uint32_t single_flags;
     int64_t spin_ns;                  /* 0: waits always sleep */
     unsigned spins_left;              /* that may end in vain before waits sleep at once again */
     uint64_t spins;
@@ -500,6 +504,14 @@ static int came_soon(tp_ring *r, unsigned sends, int64_t *timeout_ns, int64_t be
     return 0;
 }
 
+/* End the use of the completion that tp_wait_single returned: its buffer is the kernel's again. */
+static void drop_single(tp_ring *r)
+{
+    r->single = 0;
+    r->single_reaps++;
+    tp_recycle(r, &r->single_flags, 1); /* its buffer is lent, so it does not fail */
+}
+
 int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
 {
     int64_t began = r->spin_ns ? now_ns() : 0;
@@ -507,6 +519,7 @@ int tp_submit_and_wait(tp_ring *r, int64_t timeout_ns)
     unsigned sends = r->sends;
 
     if (r->refused) return r->refused;
+    if (r->single) drop_single(r);
     r->sends = 0;
     if (!r->wake_armed && !r->closing && (result = arm_wake(r)) < 0) return result;
     if (timeout_ns == 0 || r->stash_start < r->stash_end || io_uring_cq_ready(&r->uring)) {
@@ -556,11 +569,33 @@ static inline int copy_out(tp_ring *r, const struct io_uring_cqe *cqe, uint64_t 
     return 1;
 }
 
+int64_t tp_wait_single(tp_ring *r, int64_t timeout_ns, uint64_t *user_data)
+{
+    struct io_uring_cqe *cqe;
+    int result = tp_submit_and_wait(r, timeout_ns);
+
+    if (result < 0) return result;
+    if (io_uring_cq_ready(&r->uring) != 1 || r->stash_start < r->stash_end) return 0;
+    if (io_uring_peek_cqe(&r->uring, &cqe)) return 0;
+    if ((cqe->flags & DATA_AND_MORE) != DATA_AND_MORE || !cqe->user_data || cqe->res <= 0) return 0;
+    copy_out(r, cqe, &r->single, &r->single_res, &r->single_flags);
+    io_uring_cq_advance(&r->uring, 1);
+    *user_data = r->single;
+    return (int64_t)(r->single_flags >> IORING_CQE_BUFFER_SHIFT) << 32 | r->single_res;
+}
+
 int tp_reap(tp_ring *r, uint64_t *user_data, int *res, uint32_t *flags, unsigned room)
 {
     unsigned n = 0;
 
     if (r->refused) return r->refused;
+    if (r->single && room) {
+        *user_data = r->single;
+        *res = r->single_res;
+        *flags = r->single_flags;
+        r->single = 0;
+        n = 1;
+    }
     while (n < room && r->stash_start < r->stash_end) {
         const struct io_uring_cqe *cqe = &r->stash[r->stash_start++];
         n += (unsigned)copy_out(r, cqe, user_data + n, res + n, flags + n);

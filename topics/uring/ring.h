@@ -81,6 +81,11 @@ uint64_t tp_spins(tp_ring *ring);
  * for ever. After small sends it waits for one more than their own, and only for a short time, so
  * it may return without any. A signal and the timeout are no errors. */
 int tp_submit_and_wait(tp_ring *ring, int64_t timeout_ns);
+/* Submit and wait like tp_submit_and_wait. If the only CQE then is a receive that brings data and
+ * continues, return it: its receive buffer << 32 | its count, and its user_data in *user_data. 0:
+ * there is something else, or nothing. The next wait gives the buffer back, unless tp_reap was
+ * called before, which then returns this CQE first. */
+int64_t tp_wait_single(tp_ring *ring, int64_t timeout_ns, uint64_t *user_data);
 /* Copy up to `room` CQEs out, oldest first, without our own (user_data 0). Return the count. */
 int tp_reap(tp_ring *ring, uint64_t *user_data, int *res, uint32_t *flags, unsigned room);
 

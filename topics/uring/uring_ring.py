@@ -110,6 +110,7 @@ class UringRing(BlockingCalls):
         self._user_data = ffi.new("uint64_t[]", self._room)
         self._res = ffi.new("int[]", self._room)
         self._flags = ffi.new("uint32_t[]", self._room)
+        self._single = ffi.new("uint64_t[]", 1)
         self._pins: dict[int, object] = {}
         self._connects = Connects()
         self._closed = False
@@ -258,6 +259,14 @@ class UringRing(BlockingCalls):
         result = lib.tp_submit_and_wait(self._ring, -1 if timeout_ns is None else max(0, timeout_ns))
         if result < 0:
             fail(result)
+
+    def wait_single(self, timeout_ns: int | None) -> tuple[int, memoryview] | None:
+        found = lib.tp_wait_single(self._ring, -1 if timeout_ns is None else timeout_ns, self._single)
+        if found <= 0:
+            if found < 0:
+                fail(found)
+            return None
+        return self._single[0], self._views[found >> 32][: found & 0xFFFFFFFF]
 
     def reap(self) -> tuple[list[int], list[int], list[int]]:
         count = lib.tp_reap(self._ring, self._user_data, self._res, self._flags, self._room)

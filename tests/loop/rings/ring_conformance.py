@@ -225,7 +225,13 @@ class Traffic:
         self.lent = []
 
     def step(self, timeout_ns: int) -> None:
-        self.ring.submit_and_wait(timeout_ns)
+        if self.rng.random() < 0.5:
+            self.ring.submit_and_wait(timeout_ns)
+        else:
+            single = self.ring.wait_single(timeout_ns)
+            if single is not None and self.rng.random() < 0.5:
+                self.at_ring[single[0] - 1000] += single[1]
+                return
         for user_data, res, flags in zip(*self.ring.reap(), strict=True):
             if user_data >= SEND:
                 number = user_data - SEND
@@ -263,6 +269,32 @@ class RingConformance:
         return f"{world.directory}/file"
 
     # --- accepting and connecting -------------------------------------------------------------------------------
+    def test_a_receive_that_comes_by_itself_is_returned_by_the_wait_or_by_reap_and_its_buffer_comes_back(
+        self, make_world: MakeWorld
+    ) -> None:
+        world = make_world(receive_buffers=2)
+        pair = Pair(world)
+        ring = pair.ring
+        ring.queue_recv(RECEIVE, pair.fd)
+        for number in range(12):  # six times as many as there are buffers
+            text = b"%03d" % number
+            assert pair.client.send(text) == 3
+            for _ in range(STEPS):
+                single = ring.wait_single(STEP_NS)
+                if single is not None and number % 3:
+                    assert single == (RECEIVE, text)
+                    break
+                rows = list(zip(*ring.reap(), strict=True))
+                if rows:
+                    ((user_data, res, flags),) = rows
+                    assert (user_data, bytes(ring.received(flags, res))) == (RECEIVE, text)
+                    assert single is None or single == (RECEIVE, text)
+                    ring.recycle([flags])
+                    break
+        ring.submit_and_wait(0)
+        assert ring.reap() == ([], [], [])
+        world.close()
+
     def test_one_accept_answers_many_clients_and_knows_each_peer(self, pair: Pair) -> None:
         others = [pair.another() for _ in range(3)]
         for fd, client in [(pair.fd, pair.client), *others]:

@@ -23,7 +23,7 @@ from tests.sim.world.ring_sockets import SimSockets
 from tests.sim.world.sim_disk import SimDisk
 from tests.sim.world.sim_file import SimFile
 from topics.clock import ManualClock
-from topics.loop.ring import Completions, Send
+from topics.loop.ring import F_DATA_AND_MORE, Completions, Send, Single
 
 PASS_NS = 1_000
 """Virtual time one pass of a loop costs, so that polling without end still meets the next event."""
@@ -82,6 +82,7 @@ class SimRing:
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
         self._woken = False
+        self._single: tuple[int, int, int] | None = None
         self.pauses = False
         """`submit_and_wait` raises SimPausedError after each event of another process. The driver may look
         whether that is what it waits for, and call again: no pass was made that a real loop does not make."""
@@ -145,6 +146,9 @@ class SimRing:
         assert not core.dead, "the ring is closed"
         if core.stopped:
             raise core.stop_error()
+        if self._single is not None:
+            self.recycle([self._single[2]])
+            self._single = None
         core.submit()
         now = self.clock.monotonic_ns()
         took_ns = self._pass_ns[int(self.rng.random() * len(self._pass_ns))]
@@ -167,9 +171,22 @@ class SimRing:
                 raise SimPausedError
         self._woken = False
 
+    def wait_single(self, timeout_ns: int | None) -> Single | None:
+        self.submit_and_wait(timeout_ns)
+        rows = list(zip(*self._core.completions, strict=True))
+        if len(rows) != 1 or rows[0][1] <= 0 or rows[0][2] & F_DATA_AND_MORE != F_DATA_AND_MORE:
+            return None
+        self.reap()
+        self._single = user_data, res, flags = rows[0]
+        return user_data, self.received(flags, res)
+
     def reap(self) -> Completions:
         core = self._core
         completions = core.completions
+        if self._single is not None:
+            for column, number in zip(completions, self._single, strict=True):
+                column.insert(0, number)
+            self._single = None
         most = core.completions_max
         if most and len(completions[0]) > most:  # the kernel keeps the others until there is room
             first, second, third = completions

@@ -148,14 +148,14 @@ class Lane:
         return self._taken + self.single.taken
 
     # --- a pass ------------------------------------------------------------------------------------------------------
-    def take_single(self, batch: list[Row]) -> SingleOutcome:
+    def take_single(self, conn: Any, view: memoryview, started_ns: int) -> SingleOutcome:
         """Take the only receive of a pass if it is one plain request, which is answered at once.
 
-        LEFT: nothing was done, and `take` has to be called with the same rows.
+        The connection is not a column. LEFT: nothing was done, and `take` has to be called.
         """
-        if len(batch) != 1 or self._links.count or self.least == 1:
+        if self.least == 1:
             return LEFT
-        return self.single.take(*batch[0])
+        return self.single.take(conn, view, started_ns)
 
     def take(self, batch: list[Row]) -> list[Row]:
         """Take the plain requests of a pass, from the table's rows and from `batch`.

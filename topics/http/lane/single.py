@@ -90,13 +90,13 @@ class Single:
         self.taken = 0
         """Requests answered here."""
 
-    def take(self, conn: Any, view: memoryview) -> SingleOutcome:
+    def take(self, conn: Any, view: memoryview, started_ns: int) -> SingleOutcome:
         """Take the one plain request that was received, the only receive of the pass.
 
-        The connection is not a column.
+        The connection is not a column. started_ns: when its request began.
         """
         state = conn.state
-        if type(state) is not HttpConnection or conn.expected or conn.owned or not state.idle:
+        if type(state) is not HttpConnection or conn.expected or not state.idle:
             return LEFT
         service = self._service
         if service.gate is not None or service.closing or service.engine.refuses_writes:
@@ -111,11 +111,11 @@ class Single:
         if scanned.reasons[0]:
             return LEFT
         if groups:
-            return self._write(conn, view, data)
-        return self._read(conn)
+            return self._write(conn, view, data, started_ns)
+        return self._read(conn, started_ns)
 
     # --- writes ------------------------------------------------------------------------------------------------------
-    def _write(self, conn: Any, view: memoryview, data: Any) -> SingleOutcome:
+    def _write(self, conn: Any, view: memoryview, data: Any, started_ns: int) -> SingleOutcome:
         service, scanned = self._service, self._scanned
         number = scanned.groups[0].topic
         if number >= KEYED or not service.has_one_sender():
@@ -132,7 +132,6 @@ class Single:
         _number, _first, _count, taken, _row, count, size = GROUP.unpack_from(scanned.group_bytes)
         if not taken:
             return LEFT
-        started_ns = service.turns.seen_ns
         request = (name, columns.rows(view, 0, count, size), None, None, None, None, True, None, None, None)
 
         def answer(result: AppendResult) -> None:
@@ -171,7 +170,7 @@ class Single:
         conn.state.answer_at_once(service.writer.json(200, body))
 
     # --- reads -------------------------------------------------------------------------------------------------------
-    def _read(self, conn: Any) -> SingleOutcome:
+    def _read(self, conn: Any, started_ns: int) -> SingleOutcome:
         reads, numbers, topics = self._reads
         if lib.tp_scanned_reads(self._scanner, reads, numbers, topics) != 1:
             return LEFT
@@ -186,7 +185,7 @@ class Single:
         self.taken += 1
         service.in_flight.answered_at_once(1)
         head = service.writer.json_head
-        times = LANE_TIMES % milliseconds(service.now_ns() - service.turns.seen_ns)
+        times = LANE_TIMES % milliseconds(service.now_ns() - started_ns)
         room = found.size + len(head) + AROUND_READ_BYTES
         memory = self._scratch if room <= _SCRATCH_BYTES else ffi.new("char[]", room)
         size = lib.tp_render_reads(

@@ -21,7 +21,7 @@ from topics.clock import SystemClock
 from topics.loop.portable.portable_columns import CompletionColumns, ReceiveBuffers
 from topics.loop.portable.portable_files import FileThread, Job
 from topics.loop.portable.portable_sockets import SocketTable
-from topics.loop.ring import Completions, Send
+from topics.loop.ring import Completions, Send, Single
 from topics.uring.blocking import BlockingCalls
 
 EVENTS_MAX = 1024
@@ -162,6 +162,10 @@ class PortableRing(BlockingCalls):
                 return
             if deadline is not None:
                 left_ns = max(0, deadline - self._clock.monotonic_ns())
+
+    def wait_single(self, timeout_ns: int | None) -> Single | None:
+        self.submit_and_wait(timeout_ns)
+        return None  # `reap` has it, too, and this ring is not for speed
 
     def reap(self) -> Completions:
         self._collect_files()
