@@ -153,7 +153,7 @@ MUTANTS = (
         "files not held while a thread reads them",
         "store/read/lent_pieces.py",
         "            done(None)\n",
-        "            self._lender._returned.append(self._held); self._lender.release(); done(None)\n",
+        "            self._loan and self._loan.end(); self._lender.release(); done(None)\n",
         hunt="library",
     ),
     _one(

@@ -53,7 +53,7 @@ from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsErr
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
 from topics.store.disk.data_directory import TakenDirectory, take, take_frozen
-from topics.store.read.lent_pieces import Lender
+from topics.store.read.lender import Lender
 
 R = TypeVar("R")
 _BEGINS = 10

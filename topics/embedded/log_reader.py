@@ -23,7 +23,7 @@ from topics.engine.state.named_reader import AT_MOST_ONCE, DELIVERIES, ReaderCon
 from topics.engine.values.begin import Begin
 from topics.engine.values.results import Done
 from topics.errors import RequestError, TopicsError, UsageError
-from topics.store.read.lent_pieces import Lender
+from topics.store.read.lender import Lender
 
 R = TypeVar("R")
 Dropped = deque[tuple[str, str, int, str]]

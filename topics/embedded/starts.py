@@ -52,7 +52,7 @@ from topics.engine.write.value_rows import plain_rows, rows_from
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.store.format.rows import NO_ROWS
-from topics.store.read.lent_pieces import Lender
+from topics.store.read.lender import Lender
 
 Values = Iterable[Any]
 """Records for `append`: bytes, JSON-encodable values, or NewRecord for tag, node, meta."""

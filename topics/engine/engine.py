@@ -79,7 +79,7 @@ from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
 from topics.engine.write.write_columns import GroupRow
 from topics.errors import RequestError, TopicsError, WouldBlockError
-from topics.store.read.lent_pieces import Lender
+from topics.store.read.lender import Lender
 
 FLUSH_ORDER = 10
 """The engine's place among the hooks at the end of a pass: before the log's, which commits."""

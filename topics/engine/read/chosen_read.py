@@ -22,7 +22,8 @@ from topics.engine.state.topic import Life, Topic
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import CorruptError, StorageError, TopicsError
-from topics.store.read.lent_pieces import Lender, LentPieces
+from topics.store.read.lender import Lender
+from topics.store.read.lent_pieces import LentPieces
 from topics.store.read.render_json import JsonRenderer
 
 _BYTES_A_ROW = 32

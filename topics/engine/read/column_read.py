@@ -14,7 +14,7 @@ from topics.engine.read.read_pass import ReadCore
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
-from topics.store.read.lent_pieces import Lender
+from topics.store.read.lender import Lender
 from topics.store.read.render_columns import ColumnRenderer
 
 Choose = Callable[[Callable[[Done[DiffResult]], None]], DiffResult]

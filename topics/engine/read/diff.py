@@ -19,7 +19,7 @@ from topics.engine.values.ports import LoopPort, TimerPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
-from topics.store.read.lent_pieces import Lender
+from topics.store.read.lender import Lender
 
 _BYTES_A_LOOK = 2048
 """Share of a pass's budget for reads that a woken reader's check costs, besides its records.

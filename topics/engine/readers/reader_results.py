@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from topics.engine.state.named_reader import ReaderConfig
 from topics.engine.values.results import DiffResult
-from topics.store.read.lent_pieces import Lender
+from topics.store.read.lender import Lender
 
 
 class ReaderQuery(NamedTuple):
