@@ -21,8 +21,8 @@ from topics.engine.producers.stager import Stager
 from topics.engine.producers.sweeper import Sweeper
 from topics.engine.queue.claim import Claims
 from topics.engine.queue.claim_wait import ClaimWait
-from topics.engine.queue.completion import ack, extend, nack
 from topics.engine.queue.dead_letter import DeadLetters
+from topics.engine.queue.holder_calls import ack, extend, nack
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.read.begin_cursor import begin_cursor

@@ -15,7 +15,7 @@ from typing import Protocol
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine.producers.compared import ComparedParts
-from topics.engine.queue.completion import ConsumptionCore, consume_now
+from topics.engine.queue.job_removal import RemoveJobsCore, remove_jobs
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.control_frames import RemovalPayload, encode
 from topics.engine.state.staged_operations import Operation, OperationCore
@@ -33,7 +33,7 @@ _FORGOTTEN_PARTS = 2048
 _RETRY_MS = 1000
 
 
-class DropCore(ConsumptionCore, OperationCore, Protocol):
+class DropCore(RemoveJobsCore, OperationCore, Protocol):
     """The part of the core that a deletion from the staging area needs."""
 
     clock: Clock
@@ -176,7 +176,7 @@ class Drop(Operation[DropCore]):
         self.stage(synced=False)
 
     def apply(self, commit: Commit) -> None:
-        consume_now(self.core, self.topic, self.runs)
+        remove_jobs(self.core, self.topic, self.runs)
         self.done([])
 
     def fail(self, error: TopicsError) -> None:

@@ -18,7 +18,7 @@ from topics.config import Config
 from topics.engine.queue.alarm import AlarmCore, tend
 from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.fetch import read_of, render_jobs
-from topics.engine.queue.logged import LeaseLogCore, log_ended, log_leases
+from topics.engine.queue.lease_log import LeaseLogCore, log_ended, log_leases
 from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.read.frame_read import FrameRead

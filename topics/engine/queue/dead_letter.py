@@ -14,8 +14,8 @@ from typing import Protocol
 
 from topics.engine.json.strict_json import check, keep_last
 from topics.engine.queue.alarm import AlarmCore, tend
-from topics.engine.queue.completion import BeforeConsumption, Consumption, EndCore, stage_consumption
 from topics.engine.queue.fetch import decode_jobs
+from topics.engine.queue.job_removal import BeforeRemoval, JobRemoval, JobRemovalCore, stage_job_removal
 from topics.engine.queue.queue_results import AckResult
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
@@ -32,7 +32,7 @@ _PART = 256
 """Jobs moved together, which bounds the bytes read and copied at once."""
 
 
-class DeadLetterCore(EndCore, AlarmCore, Protocol):
+class DeadLetterCore(JobRemovalCore, AlarmCore, Protocol):
     """The part of the core that a move of jobs needs."""
 
     reader: ReaderPort
@@ -49,7 +49,7 @@ class DeadLetters:
         self,
         core: DeadLetterCore,
         append_copies: Callable[[str, Rows, Done[AppendResult]], None],
-        before: BeforeConsumption,
+        before: BeforeRemoval,
     ) -> None:
         self.core = core
         self.append_copies = append_copies
@@ -157,9 +157,9 @@ class Move:
         if not jobs:
             self.go_on()
             return
-        operation = Consumption(self._core, topic, jobs, [], self._on_deleted)
+        operation = JobRemoval(self._core, topic, jobs, [], self._on_deleted)
         try:
-            stage_consumption(self._core, topic, jobs, self._core.clock.now_ms(), operation)
+            stage_job_removal(self._core, topic, jobs, self._core.clock.now_ms(), operation)
         except TopicsError as error:
             self._give_up(error)
 

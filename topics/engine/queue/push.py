@@ -11,7 +11,7 @@ from typing import Protocol
 
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.claim import Claim, Claims, check_node
-from topics.engine.queue.logged import log_ended
+from topics.engine.queue.lease_log import log_ended
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic

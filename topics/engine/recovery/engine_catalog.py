@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from topics.common.default_incarnation import incarnation_of_id
 from topics.engine.index.chunk import DEAD, Chunk
-from topics.engine.queue.completion import consume_now
+from topics.engine.queue.job_removal import remove_jobs
 from topics.engine.routers.copy_replay import runs_by_file
 from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.router_recovery import ROUTER_TYPES, RouterRecovery
@@ -301,7 +301,7 @@ class EngineCatalog:
             if kind == FrameType.FLOORS:
                 topic.lose_through(cap=removal.evicted, ttl=removal.ttl)
             elif kind == FrameType.CONSUME:
-                consume_now(self._stored, topic, removal.seqs)
+                remove_jobs(self._stored, topic, removal.seqs)
                 self._routers.consumed(topic, removal.seqs)
             else:
                 delete_now(self._stored.deletions, topic, removal.upto, removal.before, removal.predicate())
