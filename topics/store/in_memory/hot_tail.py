@@ -18,6 +18,10 @@ from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 _CHUNK_BYTES_MAX = 1 << 20
+"""Less than LARGE_BYTES, so that a chunk's memory comes page by page as commits fill it.
+
+The first touch of a huge page may take 10 ms, in the middle of a commit.
+"""
 _FREE_CHUNKS_MAX = 4
 _LARGE_SHARE = 16
 """A batch of more than this share of the budget is large: it would displace what readers want."""
@@ -32,9 +36,8 @@ class TailBuffer:
 
     __slots__ = ("address", "capacity", "file_id", "lent", "pointer", "start", "used", "view")
 
-    def __init__(self, capacity: int, view: memoryview | None = None) -> None:
-        """view: page-aligned memory for it; None for new memory."""
-        self.view = memoryview(page_aligned(capacity)) if view is None else view
+    def __init__(self, capacity: int) -> None:
+        self.view = memoryview(page_aligned(capacity))
         # No export of the view stays: the collector clears views while memory of a closed log is
         # freed, and fails at one that is exported.
         self.address = int(ffi.cast("uintptr_t", ffi.from_buffer(self.view)))
@@ -189,10 +192,7 @@ class HotTail:
             self._files[file_id].remove(chunk)
             self._oldest.remove(chunk)
             self.bytes_held -= capacity
-        elif capacity == _CHUNK_BYTES_MAX and self._oldest:
-            chunk, *others = _several()
-            self._free += others
-        else:  # the first one by itself: a log that was just made takes little memory
+        else:
             chunk = TailBuffer(capacity)
         chunk.file_id, chunk.start, chunk.used = file_id, start, prefix
         chunk.view[:prefix] = block
@@ -286,13 +286,6 @@ def _may_replace(before: TailBuffer, capacity: int) -> bool:
     if before.used <= BLOCK_BYTES and before.capacity == capacity:
         return True
     return LARGE_BYTES <= capacity <= before.capacity <= 2 * capacity
-
-
-def _several() -> list[TailBuffer]:
-    """Return chunks that share memory large enough for huge pages."""
-    memory = memoryview(page_aligned(LARGE_BYTES))
-    starts = range(0, LARGE_BYTES, _CHUNK_BYTES_MAX)
-    return [TailBuffer(_CHUNK_BYTES_MAX, memory[start : start + _CHUNK_BYTES_MAX]) for start in starts]
 
 
 def chunk_for(size: int) -> TailBuffer:
