@@ -18,7 +18,9 @@ from tests.contract.requests.test_transport import MALFORMED
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
 from tests.server.lane_streams import BODIES, KEYS, READS, pieces, plain, plain_read, stream, without_chance
-from topics.errors import UsageError
+from topics.errors import RequestError, UsageError
+from topics.http.lane.lane import REASONS, Lane
+from topics.loop.ring import Single
 from topics.store.format.codec import scan_log
 from topics.store.format.log_format import FrameType, WalHeader
 
@@ -227,6 +229,64 @@ def test_with_keys_a_client_alone_is_let_in_as_on_the_general_path() -> None:
     assert pair.send([[plain("t0-0", key="reader"), plain("t1-0", key="narrow")]])[0].count(b"HTTP/1.1 403") == 2
 
 
+def lone_client(pair: Pair, name: str, key: str = "") -> tuple[SimWorld, Lane, Connection]:
+    """Return the world with the lane, and a connection of it whose requests are taken by themselves."""
+    world = pair.worlds[0]
+    assert world.server is not None
+    assert world.server.lane is not None
+    conn = world.connect()
+    for _ in range(3):
+        assert conn.send(plain(name, key=key)).answer("POST").status == 200
+        assert conn.send(plain_read(name, key=key)).answer("POST").status == 200
+    before = world.server.lane.single.taken
+    assert conn.send(plain(name, key=key)).answer("POST").status == 200
+    assert world.server.lane.single.taken == before + 1
+    return world, world.server.lane, conn
+
+
+def test_a_key_at_its_cap_is_refused_to_a_client_alone_too() -> None:
+    pair = Pair(single=True, api_keys=KEYS, max_inflight_per_key=1)
+    world, lane, conn = lone_client(pair, "t0-1", key="writer")
+    head = conn.send(plain_read("t0-1", b'{"from_seq":0,"limit":1}', key="writer")).answer("POST").json["head_seq"]
+    world.connect().send(plain_read("t0-1", b'{"from_seq":%d,"wait_ms":30000}' % head, key="writer"))
+    world.settle()
+    before = lane.single.taken
+    for request in (plain("t0-1", key="writer"), plain_read("t0-1", key="writer")) * 2:
+        assert conn.send(request).answer("POST").status == 429
+    assert lane.single.taken == before
+
+
+def test_a_gate_that_is_closed_is_closed_to_a_client_alone_too() -> None:
+    _world, lane, conn = lone_client(Pair(single=True), "t0-1")
+    before = lane.single.taken
+    lane.single._service.gate = lambda plan: RequestError("not_ready", "the server stops")
+    for request in (plain("t0-1"), plain_read("t0-1")):
+        assert conn.send(request).answer("POST").status == 503
+    lane.single._service.gate = None
+    lane.single._service.closing = True
+    answer = conn.send(plain("t0-1")).answer("POST")
+    assert (answer.status, conn.ended) == (200, True), "every answer closes its connection"
+    assert lane.single.taken == before
+
+
+def test_a_receive_that_is_alone_and_left_to_the_general_path_counts_as_missed_by_its_reason() -> None:
+    world, lane, conn = lone_client(Pair(single=True), "t0-1")
+
+    def missed(request: bytes, method: str = "POST") -> dict[str, int]:
+        before = list(lane.missed)
+        conn.send(request).answer(method)
+        return {name: count for at, name in REASONS.items() if (count := lane.missed[at] - before[at])}
+
+    assert missed(plain("t0-1")) == {}
+    assert missed(plain_read("t0-1")) == {}
+    assert missed(b"GET /v0/topics/t0-1 HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET") == {"line": 1}
+    assert missed(plain("t0-1", b'{"records":[{"data":1}],"node":"n"}')) == {"body": 1}
+    assert missed(plain_read("t0-1", b'{"from_seq":0,"tag":"t"}')) == {"body": 1}
+    assert missed(plain("t0-1", field="X-Unknown: 1")) == {"field": 1}
+    conn = world.connect()
+    assert missed(plain("t0-1")) == {"lone": 1}, "the first of its connection"
+
+
 def test_a_client_that_remains_alone_leaves_the_columns() -> None:
     pair = Pair(single=True)
     world = pair.worlds[0]
@@ -282,7 +342,13 @@ def test_a_client_that_remains_alone_reads_with_the_budget_of_a_pass_each_time(m
         received[0] = bool(traffic.used)
         return deliver()
 
+    def noted_take_single(single: Single) -> bool | None:
+        received[0] = True
+        return take_single(single)
+
+    take_single = traffic.take_single
     monkeypatch.setattr(traffic, "deliver", noted_deliver)
+    monkeypatch.setattr(traffic, "take_single", noted_take_single)
     monkeypatch.setattr(world.loop, "_run_hooks", lambda: run_hooks() if received[0] else None)
     conn = world.connect()
     for _ in range(8):

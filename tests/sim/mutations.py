@@ -783,6 +783,44 @@ MUTANTS = (
         "tests/server/test_lane.py::test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass",
     ),
     _one(
+        "a single receive whose work is for the hooks makes a pass without them",
+        "loop/loop.py",
+        "            self._run_hooks()\n            stats.pass_end.add(now() - received_ns)\n",
+        "            pass\n",
+        "tests/loop/test_loop.py",
+    ),
+    _one(
+        "the cap of a key ignored for a request by itself",
+        "http/lane/single.py",
+        "if principal is not None and NOTHING_COMES.is_full(principal):",
+        "if False:",
+        "tests/server/test_lane.py::test_a_key_at_its_cap_is_refused_to_a_client_alone_too",
+    )._replace(places=2),
+    _one(
+        "the gate ignored for a request by itself",
+        "http/lane/single.py",
+        "if service.gate is not None or service.closing:",
+        "if service.closing:",
+        "tests/server/test_lane.py::test_a_gate_that_is_closed_is_closed_to_a_client_alone_too",
+    ),
+    _one(
+        "a shutdown ignored for a request by itself",
+        "http/lane/single.py",
+        "if service.gate is not None or service.closing:",
+        "if service.gate is not None:",
+        "tests/server/test_lane.py::test_a_gate_that_is_closed_is_closed_to_a_client_alone_too",
+    ),
+    _one(
+        "a lone write answered before the commit's verdict",
+        "engine/write/appender.py",
+        "        if written is None:\n            return None\n",
+        "        if written is None:\n"
+        "            if on_committed is not None:\n"
+        "                on_committed(make_tuple(AppendResult, (first, last, last, count, False, False, 0, 0)))\n"
+        "            return None\n",
+        "tests/engine/write/test_append_lone.py",
+    ),
+    _one(
         "a committed write whose publication failed does not end all writes",
         "engine/write/appender.py",
         "                core.log.latch(",

@@ -16,19 +16,22 @@ BUCKET_COUNT = 40
 class Histogram:
     """Durations in power-of-two buckets: bucket i counts durations in [2**(i-1), 2**i) ns."""
 
-    __slots__ = ("buckets", "count", "total_ns")
+    __slots__ = ("buckets", "total_ns")
 
     def __init__(self) -> None:
         self.buckets = [0] * BUCKET_COUNT
-        self.count = 0
         self.total_ns = 0
+
+    @property
+    def count(self) -> int:
+        """The number of durations."""
+        return sum(self.buckets)
 
     def add(self, ns: int) -> None:
         try:
             self.buckets[ns.bit_length()] += 1
         except IndexError:
             self.buckets[-1] += 1
-        self.count += 1
         self.total_ns += ns
 
     def quantile_ns(self, fraction: float) -> int:

@@ -51,9 +51,11 @@ class HttpHandler:
         """Take the only receive of the pass if it is one plain request."""
         service, lane = self._service, self._lane
         assert lane is not None, "offered without a lane"
+        if lane.least == 1:
+            return None
         started_ns = service.now_ns()
         try:
-            outcome = lane.take_single(conn, view, started_ns)
+            outcome = lane.single.take(conn, view, started_ns)
         except Exception:
             self._give_up(conn)
             return False

@@ -157,7 +157,9 @@ def test_a_write_that_goes_wrong_was_not_done_and_the_usual_way_goes_on(fault: s
         world.ring.faults.shorten("write", 100)
     else:
         world.ring.faults.fail("write", errno.ENOSPC)
-    assert append_lone(world, "lost") is None
+    answers: list[AppendResult] = []
+    assert world.engine.append_lone(AppendRequest("t", records("lost")), answers.append) is None
+    assert answers == [], "no answer before the verdict"
     assert [row["data"] for row in world.read()] == [0, 1]
     world.append("kept")
     assert append_lone(world, "kept, too") is not None

@@ -28,8 +28,9 @@ from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import AROUND_READ_BYTES, REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
+from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
-from topics.http.lane.single import LEFT, Single, SingleOutcome
+from topics.http.lane.single import MISS_LONE, Single
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
@@ -45,6 +46,7 @@ REASONS = {
     lib.TP_MISS_ROOM: "room",
     lib.TP_MISS_BUSY: "busy",
     lib.TP_MISS_BODY: "body",
+    MISS_LONE: "lone",
 }
 """Names of the reasons why the lane did not take a receive, or the end of one."""
 _ROOM = 8192
@@ -98,25 +100,15 @@ class Lane:
         )
         if scanner == ffi.NULL:
             raise MemoryError("no memory for the lane's tables")
-        self._scanner = ffi.gc(scanner, lib.tp_scanner_free)
-        self.answers = Answers(service, links, self._scanner, _ROOM)
-        self._names: list[str] = []
-        self._names_json: list[bytes] = []
-        self._principals: list[Principal | None] = []
-        """By topic number: the principal that counts the requests; None without a cap."""
-        self._are_counted = False
-        """Whether any principal counts its requests."""
+        self._scanned = scanned = ScanTable(ffi.gc(scanner, lib.tp_scanner_free), _RECEIVES, _ROOM)
+        self.answers = Answers(service, links, scanned, _ROOM)
+        self._topics = LaneTopics(scanned)
         self.change_keys(keyring)
         self._hosts: list[bytes] = []
         """Host values that the scanner knows, by their places."""
         self._declined: dict[bytes, int] = {}
         """Number of refusals to learn a name, in this tick."""
         self._declined_tick = 0
-        self._scanned = scanned = ScanTable(_RECEIVES, _ROOM)
-        self._requests, self._groups, self._counts = scanned.requests, scanned.groups, scanned.counts
-        self._request_bytes, self._group_bytes = scanned.request_bytes, scanned.group_bytes
-        self._count_bytes, self._upto, self._reasons = scanned.count_bytes, scanned.upto, scanned.reasons
-        self._upto_bytes: Any = ffi.buffer(self._upto)
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
         self._long_read_bytes = max(config.gzip_min_bytes - AROUND_READ_BYTES, 0) if config.gzip_level else 1 << 62
         """Bytes of elements from which on an answer may be compressed.
@@ -130,17 +122,7 @@ class Lane:
         """Requests taken as columns."""
         self.missed = [0] * (max(REASONS) + 1)
         """Receives not taken, or not to their ends, by reason."""
-        self.single = Single(
-            service,
-            self._scanner,
-            scanned,
-            self._columns,
-            self._names,
-            self._names_json,
-            self._principals,
-            self._long_read_bytes,
-            self._append,
-        )
+        self.single = Single(self.answers, self._topics, scanned, self._columns, self._long_read_bytes, self._append)
 
     @property
     def taken(self) -> int:
@@ -148,15 +130,6 @@ class Lane:
         return self._taken + self.single.taken
 
     # --- a pass ------------------------------------------------------------------------------------------------------
-    def take_single(self, conn: Any, view: memoryview, started_ns: int) -> SingleOutcome:
-        """Take the only receive of a pass if it is one plain request, which is answered at once.
-
-        The connection is not a column. LEFT: nothing was done, and `take` has to be called.
-        """
-        if self.least == 1:
-            return LEFT
-        return self.single.take(conn, view, started_ns)
-
     def take(self, batch: list[Row]) -> list[Row]:
         """Take the plain requests of a pass, from the table's rows and from `batch`.
 
@@ -179,6 +152,7 @@ class Lane:
                     self.leave(conn)
         if batch:
             if len(batch) + links.count < self.least and not batch[0][0].owned:
+                self.missed[self.single.reason] += 1
                 return batch
             others = self._scan_new(batch, left)
             return left + others if left else others
@@ -262,24 +236,28 @@ class Lane:
             count -= 1
             self._give_back(refs[count], view(count), left)
         data = ffi.from_buffer("char[]", buffer)
-        groups = lib.tp_scan_requests(
-            self._scanner, data, starts, ends, count, self._requests, self._groups, _ROOM, self._reasons
-        )
-        self._upto_bytes[0 : 4 * count] = bytes(4 * count)
+        scanned = self._scanned
+        groups = scanned.scan(data, starts, ends, count)
+        scanned.upto_bytes[0 : 4 * count] = bytes(4 * count)
         requests, coming = 0, NOTHING_COMES
         if groups:
-            _topic, first, last_count, *_rest = GROUP.unpack_from(self._group_bytes, (groups - 1) * GROUP.size)
+            _topic, first, last_count, *_rest = GROUP.unpack_from(scanned.group_bytes, (groups - 1) * GROUP.size)
             requests = first + last_count
             coming = self._drop_unusual_topics(buffer, groups)
             self._columns.scan(
-                ffi.cast("unsigned char *", data), self._requests, self._groups, groups, self._counts, self._upto
+                ffi.cast("unsigned char *", data),
+                scanned.requests,
+                scanned.groups,
+                groups,
+                scanned.counts,
+                scanned.upto,
             )
         reads = self._read(refs, coming, started_ns)
-        missed = lib.tp_missed(ends, self._upto, count, self._missed)
+        missed = lib.tp_missed(ends, scanned.upto, count, self._missed)
         for at in range(missed):
             row = self._missed[at]
-            self.missed[self._reasons[row] or lib.TP_MISS_BODY] += 1
-            upto = self._upto[row]
+            self.missed[scanned.reasons[row] or lib.TP_MISS_BODY] += 1
+            upto = scanned.upto[row]
             rest = view(row)[upto - starts[row] :] if upto else view(row)
             self._give_back(refs[row], rest, left, answered=not upto)
         if reads is not None:
@@ -288,8 +266,8 @@ class Lane:
             return
         parsed_ns = service.now_ns()
         columns = Taken(
-            self._request_bytes[0 : requests * REQUEST.size],
-            self._count_bytes[0 : requests * 4],
+            scanned.request_bytes[0 : requests * REQUEST.size],
+            scanned.count_bytes[0 : requests * 4],
             bytes(ffi.buffer(refs, 8 * count)),
             started_ns,
         )
@@ -305,21 +283,21 @@ class Lane:
         Their answers are rendered by then. coming: the writes of this pass, by principal.
         """
         rows, numbers, topic_count = self._reads
-        count = lib.tp_scanned_reads(self._scanner, rows, numbers, topic_count)
+        count = lib.tp_scanned_reads(self._scanned.scanner, rows, numbers, topic_count)
         if not count:
             return None
         service = self._service
         names: list[str | None] = []
         for number in ffi.unpack(numbers[0], topic_count[0]):
-            principal = self._principals[number]
+            principal = self._topics.principals[number]
             full = principal is not None and coming.is_full(principal)
-            names.append(None if full else self._names[number])
+            names.append(None if full else self._topics.names[number])
         found = service.engine.read_plain(names, rows[0], count, self._long_read_bytes)
         if not found.taken:
             return None
         service.in_flight.answered_at_once(found.taken)
         self._taken += found.taken
-        return self.answers.render_reads(found, refs, self._upto, started_ns)
+        return self.answers.render_reads(found, refs, started_ns)
 
     def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
         """Pass a receive, or its end, to the general path.
@@ -350,13 +328,13 @@ class Lane:
         again. The requests of a key that might exceed its cap are left to the general path, and so
         are duplicates of undecided writes, which would hold the buffer.
         """
-        rows = self._group_bytes
-        if not self._are_counted:
+        rows = self._scanned.group_bytes
+        if not self._topics.are_counted:
             numbers = [row[0] for row in GROUP.iter_unpack(rows[0 : groups * GROUP.size])]
             if max(numbers) < KEYED:
-                names = self._names
+                names = self._topics.names
                 for at in self._service.engine.not_plain([names[number] for number in numbers]):
-                    lib.tp_forget_topic(self._scanner, numbers[at])
+                    self._topics.forget(numbers[at])
                     GROUP.pack_into(rows, at * GROUP.size, numbers[at], 0, 0, 0, 0, 0, 0)
                 return NOTHING_COMES
         takes = self._service.engine.takes_plain
@@ -366,27 +344,27 @@ class Lane:
             if number & KEYED:
                 number -= KEYED
                 key = self._key(buffer, first)
-                if (number, key) in keys or self._service.engine.key_in_flight(self._names[number], key):
+                if (number, key) in keys or self._service.engine.key_in_flight(self._topics.names[number], key):
                     GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
                     continue
                 keys.add((number, key))
-            principal = self._principals[number]
+            principal = self._topics.principals[number]
             if principal is not None and not coming.admits(principal, count):
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
                 continue
-            if not takes(self._names[number]):
-                lib.tp_forget_topic(self._scanner, number)
+            if not takes(self._topics.names[number]):
+                self._topics.forget(number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
         return coming
 
     def _key(self, buffer: bytearray | memoryview, at: int) -> bytes:
         """Return the idempotency key of request `at`."""
-        start, length = REQUEST.unpack_from(self._request_bytes, at * REQUEST.size)[6:8]
+        start, length = REQUEST.unpack_from(self._scanned.request_bytes, at * REQUEST.size)[6:8]
         return bytes(buffer[start : start + length])
 
     def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
         engine, answers = self._service.engine, self.answers
-        group_rows: list[GroupRow] = list(GROUP.iter_unpack(self._group_bytes[0 : groups * GROUP.size]))
+        group_rows: list[GroupRow] = list(GROUP.iter_unpack(self._scanned.group_bytes[0 : groups * GROUP.size]))
         if groups >= _MANY:
             group_rows = self._append_many(buffer, group_rows, columns)
         for number, first, count, taken, row, rows, size in group_rows:
@@ -396,8 +374,10 @@ class Lane:
             if number & KEYED:
                 number -= KEYED
                 identity = Key(self._key(buffer, first))
-            name = self._names[number]
-            group = Group(answers, columns, first, count, taken, self._names_json[number], self._principals[number])
+            name = self._topics.names[number]
+            group = Group(
+                answers, columns, first, count, taken, self._topics.names_json[number], self._topics.principals[number]
+            )
             group.begin()
             self._taken += taken
             if not engine.takes_plain(name):
@@ -409,7 +389,7 @@ class Lane:
 
     def _append_many(self, buffer: bytearray | memoryview, groups: list[GroupRow], columns: Taken) -> list[GroupRow]:
         """Append the groups that need only columns, all topics at once; return the others."""
-        names, principals = self._names, self._principals
+        names, principals = self._topics.names, self._topics.principals
         plain = [group for group in groups if group[3] and group[0] < KEYED]
         others: list[GroupRow] = []
         if len(plain) < len(groups):
@@ -420,7 +400,9 @@ class Lane:
         if not plain:
             return others
         counted = (
-            {group[0]: who for group in plain if (who := principals[group[0]]) is not None} if self._are_counted else {}
+            {group[0]: who for group in plain if (who := principals[group[0]]) is not None}
+            if self._topics.are_counted
+            else {}
         )
         groups_of_many = Groups(self.answers, columns, counted)
         spans = self._columns.spans(groups)
@@ -471,23 +453,16 @@ class Lane:
         planner.seen_once.clear()
 
     def _learn_host(self, host: bytes) -> None:
-        place = lib.tp_learn_host(self._scanner, host, len(host))
+        place = lib.tp_learn_host(self._scanned.scanner, host, len(host))
         if place >= 0:
             self._hosts[place : place + 1] = [host]
 
     def change_keys(self, keyring: Keyring) -> None:
         """Replace the valid keys, and forget the topics, which were learnt with the old ones."""
         digests = keyring.digests
-        if digests and lib.tp_learn_keys(self._scanner, digests, len(digests) // 32) < 0:
+        if digests and lib.tp_learn_keys(self._scanned.scanner, digests, len(digests) // 32) < 0:
             raise MemoryError("no memory for the digests of keys")
-        self._forget_topics()
-
-    def _forget_topics(self) -> None:
-        lib.tp_forget_topics(self._scanner)
-        self._names.clear()
-        self._names_json.clear()
-        self._principals.clear()
-        self._are_counted = False
+        self._topics.forget_all()
 
     def _learn_topic(
         self, name: str, raw: bytes, name_json: bytes, principal: Principal | None, *, reads: bool
@@ -497,12 +472,4 @@ class Lane:
         if not (engine.reads_plain(name) if reads else engine.will_take_plain(name)):
             self._declined[raw] = self._declined.get(raw, 0) + 1
             return
-        key = lib.TP_NO_KEY if principal is None or principal.key_id is None else principal.key_id
-        number = lib.tp_learn_topic(self._scanner, raw, len(raw), key)
-        if number < 0:
-            self._forget_topics()
-        elif number == len(self._names):
-            self._names.append(name)
-            self._names_json.append(name_json)
-            self._principals.append(principal)
-            self._are_counted |= principal is not None
+        self._topics.learn(name, raw, name_json, principal)

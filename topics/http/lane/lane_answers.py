@@ -18,6 +18,7 @@ from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
 from topics.http.lane._scan import ffi, lib
+from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
 
@@ -30,6 +31,8 @@ _NAME_BYTES = 257
 """Bound of a topic's name as JSON, none of whose characters is escaped."""
 AROUND_READ_BYTES = 768
 """Bound of a read's answer without head and elements."""
+_SCRATCH_BYTES = 65_536
+"""Memory for the answer to a single read; a longer one gets memory of its own."""
 
 
 class ConnectionColumns(Protocol):
@@ -164,12 +167,13 @@ class Groups:
 class Answers:
     """The answers of one server. `flush` is called at the end of every pass, before its sends."""
 
-    def __init__(self, service: Service, links: ConnectionColumns, scanner: Any, room: int) -> None:
-        """scanner: the lane's, which has the texts of answers.
+    def __init__(self, service: Service, links: ConnectionColumns, scanned: ScanTable, room: int) -> None:
+        """scanned: the lane's, whose scanner has the texts of answers.
 
         room: the most requests of one scan.
         """
-        self._scanner = scanner
+        self._scanned = scanned
+        self._scanner = scanned.scanner
         self.service = service
         self._links = links
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
@@ -178,6 +182,8 @@ class Answers:
         self._refs = ffi.new("uint64_t[]", room)
         self._lengths = ffi.new("uint32_t[]", room)
         self._count = ffi.new("uint32_t *")
+        self._scratch = ffi.new("char[]", _SCRATCH_BYTES)
+        self._no_refs = ffi.new("uint64_t[]", [0])
 
     def _make_room(self, answers: int) -> None:
         """Replace the columns by longer ones."""
@@ -308,20 +314,33 @@ class Answers:
         assert size > 0, "answers larger than the room for them"
         return int(size)
 
-    def render_reads(self, found: PlainReads, refs: Any, upto: Any, started_ns: int) -> tuple[int, Any, int]:
+    def render_reads(self, found: PlainReads, refs: Any, started_ns: int) -> tuple[int, Any, int]:
         """Render the answers to the reads of a scan. Return the arguments of `send`.
 
-        `send` must be called before anything else is rendered. upto: u32 per receive, set to the
-        end of the bytes that were taken of it.
+        `send` must be called before anything else is rendered. `upto` of the scan is set to the end
+        of the bytes that were taken of each receive.
         """
-        taken = found.taken
-        service = self.service
-        if taken > self._room:
-            self._make_room(taken)
-        head, times = service.writer.json_head, LANE_TIMES % milliseconds(service.now_ns() - started_ns)
-        room = found.size + taken * (len(head) + AROUND_READ_BYTES)
+        if found.taken > self._room:
+            self._make_room(found.taken)
+        head = self.service.writer.json_head
+        room = found.size + found.taken * (len(head) + AROUND_READ_BYTES)
         number, memory = self._links.room(room)
-        size = lib.tp_render_reads(
+        self._render_reads(found, memory, room, head, refs, started_ns)
+        return number, memory, self._count[0]
+
+    def render_read(self, found: PlainReads, started_ns: int) -> bytes:
+        """Return the answer to the only read of a scan."""
+        head = self.service.writer.json_head
+        room = found.size + len(head) + AROUND_READ_BYTES
+        memory = self._scratch if room <= _SCRATCH_BYTES else ffi.new("char[]", room)
+        answer: bytes = ffi.unpack(memory, self._render_reads(found, memory, room, head, self._no_refs, started_ns))
+        return answer
+
+    def _render_reads(  # noqa: PLR0917 - columns
+        self, found: PlainReads, memory: Any, room: int, head: bytes, refs: Any, started_ns: int
+    ) -> int:
+        times = LANE_TIMES % milliseconds(self.service.now_ns() - started_ns)
+        size: int = lib.tp_render_reads(
             self._scanner,
             memory,
             room,
@@ -332,13 +351,13 @@ class Answers:
             len(head),
             times,
             len(times),
-            upto,
+            self._scanned.upto,
             self._refs,
             self._lengths,
             self._count,
         )
         assert size > 0, "answers larger than the room for them"
-        return number, memory, self._count[0]
+        return size
 
     def send(self, number: int, memory: Any, sends: int) -> None:
         """Queue the answers last rendered."""

@@ -1,10 +1,10 @@
-"""The memory that one scan of receives fills (scan.h)."""
+"""The scanner of one server and the memory that one scan of receives fills (scan.h)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from topics.http.lane._scan import ffi
+from topics.http.lane._scan import ffi, lib
 
 
 class ScanTable:
@@ -14,10 +14,24 @@ class ScanTable:
     and `counts`, the records of each. `groups`: the requests by topic.
     """
 
-    __slots__ = ("count_bytes", "counts", "group_bytes", "groups", "reasons", "request_bytes", "requests", "upto")
+    __slots__ = (
+        "_room",
+        "count_bytes",
+        "counts",
+        "group_bytes",
+        "groups",
+        "reasons",
+        "request_bytes",
+        "requests",
+        "scanner",
+        "upto",
+        "upto_bytes",
+    )
 
-    def __init__(self, receives: int, requests: int) -> None:
+    def __init__(self, scanner: Any, receives: int, requests: int) -> None:
         """Make room for so many of both."""
+        self.scanner = scanner
+        self._room = requests
         self.requests = ffi.new("struct tp_request[]", requests)
         self.groups = ffi.new("struct tp_group[]", requests)
         self.counts = ffi.new("uint32_t[]", requests)
@@ -26,3 +40,15 @@ class ScanTable:
         self.request_bytes: Any = ffi.buffer(self.requests)
         self.group_bytes: Any = ffi.buffer(self.groups)
         self.count_bytes: Any = ffi.buffer(self.counts)
+        self.upto_bytes: Any = ffi.buffer(self.upto)
+
+    def scan(self, data: Any, starts: Any, ends: Any, count: int, room: int = 0) -> int:
+        """Find the plain requests of `count` receives; return the number of groups of writes.
+
+        data: C data, of which receive i is from starts[i] to ends[i]. room: the most requests, if
+        it is not what the table has room for.
+        """
+        found: int = lib.tp_scan_requests(
+            self.scanner, data, starts, ends, count, self.requests, self.groups, room or self._room, self.reasons
+        )
+        return found

@@ -14,27 +14,28 @@ from typing import Any
 
 from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.values.durations import milliseconds
-from topics.engine.values.read_answer import LANE_TIMES
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import write_times
 from topics.engine.write.write_columns import GROUP, KEYED, WriteColumns
 from topics.errors import TopicsError
-from topics.http.access.principal import Principal
 from topics.http.handlers.record_endpoints import one_written_json, write_json
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import AROUND_READ_BYTES, REQUEST, WITHOUT_SEQS, Taken
+from topics.http.lane.lane_answers import REQUEST, WITHOUT_SEQS, Answers, Taken
+from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
+from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.in_flight import NOTHING_COMES
-from topics.http.plan.service import Service
 
-_SCRATCH_BYTES = 65_536
-"""Memory for the answer to a read; a longer one gets memory of its own."""
 _SAMPLED = 16
 """One of so many writes is timed."""
 _ROOM = 1
 """Requests that a scan has room for. A second one makes the receive unusable here."""
+MISS_LONE = lib.TP_MISS_BODY + 1
+"""Reason of a miss beside those of scan.h, of the only receive of a pass, for which columns would
+cost more than they save: it is the first of its connection, or none of HTTP/1.1; or it is a write,
+and no client has the loop to itself, whose commit may block it.
+"""
 
 
 class SingleOutcome(Enum):
@@ -55,87 +56,104 @@ LEFT, UNSETTLED, SETTLED = SingleOutcome.LEFT, SingleOutcome.UNSETTLED, SingleOu
 class Single:
     """Takes the only receive of a pass if it is one plain request.
 
-    names, names_json, principals: the lane's lists, by number of the topic. append: appends the
-    group of a scan as the lane does, from the buffer and its columns.
+    scanned, topics, columns, answers: the lane's. append: appends the group of a scan as the lane
+    does, from the buffer and its columns.
     """
 
     def __init__(  # noqa: PLR0917 - the tables of the lane
         self,
-        service: Service,
-        scanner: Any,
+        answers: Answers,
+        topics: LaneTopics,
         scanned: ScanTable,
         columns: WriteColumns,
-        names: list[str],
-        names_json: list[bytes],
-        principals: list[Principal | None],
         long_read_bytes: int,
         append: Callable[[memoryview, Any, Taken], None],
     ) -> None:
-        self._service = service
-        self._scanner = scanner
+        self._service = answers.service
+        self._answers = answers
+        self._topics = topics
         self._scanned = scanned
         self._columns = columns
-        self._names = names
-        self._names_json = names_json
-        self._principals = principals
         self._long_read_bytes = long_read_bytes
         self._append = append
         self._start = ffi.new("uint64_t[]", [0])
         self._end = ffi.new("uint64_t[]", 1)
-        self._refs = ffi.new("uint64_t[]", [0])
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
-        self._out = ffi.new("uint64_t[]", 1), ffi.new("uint32_t[]", 1), ffi.new("uint32_t *")
-        self._scratch = ffi.new("char[]", _SCRATCH_BYTES)
         self._writes = 0
         self.taken = 0
         """Requests answered here."""
+        self.reason = 0
+        """The reason why the last receive was left: TP_MISS_* of scan.h, or MISS_LONE."""
 
     def take(self, conn: Any, view: memoryview, started_ns: int) -> SingleOutcome:
         """Take the one plain request that was received, the only receive of the pass.
 
-        The connection is not a column. started_ns: when its request began.
+        The connection is not a column. started_ns: when its request began. LEFT: `Lane.take` gets
+        the receive next.
         """
-        state = conn.state
-        if type(state) is not HttpConnection or conn.expected or not state.idle:
+        state, service = conn.state, self._service
+        if type(state) is not HttpConnection:
+            self.reason = MISS_LONE
             return LEFT
-        service = self._service
-        if service.gate is not None or service.closing or service.engine.refuses_writes:
+        if conn.expected or not state.idle:
+            self.reason = lib.TP_MISS_BUSY
+            return LEFT
+        if service.gate is not None or service.closing:
+            return LEFT
+        engine = service.engine
+        if engine.refuses_writes:
             return LEFT
         if view.readonly:
             view = memoryview(bytearray(view))  # cleaning a body writes to it
         self._end[0] = len(view)
-        data, scanned = ffi.from_buffer("char[]", view), self._scanned
-        groups = lib.tp_scan_requests(
-            self._scanner, data, self._start, self._end, 1, scanned.requests, scanned.groups, _ROOM, scanned.reasons
-        )
+        data, scanned = ffi.from_buffer(view), self._scanned
+        groups = scanned.scan(data, self._start, self._end, 1, _ROOM)
+        self.reason = scanned.reasons[0] or lib.TP_MISS_BODY
         if scanned.reasons[0]:
-            return LEFT
-        if groups:
-            return self._write(conn, view, data, started_ns)
-        return self._read(conn, started_ns)
+            outcome = LEFT
+        elif groups:
+            outcome = self._write(engine, conn, view, data, started_ns)
+        else:
+            outcome = self._read(engine, conn, started_ns)
+        return outcome
+
+    def _settle(self, engine: EngineApi) -> SingleOutcome:
+        """Count a request that was answered."""
+        self.taken += 1
+        self._service.in_flight.answered_at_once(1)
+        return SETTLED if engine.is_settled else UNSETTLED
 
     # --- writes ------------------------------------------------------------------------------------------------------
-    def _write(self, conn: Any, view: memoryview, data: Any, started_ns: int) -> SingleOutcome:
-        service, scanned = self._service, self._scanned
+    def _write(self, engine: EngineApi, conn: Any, view: memoryview, data: Any, started_ns: int) -> SingleOutcome:
+        service, scanned, topics = self._service, self._scanned, self._topics
         number = scanned.groups[0].topic
         if number >= KEYED or not service.has_one_sender():
+            self.reason = MISS_LONE
             return LEFT
-        engine, name, principal = service.engine, self._names[number], self._principals[number]
+        principal = topics.principals[number]
         if principal is not None and NOTHING_COMES.is_full(principal):
             return LEFT
+        name = topics.names[number]
         if not engine.takes_plain(name):
-            lib.tp_forget_topic(self._scanner, number)
+            topics.forget(number)
             return LEFT
         columns = self._columns
-        body = ffi.cast("unsigned char *", data)
-        columns.scan(body, scanned.requests, scanned.groups, 1, scanned.counts, scanned.upto)
+        columns.scan(data, scanned.requests, scanned.groups, 1, scanned.counts, scanned.upto)
         _number, _first, _count, taken, _row, count, size = GROUP.unpack_from(scanned.group_bytes)
         if not taken:
             return LEFT
         request = (name, columns.rows(view, 0, count, size), None, None, None, None, True, None, None, None)
 
         def answer(result: AppendResult) -> None:
-            self._answer(conn, number, count, result, started_ns)
+            append_ns, sync_ns = result.append_ns, result.sync_ns
+            times = write_times(service.now_ns() - started_ns, append_ns, sync_ns, engine.throttle_window_ns)
+            topic, first = topics.names_json[number], result.first_seq
+            with_seqs = not scanned.requests[0].flags & WITHOUT_SEQS
+            if count == 1 and with_seqs:
+                body = one_written_json(topic, first, times)
+            else:
+                body = write_json(topic, first, count, with_seqs, times)
+            conn.state.answer_at_once(service.writer.json(200, body))
 
         self._writes += 1
         parsed_ns = 0 if self._writes % _SAMPLED else service.now_ns()
@@ -150,58 +168,23 @@ class Single:
             rows = scanned.request_bytes[0 : REQUEST.size], scanned.count_bytes[0:4]
             self._append(view, 1, Taken(*rows, refs, started_ns))
             return UNSETTLED
-        self.taken += 1
-        service.in_flight.answered_at_once(1)
         if parsed_ns:
             service.parse.add(parsed_ns - started_ns)
             service.append.add(service.now_ns() - parsed_ns - max(result.append_ns, result.sync_ns))
-        return SETTLED if engine.is_settled else UNSETTLED
-
-    def _answer(self, conn: Any, number: int, count: int, result: AppendResult, started_ns: int) -> None:
-        service = self._service
-        total_ns = service.now_ns() - started_ns
-        times = write_times(total_ns, result.append_ns, result.sync_ns, service.engine.throttle_window_ns)
-        topic, first = self._names_json[number], result.first_seq
-        with_seqs = not self._scanned.requests[0].flags & WITHOUT_SEQS
-        if count == 1 and with_seqs:
-            body = one_written_json(topic, first, times)
-        else:
-            body = write_json(topic, first, count, with_seqs, times)
-        conn.state.answer_at_once(service.writer.json(200, body))
+        return self._settle(engine)
 
     # --- reads -------------------------------------------------------------------------------------------------------
-    def _read(self, conn: Any, started_ns: int) -> SingleOutcome:
-        reads, numbers, topics = self._reads
-        if lib.tp_scanned_reads(self._scanner, reads, numbers, topics) != 1:
+    def _read(self, engine: EngineApi, conn: Any, started_ns: int) -> SingleOutcome:
+        reads, numbers, topic_count = self._reads
+        topics = self._topics
+        if lib.tp_scanned_reads(self._scanned.scanner, reads, numbers, topic_count) != 1:
             return LEFT
         number = numbers[0][0]
-        principal = self._principals[number]
+        principal = topics.principals[number]
         if principal is not None and NOTHING_COMES.is_full(principal):
             return LEFT
-        service = self._service
-        found = service.engine.read_plain((self._names[number],), reads[0], 1, self._long_read_bytes)
+        found = engine.read_plain((topics.names[number],), reads[0], 1, self._long_read_bytes)
         if not found.taken:
             return LEFT
-        self.taken += 1
-        service.in_flight.answered_at_once(1)
-        head = service.writer.json_head
-        times = LANE_TIMES % milliseconds(service.now_ns() - started_ns)
-        room = found.size + len(head) + AROUND_READ_BYTES
-        memory = self._scratch if room <= _SCRATCH_BYTES else ffi.new("char[]", room)
-        size = lib.tp_render_reads(
-            self._scanner,
-            memory,
-            room,
-            found.elements,
-            ffi.from_buffer("struct tp_read_topic[]", found.topics),
-            self._refs,
-            head,
-            len(head),
-            times,
-            len(times),
-            self._scanned.upto,
-            *self._out,
-        )
-        assert size > 0, "an answer larger than the room for it"
-        conn.state.answer_at_once(bytes(ffi.buffer(memory, size)))
-        return SETTLED if service.engine.is_settled else UNSETTLED
+        conn.state.answer_at_once(self._answers.render_read(found, started_ns))
+        return self._settle(engine)
