@@ -61,6 +61,7 @@ class Router:
             if self._passes(record):
                 copy = self._copy(record)
                 if not dest.room([copy.size]):
+                    self.position = seq - 1  # what was deleted before it is passed
                     break
                 dest.add(now, [copy], since)
                 self.forwarded += 1
