@@ -238,7 +238,17 @@ BESIDE = (
     ),
     *(
         f"tests/{room}"
-        for room in ("project", "server", "sim/whole/scenarios", "sim/world", "spark", "store", "uring", "ws")
+        for room in (
+            "project",
+            "server",
+            "sim/whole/clients",
+            "sim/whole/scenarios",
+            "sim/world",
+            "spark",
+            "store",
+            "uring",
+            "ws",
+        )
     ),
 )
 """Folders beside `topics/` whose docstrings and comments are checked. Rule ids may come first."""

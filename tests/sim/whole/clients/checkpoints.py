@@ -1,7 +1,7 @@
-"""Clients that ask for checkpoints, and then look at the files beside the running server.
+"""Clients that request checkpoints, and then look at the files beside the running server.
 
-R-CHK-1: once one is told that its checkpoint is done, the files show each record that was acknowledged before it asked
-and is there still, and none that was deleted or evicted before.
+R-CHK-1: once a checkpoint is answered as done, the files show each record that was acknowledged
+before its request and still exists, and none that was deleted or evicted before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Checkpoints(Clients):
         self.clients = [_Asking(self, number) for number in range(2)]
 
     def paths(self) -> list[str]:
-        """The topics are others'."""
+        """Return no paths: the topics have other owners."""
         return []
 
     def audits(self) -> list[Audit]:
@@ -32,7 +32,7 @@ class Checkpoints(Clients):
 
 
 class _Before:
-    """A topic as it was for certain when a checkpoint was asked for."""
+    """The certain content of a topic when a checkpoint was requested."""
 
     def __init__(self, client: OwningClient, topic: OwnedTopic, topic_id: int) -> None:
         assert topic.tip is not None, "it is there"
@@ -43,7 +43,7 @@ class _Before:
         self.rows = {seq: record.data for seq, record in topic.tip.records.items()}
 
     def problem(self, found: Shown) -> str:
-        """What is wrong with the files; "" when nothing is."""
+        """Return the fault of the files; "" if there is none."""
         for seq in found.rows:
             if seq <= self.head and seq not in self.rows:
                 return f"seq {seq} of {self.topic.name}, which was gone before"
@@ -60,7 +60,9 @@ class _Asking(Client):
     def __init__(self, shared: Checkpoints, number: int) -> None:
         super().__init__(shared, number)
         self.asked: tuple[int, list[_Before]] | None = None
-        """A request that was not done: the checkpoint's number, also one of a server that ended since."""
+        """A request without an answer that it is done: the checkpoint's number, perhaps of a server
+        that ended since.
+        """
 
     def step(self, wire: Wire) -> None:
         wait_ms = self.rng.choice((0, 20, 1000, None))
@@ -102,7 +104,7 @@ class _Asking(Client):
             raise machine.wrong(f"told of snapshot {number}, and the newest is {newest}")
         for topic in before:
             found = topics.get(topic.topic.name)
-            # What is certain now, by its text, was perhaps sent again to a topic made anew.
+            # A text that is certain now was perhaps sent again to a topic that was created again.
             present = registry.visible(topic.topic.name)
             is_same = present is not None and present.id == topic.topic_id
             if found is not None and is_same and found.topic_id == topic.topic_id:

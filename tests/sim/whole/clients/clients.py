@@ -1,4 +1,6 @@
-"""What clients with connections of their own have in common: they begin, pause, lose their connection and come back."""
+"""The common part of clients with connections of their own: they begin, pause, lose their
+connection and return.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,19 @@ from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.machine import Audit, Machine
 
 _LONG_LOG_TRIES = 1000
-"""Of an audit's creation, more than there are round trips in a checkpoint."""
+"""Attempts of an audit to create a topic: more than there are round trips in a checkpoint."""
 RETRY_NS = 3_000_000
-"""Longer than anything sent before can still be on its way."""
+"""Longer than any earlier request can still be in flight."""
 _SYNCS_NS = 12_000_000
-"""Longer than the syncs take that stand between a write and its own, when none of them is late."""
+"""Longer than the syncs take that come between a write and its own sync, if none of them is late.
+"""
 
 
 class Clients:
     """An actor (machine.py) made of several clients."""
 
     may_stall = True
-    """They may take answers late; not where they go by when those came."""
+    """Whether they may take answers late: not if they judge by the time of an answer."""
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         self.machine = machine
@@ -49,7 +52,9 @@ class Clients:
 
     @property
     def lasting_ns(self) -> int:
-        """Of class `disk`, what was acknowledged by then outlasts a power cut now; 0: something may have failed."""
+        """Return the time up to which acknowledgements of class `disk` outlast a power cut; 0: a
+        disk may have failed.
+        """
         machine = self.machine
         if not machine.lacks_nothing or machine.config.sync_every_ms is None:
             return 0
@@ -63,7 +68,9 @@ class Clients:
         raise NotImplementedError
 
     def read_back(self, path: str, times: dict[int, int] | None = None) -> Any:
-        """For an audit: (data by seq, tombstones, head) of a whole topic; None: there is none. times: gets each $ts."""
+        """Read a whole topic for an audit: (data by seq, tombstones, head); None: it does not
+        exist. times: gets each $ts.
+        """
         found: dict[int, str] = {}
         told: list[dict[str, Any]] = []
         cursor, head, caught_up = 0, 0, False
@@ -83,7 +90,7 @@ class Clients:
         return found, told, head
 
     def put(self, path: str, config: dict[str, Any]) -> Audit:
-        """For an audit: makes what is to be there."""
+        """Create a topic for an audit."""
         status, answer = yield "PUT", path, config
         for _ in range(_LONG_LOG_TRIES):
             if status != 429 or self.machine.config.max_log_bytes == 0:
@@ -94,7 +101,7 @@ class Clients:
 
 
 class Client:
-    """A connection that is made again when it is lost."""
+    """A connection that is opened again when it is lost."""
 
     def __init__(self, shared: Clients, number: int) -> None:
         self.shared = shared
@@ -137,19 +144,22 @@ class Client:
 
     # --- of each kind ------------------------------------------------------------------------------------------------
     def begin(self) -> None:
-        """There is a connection."""
+        """Begin on a new connection."""
         self._later(1000, self._step)
 
     def lost(self) -> None:
-        """There is none any more."""
+        """Handle the loss of the connection."""
         self._later(RETRY_NS, self.connect)
 
     def step(self, wire: Wire) -> None:
-        """Asks for something, and sees to what follows."""
+        """Send a request, and handle its answer."""
         raise NotImplementedError
 
     def count(self, name: str, status: int, answer: Any) -> None:
-        """One was answered (0: the connection ended first). Raises Wrong when it failed without a reason."""
+        """Count an answer (0: the connection ended first).
+
+        Raises: Wrong, it failed without a reason.
+        """
         if status == 0:
             return
         machine = self.machine

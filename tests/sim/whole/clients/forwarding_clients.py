@@ -1,9 +1,10 @@
-"""Routers, through every crash: a topic that is written, and one or, in a chain, two where the copies arrive.
+"""Routers, through every crash: a topic that is written, and one or, in a chain, two to which
+copies are forwarded.
 
-Checked is what R-RTR-1, 2, 4, 6, 11, 14, 16 and R-EO promise whatever the order of things: a record arrives (with
-`exactly_once` once) and in the order of its source; what a reader was shown stays as it was; nothing that is
-acknowledged and kept is left out, and nothing arrives that the filter keeps back, or that was written while there was
-no router.
+The checks are R-RTR-1, 2, 4, 6, 11, 14, 16 and R-EO, for any order of events: a record arrives
+(with `exactly_once` once) and in the order of its source; records that a reader was shown stay as
+they were; no acknowledged and retained record is left out; and none arrives that the filter
+excludes, or that was written while there was no router.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.sim.whole.machine import Audit, Machine
 _ROUTER = "/v0/routers/f-router"
 _CAP = 20
 Shown = dict[int, tuple[str, int]]
-"""Data and $ts (0: nobody has said) by seq."""
+"""By seq: data and $ts (0: no answer has shown it)."""
 
 
 class Forwarding(Clients):
@@ -28,32 +29,38 @@ class Forwarding(Clients):
         self.guarantee = rng.choice(("exactly_once", "exactly_once", "at_least_once"))
         self.is_filtered = rng.random() < 0.3
         self.is_removed_from = rng.random() < 0.3
-        """Records are deleted in the source and in the destination, now and then."""
+        """Whether clients delete records in source and destination from time to time."""
         self.is_remade = rng.random() < 0.3
-        """The router is deleted and made again, now and then."""
+        """Whether clients delete the router and create it again from time to time."""
         self.capped = rng.choice(("", "", "", "source", "dest"))
         names = ("source", "middle", "dest") if rng.random() < 0.3 else ("source", "dest")
         self.topics = {name: f"/v0/topics/f-{name}" for name in names}
         self.exists = False
         self.is_up: bool | None = True
-        """Whether the (first) router is there; None: nobody knows."""
+        """Whether the (first) router exists; None: a change had no answer."""
         self.written: dict[str, int] = {}
-        """Every text that was ever sent, by its number: of one writer, so in the order of the source."""
+        """Every text that was ever sent, and its number. One client writes them, so they are in the
+        order of the source.
+        """
         self.acked: dict[int, str] = {}
         self.shown: Shown = {}
-        """What was read in the destination, or written into it directly."""
+        """Records read in the destination, or written into it directly."""
         self.direct: set[str] = set()
-        """Written into the destination itself, between the copies."""
+        """Texts written into the destination itself, between the copies."""
         self.barred: set[str] = set()
-        """Of the source, and not to be forwarded: filtered, or written without a router."""
+        """Texts of the source that must not be forwarded: filtered, or written without a router."""
         self.optional: set[str] = set()
-        """Of the source, and forwarded or not: perhaps there was no router, or they were deleted first."""
+        """Texts of the source that may be missing: perhaps there was no router, or they were
+        deleted first.
+        """
         self.may_repeat = False
-        """The middle of a chain has lost copies that its end may have: it got them again, as records of its own."""
+        """Whether the middle of a chain has lost copies that its end may have: it got them again,
+        as new records.
+        """
         self.removed: set[str] = set()
-        """Perhaps deleted in the destination."""
+        """Texts that may be deleted in the destination."""
         self.removed_below = 0
-        """A delete of what is below in the destination was asked for."""
+        """A delete of everything below this seq was requested in the destination."""
         self.clients = [_Writer(self, 0), _Reader(self, 1)]
         machine.monitor.living.append(self.live_texts)
 
@@ -61,7 +68,9 @@ class Forwarding(Clients):
         return [*self.topics.values()]
 
     def live_texts(self) -> set[bytes]:
-        """Of the source; what is shown in the destination may be the same text."""
+        """Return texts of the source that certainly exist; the same text may be shown in the
+        destination.
+        """
         found = () if self.may_lose or self.capped == "source" else self.acked.values()
         return {text[: text.index("~", 1) + 1].encode() for text in found}
 
@@ -78,7 +87,7 @@ class Forwarding(Clients):
         return self.router(*[*self.topics][:2])
 
     def must_arrive(self, texts: set[str]) -> set[str]:
-        """Those of these, of the source, that have to be in the destination."""
+        """Return those of these texts of the source that must be in the destination."""
         return texts - self.optional - self.barred - self.removed
 
     # --- after a crash -----------------------------------------------------------------------------------------------
@@ -91,7 +100,7 @@ class Forwarding(Clients):
         is_up = yield from self._look_at_router()
         source, _told, _head = yield from self.read_back(self.topics["source"])
         self._check_source(source)
-        is_back = self.capped == "source" and self.may_lose  # what a lost write had evicted, and the router told of
+        is_back = self.capped == "source" and self.may_lose  # evicted by a lost write, which the router noticed
         must = self.must_arrive(set(source.values())) if is_up and not is_back else set()
         self.may_repeat |= "middle" in self.topics and self.may_lose
         if "middle" in self.topics:
@@ -146,7 +155,7 @@ class Forwarding(Clients):
             raise self.machine.wrong(f"seqs of the source of a router were given again: {sorted(again)[:5]}")
 
     def check_copies(self, found: dict[int, str], *, is_whole: bool, may_repeat: bool) -> None:
-        """Of a destination, or of a part of it."""
+        """Check the copies in a destination, or in a part of it."""
         texts = [text for text in found.values() if text not in self.direct]
         numbers = [self.written.get(text, 0) for text in texts]
         if 0 in numbers:
@@ -170,7 +179,7 @@ def _is_same(before: tuple[str, int], now: tuple[str, int] | None) -> bool:
 
 
 class _Writer(Client):
-    """One request after another, so that their order is known."""
+    """The writer: one request after another, so that their order is known."""
 
     shared: Forwarding
 
@@ -238,10 +247,10 @@ class _Writer(Client):
         wire.ask("POST", shared.topics["source"], {"records": rows}, written)
 
     def _change_router(self, wire: Wire) -> None:
-        """Deletes it, or makes it again."""
+        """Delete the router, or create it again."""
         shared, was_up = self.shared, self.shared.is_up
         shared.is_up = None
-        if was_up:  # what was not forwarded by now may never be
+        if was_up:  # records not forwarded by now may never be
             shared.optional |= shared.written.keys() - {text for text, _ts in shared.shown.values()}
 
         def changed(status: int, answer: Any) -> None:
@@ -254,7 +263,7 @@ class _Writer(Client):
             wire.ask("PUT", _ROUTER, shared.first_router, changed)
 
     def _delete(self, wire: Wire) -> None:
-        """The oldest records of the source, or of the destination."""
+        """Delete the oldest records of the source, or of the destination."""
         shared = self.shared
         name = self.rng.choice(("source", "dest"))
         known = shared.acked if name == "source" else shared.shown
@@ -274,7 +283,7 @@ class _Writer(Client):
 
 
 class _Reader(Client):
-    """Reads the destination from anywhere, at times waiting for copies."""
+    """The reader of the destination, from any cursor, which sometimes waits for copies."""
 
     shared: Forwarding
 
@@ -295,7 +304,7 @@ class _Reader(Client):
         wire.ask("POST", f"{shared.topics['dest']}/diff", body, read)
 
     def _check(self, acked: set[str], page: Any, *, is_whole: bool) -> None:
-        """acked: before the page was asked for."""
+        """acked: texts acknowledged before the page was requested."""
         shared = self.shared
         found = {row["$seq"]: row["data"] for row in page["records"]}
         shared.check_copies(found, is_whole=is_whole, may_repeat=shared.may_repeat)

@@ -15,7 +15,8 @@ _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 _PART_BYTES = 5000
 Answered = Callable[[int, Any], None]
-"""Takes the status and the JSON; status 0: the connection ended before the answer."""
+"""A callback that takes the status and the JSON; status 0: the connection ended before the answer.
+"""
 
 
 def request_bytes(method: str, path: str, body: dict[str, Any] | None) -> bytes:
@@ -29,9 +30,12 @@ def request_bytes(method: str, path: str, body: dict[str, Any] | None) -> bytes:
 
 
 class Wire:
-    """One connection with requests outstanding, answered in order. `on_lost` is called once when it has ended.
+    """One connection with requests in flight, answered in order.
 
-    stall_ns: it takes what has come up to so much later, and then a part of it; 0: all, at once.
+    `on_lost` is called once when it has ended.
+
+    stall_ns: the client takes received bytes up to so much later, and then only a part; 0: all, at
+    once.
     """
 
     def __init__(self, network: SimNetwork, port: int, on_lost: Callable[[], None], stall_ns: int = 0) -> None:
@@ -60,13 +64,13 @@ class Wire:
         self._push()
 
     def reset(self) -> None:
-        """Gives up at once; what is outstanding is answered 0."""
+        """Reset the connection; requests in flight are answered 0."""
         if not self.over:
             self._endpoint.reset()
             self._end()
 
     def forget(self) -> None:
-        """The machine is gone: nobody is told of anything any more."""
+        """Forget the requests: the machine has gone, and no callback is called any more."""
         self.over = True
         self._waiting.clear()
         self._endpoint.reset()

@@ -1,7 +1,8 @@
-"""Idempotency keys on a wall clock that steps: whether a key is still known, as far as anybody can tell (R-IDEM-3, 4).
+"""Idempotency keys on a wall clock that steps: whether a key is certainly known (R-IDEM-3, 4).
 
-A server forgets a key when its window is over, and a clock that is set back does not bring it back. So a key is surely
-known only if no clock was ever beyond its window, and surely new only if its window is over now.
+A server forgets a key when its window ends, and a clock that is set back does not bring it back. So
+a key is certainly known only if no clock was ever beyond its window, and certainly new only if its
+window has ended now.
 """
 
 from __future__ import annotations
@@ -9,39 +10,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WINDOW_MS = 120_000
-"""`idempotency_window_ms`, where nobody has set it."""
+"""`idempotency_window_ms`, where no setting changes it."""
 
 
 @dataclass(slots=True)
 class Key:
-    """A key that was used. When the write that it belongs to began: not before `asked_ms` nor after `ended_ms`."""
+    """A key that was used. Its write began at `asked_ms` at the earliest and at `ended_ms` at the
+    latest.
+    """
 
     asked_ms: int
     ended_ms: int | None = None
-    """None: it may begin even now."""
+    """The latest time at which the write began; None: it may begin even now."""
     first_ms: int = 0
-    """When it was used for the first time: should the later write be lost, the earlier one counts."""
+    """Time of the first use: should the later write be lost, the earlier one counts."""
     first_ended_ms: int | None = None
-    """By then that first write had begun."""
+    """The first write had begun by then."""
     high_ms: int = 0
-    """The latest time of the clocks it has lived under."""
+    """The latest time of the clocks that it has lived under."""
     first: int = 0
     last: int = 0
-    """The seqs it was answered with."""
+    """The seqs of its answer."""
 
     def end_life(self, now_ms: int) -> None:
-        """The process ends, or nothing is on its way any more: what has not begun never will."""
+        """Note that the process ends, or that nothing is in flight: what has not begun never will."""
         self.ended_ms = now_ms if self.ended_ms is None else self.ended_ms
         self.first_ended_ms = now_ms if self.first_ended_ms is None else self.first_ended_ms
         self.high_ms = max(self.high_ms, now_ms)
 
     def appended(self, asked_ms: int, now_ms: int) -> None:
-        """The answer to a write that was asked for then, and was no duplicate."""
+        """Note the answer to a write that was sent then, and was no duplicate."""
         self.asked_ms, self.ended_ms, self.high_ms = asked_ms, now_ms, now_ms
         self.first_ended_ms = now_ms if self.first_ended_ms is None else self.first_ended_ms
 
     def may_be_lost(self) -> None:
-        """The later write may be: then the first one counts, which clocks set back may have made the newer one."""
+        """Note that the later write may be lost: then the first one counts, which clocks set back
+        may have made the newer one.
+        """
         self.asked_ms = min(self.asked_ms, self.first_ms)
         if self.ended_ms is not None and self.first_ended_ms is not None:
             self.ended_ms = max(self.ended_ms, self.first_ended_ms)

@@ -1,4 +1,4 @@
-"""What a client may ask of a topic it owns, and which answers are right in a given state."""
+"""Requests of a client for a topic that it owns, and the right answers in a given state."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from tests.sim.whole.clients.state import CONFIG_DEFAULT, Part, Record, Refused, State
 
 Maybe = State | None
-"""None: there is no such topic."""
+"""The state of a topic; None: the topic does not exist."""
 
 
 class Inconsistent(Exception):
-    """The answer is not the one of this state."""
+    """The answer does not fit this state."""
 
 
 def expect(what: str, found: object, wanted: object) -> None:
@@ -20,7 +20,7 @@ def expect(what: str, found: object, wanted: object) -> None:
 
 
 class Operation:
-    """One request on one topic. `changes`: it is no read."""
+    """One request on one topic. `changes`: it may change the topic."""
 
     changes = True
 
@@ -28,14 +28,19 @@ class Operation:
         raise NotImplementedError
 
     def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
-        """The states it leads to one after another when nobody tells of its answer; the last is the whole of it.
+        """Return the states that the request leads to, one after another, if its answer is lost.
+
+        The last state is that after the whole request.
 
         burned: seqs that failed writes before it have taken.
         """
         raise NotImplementedError
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
-        """The same, given the answer; burned: seqs that failed writes may have taken. Raises Inconsistent."""
+        """Return the states that the request leads to, given its answer.
+
+        burned: seqs that failed writes may have taken. Raises: Inconsistent.
+        """
         raise NotImplementedError
 
 
@@ -48,18 +53,22 @@ def exists(state: Maybe, status: int) -> State:
 
 
 class _Absent(Exception):
-    """Answered 404, as it should be."""
+    """The topic is absent, and the answer was 404, as it should be."""
 
 
 class Meant(NamedTuple):
-    """The incarnation that a write names, and which instance has it: 0 for none that there is now."""
+    """The incarnation that a write names, and the instance that has it; 0: no instance has it now."""
 
     incarnation: str
     instance: int
 
 
 class Write(Operation):
-    """key_is_old: the window of its key is over, so that it is new again (R-IDEM-4). part: instead of a key."""
+    """A write of records.
+
+    key_is_old: the window of its key has ended, so the key is new again (R-IDEM-4). part: in the
+    place of a key.
+    """
 
     def __init__(
         self,
@@ -72,7 +81,7 @@ class Write(Operation):
         part: Part | None = None,
         durability: str = "disk",
     ) -> None:
-        """durability: of a topic that it makes without a config."""
+        """durability: the class of a topic that it creates without a config."""
         self.meant = meant
         self.default = CONFIG_DEFAULT | {"durability": durability}
         self.records = records
@@ -105,11 +114,14 @@ class Write(Operation):
         return "POST", path, body
 
     def _is_meant(self, state: Maybe) -> bool:
-        """R-INC-4."""
+        """Return whether the write names this instance, or none (R-INC-4)."""
         return self.meant is None or (state is not None and state.instance == self.meant.instance)
 
     def _known(self, state: State) -> tuple[int, int] | None:
-        """Raises Refused."""
+        """Return first and last seq of the same write before; None: the write is new.
+
+        Raises: Refused.
+        """
         if self.part is not None:
             return state.known(self.part, self.records)
         return None if self.key is None or self.key_is_old else state.keys.get(self.key)
@@ -241,7 +253,10 @@ class Look(Operation):
 
 
 class Flush(Operation):
-    """Stable storage for a record and all before it; seq: None for all there is. Of the library alone."""
+    """A flush of a record and all before it, or of all records (seq: None).
+
+    Only the library has it.
+    """
 
     changes = False
 
@@ -310,7 +325,7 @@ class Read(Operation):
 
 
 class ReadSince(Read):
-    """One page from a time on."""
+    """A read of one page from a time on."""
 
     def __init__(self, time_ms: int, limit: int) -> None:
         super().__init__(0, limit)
@@ -324,7 +339,7 @@ class ReadSince(Read):
         return "POST", f"{path}/diff", body
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
-        """A page from the cursor before its first record, or from the head."""
+        """Check the page as one from the cursor before its first record, or from the head."""
         if status == 200:
             rows = answer["records"]
             self.cursor = rows[0]["$seq"] - 1 if rows else answer["head_seq"]
@@ -334,7 +349,7 @@ class ReadSince(Read):
 
 
 class ReadFrom(Read):
-    """One page from a beginning that is no cursor: "first", "now" or {"last": n}."""
+    """A read of one page from a beginning by name: "first", "now" or {"last": n}."""
 
     def __init__(self, begin: Any, limit: int) -> None:
         super().__init__(0, limit)
@@ -347,7 +362,9 @@ class ReadFrom(Read):
         return "POST", f"{path}/diff", {"from": self.begin, "limit": self.limit, "include_tags": True}
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
-        """A page from the cursor that it is, without a report of what was lost before."""
+        """Check the page as one from the cursor that the name stands for, without a report of
+        earlier loss.
+        """
         self.cursor = exists(state, status).beginning(self.begin)
         if answer["tombstone"] is not None:
             raise Inconsistent(f"from {self.begin} reports {answer['tombstone']}")
@@ -355,7 +372,7 @@ class ReadFrom(Read):
 
 
 class GetOne(Operation):
-    """One record by its seq, and whether it has a place; by the library."""
+    """A lookup of one record by its seq, and whether it is located. Only the library has it."""
 
     changes = False
 
@@ -384,7 +401,7 @@ class GetOne(Operation):
 def follow(  # noqa: PLR0917
     operation: Operation, state: Maybe, instance: int, burned: int, status: int, answer: Any
 ) -> list[Maybe]:
-    """`operation.answered`, with an absent topic's 404 taken care of."""
+    """Return `operation.answered`, and accept a 404 for an absent topic."""
     try:
         return operation.answered(state, instance, burned, status, answer)
     except _Absent:

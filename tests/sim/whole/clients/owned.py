@@ -1,4 +1,7 @@
-"""Clients with topics of their own, which nobody else asks for anything: every answer is known before it comes."""
+"""Clients with exclusive topics.
+
+No other client changes them, so every answer is known before it comes.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,19 @@ _MATCHES = ("a", "a:*", "b", "*", "")
 _LIMITS = (1, 3, 1000, 1000)
 _SIZES = (0, 0, 0, 1, 40, 300)
 _ROWS_MAX = 6
-"""Of a write."""
+"""Most records of one write."""
 _STATES_MAX = 4
-"""With more possibilities than this a client looks before it changes anything."""
+"""With more possible states than this a client reads before it changes anything."""
 _ANSWERED_MS = 30_000
-"""Nobody waits longer for an answer."""
+"""The longest that a client waits for an answer."""
 _LINGER_NS = 30_000_000
-"""Longer than anything sent on a connection that was lost can still be on its way, with syncs that are not late."""
+"""The longest that a request on a lost connection can still be in flight, if no sync is late."""
 _LATE_NS = 200_000_000
-"""Longer than any answer takes where nothing is lacking, and shorter than what makes a pass once a second."""
+"""Longer than any answer takes if nothing is lacking, and shorter than the timer that makes a pass
+every second.
+"""
 _TURN_BYTES = 1000
-"""Bodies in smaller turns take long."""
+"""A body that is taken in turns of fewer bytes takes long."""
 _NO_FILE_NS = 1_500_000_000
 """Longer than a write waits for a file of the log that cannot be opened."""
 
@@ -55,14 +60,14 @@ _NO_FILE_NS = 1_500_000_000
 class OwningClient(Client):
     shared: Owner
     row_max = 1
-    """Writes that it makes in one moment."""
+    """Writes that the client sends at the same instant."""
 
     def __init__(self, shared: Owner, number: int, depth: int) -> None:
         super().__init__(shared, number)
         self._depth = depth
         self._in_flight: deque[tuple[OwnedTopic, Operation]] = deque()
         self._busy = False
-        """A next step is planned."""
+        """Whether a next step is planned."""
         self._think_ns = self.rng.choice((10_000, 100_000, 400_000))
         self._large = self.machine.plan.heavy or self.machine.plan.large or self.rng.random() < 0.15
 
@@ -82,7 +87,9 @@ class OwningClient(Client):
         return [operation for found, operation in self._in_flight if found is topic]
 
     def lost(self) -> None:
-        """What was in flight may have happened or not, and may still be on its way, behind commits of others."""
+        """Note that requests in flight may or may not have happened, or may still be in flight
+        after commits of others.
+        """
         self.machine.say(f"client {self.number}: connection lost")
         factor = self.machine.ring.sync_factor
         linger_ns = _LINGER_NS * (1 if factor == 1 else 3 * factor)
@@ -96,14 +103,16 @@ class OwningClient(Client):
 
     @property
     def _may_refuse(self) -> bool:
-        """Of two writes that nobody told of the second may be there without the first."""
+        """Return whether, of two writes without answers, the second may have happened without the
+        first.
+        """
         machine = self.machine
         return machine.space_was_scarce or machine.log_is_short or self._may_lack_files
 
     def _settle(self) -> None:
         for topic in self.shared.topics:
             topic.refuses = self._may_refuse
-            topic.has_failed |= bool(topic.limbo) and self.machine.disk_failed  # as if the 500 had been seen
+            topic.has_failed |= bool(topic.limbo) and self.machine.disk_failed  # as if the client had seen the 500
             topic.settle_limbo(self.machine.ring.clock.now_ms())
         self.connect()
 
@@ -131,7 +140,7 @@ class OwningClient(Client):
             self.begin()
 
     def behind(self, topic: OwnedTopic, operation: Operation) -> Iterator[tuple[OwnedTopic, Operation]]:
-        """What is asked in the same moment, right after an operation."""
+        """Return requests to send at the same instant, right after an operation."""
         yield from ()
 
     def _ask(self, wire: Wire, topic: OwnedTopic, operation: Operation) -> None:
@@ -209,7 +218,7 @@ class OwningClient(Client):
         return Write(records, key, config, key_is_old=is_old, meant=meant, part=part)
 
     def _meant(self, topic: OwnedTopic) -> Meant | None:
-        """The incarnation that the topic has, or one that it had."""
+        """Return the incarnation of the topic, or an earlier one."""
         present = topic.present()
         if present is not None and topic.tip is not None and self.rng.random() < 0.7:
             return Meant(present, topic.tip.instance)
@@ -220,7 +229,9 @@ class OwningClient(Client):
         return Meant(self.rng.choice(others), 0) if others else None
 
     def _part(self, topic: OwnedTopic) -> Part | None:
-        """One that was asked for before, whatever became of it, or a new one, of an epoch near the newest."""
+        """Return a part: one that was sent before, with any outcome, or a new one of an epoch near
+        the newest.
+        """
         rng = self.rng
         if topic.sent and rng.random() < 0.5:
             part = rng.choice([*topic.sent][-8:])
@@ -228,12 +239,12 @@ class OwningClient(Client):
             producer = rng.choice("pq")
             newest = max((part.epoch for part in topic.sent if part.producer == producer), default=3)
             part = Part(producer, max(0, newest + rng.choice((-3, -1, 0, 0, 0, 1, 1, 2))), rng.randrange(3))
-        # Of two at the same time the second would come behind whatever was asked after it, should the first fail.
+        # Of two at the same time the second would take effect after what follows it, should the first fail.
         is_free = all(not isinstance(op, Write) or op.part != part for op in self.under_way(topic))
         return part if is_free else None
 
     def _records_of(self, topic: OwnedTopic, part: Part, fresh: list[Record]) -> list[Record]:
-        """Those that it came with before, in any order, now and then other ones."""
+        """Return the records that the part came with before, in any order; sometimes other ones."""
         sent = topic.sent.setdefault(part, fresh)
         if sent is fresh or self.rng.random() < 0.1:
             return fresh
@@ -242,7 +253,9 @@ class OwningClient(Client):
         return self.rng.sample(sent, len(sent))
 
     def _key(self, topic: OwnedTopic) -> tuple[str, bool]:
-        """One that was used before and is surely known, or (True) surely not any more; or a new one: for this topic."""
+        """Return a key: one that was used before and is certainly known, or (True) certainly
+        expired; or a new one for this topic.
+        """
         machine, state = self.machine, topic.tip
         now_ms = machine.ring.clock.now_ms()
         known = list(state.keys) if state is not None else []
@@ -271,7 +284,7 @@ class OwningClient(Client):
     def _answered(
         self, topic: OwnedTopic, operation: Operation, asked: tuple[int, int], status: int, answer: Any
     ) -> None:
-        """asked: when, by the wall clock in ms and by the other one in ns."""
+        """asked: the time of the request, by the wall clock in ms and by the monotonic one in ns."""
         machine = self.machine
         asked_ms, asked_ns = asked
         assert self._in_flight.popleft() == (topic, operation), "answers come in order"
@@ -298,7 +311,7 @@ class OwningClient(Client):
                 raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}: {reason}") from reason
             if isinstance(operation, Write) and operation.key is not None and answer.get("deduped") is False:
                 topic.key_appended(operation.key, asked_ms, machine.ring.clock.now_ms())
-            # An answer may come late, and what was asked behind it be done by then.
+            # An answer may be late, and later requests may have taken effect by then.
             if operation.changes and len(topic.states) == 1 and not topic.limbo and not self.under_way(topic):
                 for tell in machine.on_changed:
                     tell(topic.name, None if topic.tip is None else topic.tip.head)
@@ -306,12 +319,16 @@ class OwningClient(Client):
                 machine.monitor.acked([stored(text) for text in promised])
 
     def _check_late(self, topic: OwnedTopic, operation: Operation, took_ns: int) -> None:
-        """A loop that sleeps on something staged is woken by the next timer, so that nothing else shows it."""
+        """Note the answer's delay.
+
+        A loop that sleeps although work is staged is woken by the next timer, so only the delay
+        shows it.
+        """
         machine = self.machine
         if machine.config.pass_body_bytes < _TURN_BYTES:
             return  # a body of base64 takes hundreds of passes
         if machine.space_was_scarce and machine.log_was_long:
-            return  # an append of the library waits for a checkpoint, and one without space is tried again in a second
+            return  # an append of the library waits for a checkpoint, and one without space is retried after a second
         if took_ns > _LATE_NS and machine.lacks_nothing and machine.ring.sync_factor == 1:
             raise machine.wrong(
                 f"{topic.name}: {operation}: answered after {took_ns / 1e6:.0f} ms, and nothing is lacking"
@@ -319,7 +336,7 @@ class OwningClient(Client):
 
 
 class Owner(Clients):
-    """The topics of one client, and that client. It has up to `depth` requests in flight."""
+    """The topics of one client, and the client itself, with up to `depth` requests in flight."""
 
     kind = OwningClient
 
@@ -339,9 +356,10 @@ class Owner(Clients):
         return [audit(self.machine, self.rng, topic) for topic in self.topics]
 
     def live_texts(self) -> set[bytes]:
-        """Of records that are there for certain, and that nothing on its way may take.
+        """Return texts of records that certainly exist, and that no request in flight may remove.
 
-        Not those that were sent again: a durable frame of an earlier try says nothing of the record that is shown.
+        Records that were sent again are left out: a durable frame of an earlier attempt does not
+        prove that the record which readers see is durable.
         """
         machine, (client,) = self.machine, self.clients
         assert isinstance(client, OwningClient)
@@ -351,10 +369,10 @@ class Owner(Clients):
 
 
 def _is_for_changes(refusal: dict[str, Any]) -> bool:
-    """R-DUR-16: the log takes nothing; what is there is shown all the same."""
+    """Check R-DUR-16: the log takes no writes, and everything in it is still readable."""
     return refusal.get("detail", {}).get("reason") in {"disk_full", "read_only"}
 
 
 def _never_begun(refusal: dict[str, Any]) -> bool:
-    """A batch that found no space, or no file to go to, is not there, not even in part."""
+    """Check that a batch without space or file left nothing, not even a part."""
     return refusal.get("detail", {}).get("reason") in {"disk_full", "no_log_file"}

@@ -1,4 +1,4 @@
-"""After a start a topic of one client is read back: it must be in one of the states it may be in."""
+"""After a start a topic of one client is read back: it must be in one of its possible states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tests.sim.whole.machine import Audit, Machine
 
 
 def audit(machine: Machine, rng: random.Random, topic: OwnedTopic) -> Audit:
-    """Looks, and reads from a few cursors; afterwards the topic knows what it holds."""
+    """One audit of a topic: reads from a few cursors.
+
+    Afterwards the client knows what the topic holds.
+    """
     may_lose = machine.power_failed or machine.io_failed
     candidates = topic.candidates(may_lose=may_lose)
     topic.life = machine.ring.life
@@ -62,7 +65,7 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
     if below and "memory" not in classes and not machine.may_forget:
         raise machine.wrong(f"{topic.name}: head {head} is below the acknowledged seq {topic.acked_head[1]}")
     if below:
-        topic.acked_head = (state.instance, head)  # what is given out again from here on is known
+        topic.acked_head = (state.instance, head)  # seqs given out again from here on are known
     if len(matching) == 1 and not (machine.power_failed or machine.io_failed):
         try:
             topic.see_times(state, answers[1][2])
@@ -80,7 +83,7 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
 
 
 def _edges(states: list[Any]) -> list[int]:
-    """Cursors at which tombstones begin or end."""
+    """Return cursors at which tombstones begin or end."""
     edges: list[int] = []
     for state in states[:2]:
         edges += [max(0, state.lost - 1), state.lost]
@@ -101,7 +104,7 @@ def _describe_one(state: State) -> str:
 
 
 def short(answer: Any) -> str:
-    """An answer, for messages."""
+    """Return an answer as text, for messages."""
     if isinstance(answer, dict):
         answer = {name: value for name, value in answer.items() if name not in ("performance", "topic", "config")}
         if isinstance(answer.get("records"), list):

@@ -1,7 +1,8 @@
-"""What a topic of one client may hold: the client asks in order, so it is known exactly, or to a few possibilities.
+"""The possible states of a topic of one client.
 
-`states` are the states the topic may be in now (usually one; an answer that never came makes it several). `history` has
-what they were after every change, back to the last audit; from `durable` on a power cut may fall back to any of them.
+The client asks in order, so the state is known exactly, or is one of a few. `states` are the states
+that the topic may be in now: usually one, several after a lost answer. `history` has the states
+after every change since the last audit; a power cut may fall back to any of them from `durable` on.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from tests.sim.whole.clients.state import Part, Record, State
 from topics.engine.state import topic_numbers
 
 _BURNED_MAX = 24
-"""Seqs that failed writes may have taken, one after another."""
+"""Counts of seqs that failed writes may have taken, tried one after another."""
 _REACHED_MAX = 512
-"""States after which each further change on a full disk has happened: they could double with each."""
+"""With more states than this, each further change on a full disk has happened: they could double
+with each.
+"""
 
 
 class OwnedTopic:
     """One topic, through all its instances."""
 
     def __init__(self, name: str, *, rows_max: int = 1) -> None:
-        """rows_max: of writes that may come in one pass."""
+        """rows_max: the most records of the writes that may come in one pass."""
         self.name = name
         self.rows_max = rows_max
         self.path = f"/v0/topics/{name}"
@@ -43,48 +46,56 @@ class OwnedTopic:
         self.history: list[list[Maybe]] = [self.states]
         self.durable = 0
         self.answered_ns: list[tuple[int, int]] = []
-        """When what led to a place in `history` was acknowledged, in the classes that promise to keep it."""
+        """Times of acknowledgements that led to a place in `history`, in the classes that promise
+        to keep it.
+        """
         self.limbo: list[Operation] = []
-        """Changes answered 5xx or not at all: they may have happened, and in this order, or not."""
+        """Changes answered 5xx or not at all: they may have happened, in this order, or not."""
         self.settled: list[Maybe] = []
-        """What it may be after a restart, though nobody is shown it: of writes that failed since the last change."""
+        """States that may follow a restart, although no client sees them: of writes that failed
+        since the last change.
+        """
         self.has_failed = False
-        """Something of its limbo was answered 5xx."""
+        """Whether a change in its limbo was answered 5xx."""
         self.refuses = False
-        """The disk was full, or no file could be opened: of its limbo what came later may have happened alone."""
+        """Whether the disk was full, or no file could be opened: a later change of its limbo may
+        have happened without the earlier ones.
+        """
         self.burned = 0
-        """Seqs that writes which failed may have taken."""
+        """Number of seqs that failed writes may have taken."""
         self.instance = 0
         self.was_weak = False
-        """It may have been of class `memory` since its incarnation was last seen: a start may have drawn another."""
+        """Whether it may have been of class `memory` since its incarnation was last seen: a start
+        may have drawn another.
+        """
         self.acked_head = (0, 0)
-        """Highest acknowledged seq of an instance (in the classes that never reuse one)."""
+        """The highest acknowledged seq of each instance, in the classes that never reuse one."""
         self.keys: dict[str, Key] = {}
         self.sent: dict[Part, list[Record]] = {}
-        """Parts that were asked for, with the records that came first."""
+        """Parts that were sent, with the records that came first."""
         self.sent_again: set[str] = set()
-        """Data that more than one frame may have."""
+        """Data that several frames may have."""
         self.newest = (0, 0, 0)
-        """An instance, the highest seq of it that was shown, and its $ts."""
+        """By instance: the highest seq that was shown, and its $ts."""
         self.life = 0
-        """Of the server that is asked."""
+        """The life of the server that is asked."""
         self.stamps: dict[tuple[int, int], dict[int, int]] = {}
-        """By life and instance: the $ts of records that were shown, by seq; of the last life alone."""
+        """By life and instance: the $ts of shown records, by seq; only of the last life."""
         self.incarnations: dict[int, tuple[int, str]] = {}
-        """Of each instance: the one shown last, and in which life."""
+        """By instance: the incarnation shown last, and the life in which it was."""
         self.shown: set[str] = set()
         """All incarnations that were shown."""
         self.named: dict[tuple[str, int], str] = {}
-        """Incarnation and seq of records that were shown: their data."""
+        """By incarnation and seq: the data of records that were shown."""
         self._found: tuple[tuple[object, ...], list[Maybe]] = (), []
-        """What `possible` has found last, and from what."""
+        """The last result of `possible`, and its arguments."""
 
     @property
     def tip(self) -> Maybe:
         return self.states[-1]
 
     def possible(self) -> list[Maybe]:
-        """What it may be after its limbo, in the order of likelihood."""
+        """Return the possible states after its limbo, the most likely first."""
         basis = (self.states.copy(), self.limbo.copy(), self.burned, self.refuses, self.instance)
         if self._found[0] != basis:
             self._found = basis, self._possible()
@@ -93,7 +104,7 @@ class OwnedTopic:
     def _possible(self) -> list[Maybe]:
         found = list(self.states)
         most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
-        # Some of the writes that failed may have taken none. Of very many it is the first ones, or all.
+        # Some of the failed writes may have taken no seqs. Of very many, the first ones or all took some.
         all_burned = [*dict.fromkeys((*range(min(most, _BURNED_MAX) + 1), most))]
         if self.refuses:
             return self._possible_of_some(found, all_burned)
@@ -107,7 +118,9 @@ class OwnedTopic:
         return distinct(found)
 
     def _possible_of_some(self, found: list[Maybe], all_burned: list[int]) -> list[Maybe]:
-        """The same where each of its limbo may have happened or not: ways that lead to equal states are one."""
+        """Return the same where each change of the limbo may have happened or not; equal states
+        count once.
+        """
         known = {identity(state): state for state in found}
         reached = {(identity(state), burned): state for burned in all_burned for state in self.states}
         branches = True
@@ -129,7 +142,7 @@ class OwnedTopic:
         return [*known.values()]
 
     def candidates(self, *, may_lose: bool) -> list[Maybe]:
-        """Every state that would be right after a crash, the most likely first."""
+        """Return every right state after a crash, the most likely first."""
         found = [*self.possible(), *self.settled]
         if may_lose:
             for states in reversed(self.history[self.durable :]):
@@ -137,13 +150,17 @@ class OwnedTopic:
         return found
 
     def reserved_most(self, candidates: list[Maybe]) -> int:
-        """The highest seq that may be reserved, by those that writes may have had: a power cut skips none above it."""
+        """Return the highest seq that may be reserved, given those that writes may have: a power
+        cut skips none above it.
+        """
         given = max((state.head for state in candidates if state is not None), default=0)
         given += self.burned + _rows(self.limbo)
         return given + max(topic_numbers._RESERVE_MIN, given // 2, topic_numbers._RESERVE_REQUESTS * self.rows_max)
 
     def certain(self, under_way: list[Operation], *, may_lose: bool) -> set[str]:
-        """The data of records that are there whatever comes of its limbo and of what is under way."""
+        """Return the data of records that certainly exist, whatever happens to its limbo and to
+        requests in flight.
+        """
         states = [*self.states, *(state for states in self.history[self.durable :] for state in states if may_lose)]
         there = [state for state in states if state is not None]
         if len(there) < len(states) or self._may_take(there, [*self.limbo, *under_way]):
@@ -151,22 +168,22 @@ class OwnedTopic:
         return set.intersection(*({record.data for record in state.records.values()} for state in there))
 
     def keeps(self, under_way: list[Operation]) -> bool:
-        """Nothing that is under way behind an answer takes what that has told of."""
+        """Return whether no request in flight after an answer may remove what that answer showed."""
         return not self._may_take([state for state in self.states if state is not None], under_way)
 
     @staticmethod
     def _may_take(there: list[State], operations: list[Operation]) -> bool:
-        """One of these operations may take records of one of these states."""
+        """Return whether one of these operations may remove records of one of these states."""
         has_caps = any(state.config["cap_records"] or state.config["cap_bytes"] for state in there)
         return any(op.changes and (has_caps or not isinstance(op, Write)) for op in operations)
 
     # --- what happens to it ------------------------------------------------------------------------------------------
     def burn(self, operations: list[Operation]) -> None:
-        """They did not happen, but may have taken seqs."""
+        """Note that these changes did not happen, but may have taken seqs."""
         self.burned += _rows(operations)
 
     def settle_limbo(self, now_ms: int) -> None:
-        """Nothing of it is on its way any more: it has happened by now, or never will."""
+        """Note that none of it is in flight any more: it has happened by now, or never will."""
         self.date_keys(now_ms)
         if self.limbo:
             self.states = distinct(self.possible())
@@ -176,12 +193,12 @@ class OwnedTopic:
             self.history.append(self.states)
 
     def date_keys(self, now_ms: int) -> None:
-        """Writes without an answer have begun by now, or never will."""
+        """Note that writes without an answer have begun by now, or never will."""
         for key in self.keys.values():
             key.end_life(now_ms)
 
     def use_key(self, name: str, now_ms: int) -> None:
-        """A write with this key is about to be asked for."""
+        """Note that a write with this key is about to be sent."""
         known = self.keys.get(name)
         if known is None:
             self.keys[name] = Key(now_ms, first_ms=now_ms)
@@ -189,7 +206,8 @@ class OwnedTopic:
             known.ended_ms = None
 
     def keys_gone(self, under_way: list[Operation]) -> list[str]:
-        """Keys that were used and are new again: of an earlier instance, or of a write that surely is not there.
+        """Return used keys that are new again: of an earlier instance, or of a write that certainly
+        is absent.
 
         R-IDEM-6, R-IDEM-8.
         """
@@ -201,13 +219,15 @@ class OwnedTopic:
         self.keys[name].appended(asked_ms, now_ms)
 
     def lasts(self, answered_ns: int) -> None:
-        """What was acknowledged by then is on stable storage."""
+        """Note that everything acknowledged by then is on stable storage."""
         for place, at_ns in self.answered_ns:
             if at_ns <= answered_ns:
                 self.durable = max(self.durable, place)
 
     def audited(self, states: list[Maybe], *, may_lose: bool) -> None:
-        """Read back after a start: all of it is durable, or will be when anything of it is again."""
+        """Note the state read back after a start: all of it is durable, or will be with the next
+        durable change.
+        """
         if may_lose:
             self.newest = (0, 0, 0)
             for key in self.keys.values():
@@ -229,7 +249,10 @@ class OwnedTopic:
             self.instance = max(self.instance, self.tip.instance)
 
     def answered(self, operation: Operation, status: int, answer: Any, now_ns: int) -> list[str]:
-        """Takes in an answer that decides; returns the data that it promises to be durable. Raises Inconsistent."""
+        """Note an answer that decides; return the data that it promises to be durable.
+
+        Raises: Inconsistent.
+        """
         steps: list[list[Maybe]] = []
         followed: list[Maybe] = []
         reasons = []
@@ -250,14 +273,14 @@ class OwnedTopic:
         if isinstance(operation, Look) and len(followed) == 1 and followed[0] is not None:
             self.see_incarnation(followed[0], answer)
         if not operation.changes or all(path[-1:] == [state] for path, state in zip(steps, followed, strict=True)):
-            # Nothing happened: a read, a duplicate, a delete of nothing. It says nothing of what failed before.
+            # Nothing changed: a read, a duplicate, an empty delete. The answer does not decide about earlier failures.
             self.states = distinct([path[-1] for path in steps])
             if isinstance(operation, Flush | Look) and status == 200 and "synced_seq" in answer:
                 return self._see_synced(
                     answer["synced_seq"], flushed=isinstance(operation, Flush) and operation.seq is None
                 )
             return []
-        self.burn(self.limbo)  # what failed and was followed by a success is not there
+        self.burn(self.limbo)  # a failed change before a success did not happen
         self.limbo, self.settled, self.has_failed = [], [], False
         before = self.states
         for path in steps:
@@ -269,9 +292,9 @@ class OwnedTopic:
         return self._note(operation, before, answer, now_ns)
 
     def _see_synced(self, synced_seq: int, *, flushed: bool) -> list[str]:
-        """What the log is a prefix of is on stable storage: up to this seq, or (flushed) all that was changed before.
+        """Note that the log up to this seq is on stable storage, or (flushed) all changes before.
 
-        Returns the data of records that have to be durable now.
+        Returns: the data of records that have to be durable now.
         """
         tip = self.tip
         if len(self.states) > 1 or tip is None:
@@ -287,7 +310,10 @@ class OwnedTopic:
         return [text for text in texts if text not in self.sent_again]
 
     def see_times(self, state: State, page: Any) -> None:
-        """R-SEQ-5: $ts does not fall with rising seq, whatever clocks and crashes do. Raises Inconsistent."""
+        """Check R-SEQ-5: $ts does not fall with rising seq, whatever clocks and crashes do.
+
+        Raises: Inconsistent.
+        """
         if not page["records"]:
             return
         known, newest, newest_ts = self.newest
@@ -301,7 +327,10 @@ class OwnedTopic:
             self.newest = (state.instance, last["$seq"], last["$ts"])
 
     def see_stamps(self, state: State, page: Any, read: Read) -> None:
-        """R-FROM-1: a read since a time leaves out no record of that time or a later one. Raises Inconsistent."""
+        """Check R-FROM-1: a read since a time leaves out no record of that time or later.
+
+        Raises: Inconsistent.
+        """
         key = self.life, state.instance
         if key not in self.stamps:
             self.stamps = {key: {}}
@@ -313,13 +342,18 @@ class OwnedTopic:
         known.update((row["$seq"], row["$ts"]) for row in page["records"])
 
     def a_time(self, near: float) -> int:
-        """Of a record that was shown in this life, near: 0 to 1, how far along; 0: none was."""
+        """Return the $ts of a record that was shown in this life, or 0. near: from 0 to 1, the
+        oldest to the newest.
+        """
         known = next(iter(self.stamps.values()), {})
         return list(known.values())[int(near * len(known))] if known else 0
 
     def see_incarnation(self, state: State, looked: Any, *, audits: bool = False) -> None:
-        """R-INC-2: the instance has the one it had, or one that was never shown. audits: this is the first look in
-        this life, so that what lies between the two is a start. Raises Inconsistent."""
+        """Check R-INC-2: the instance has its known incarnation, or one that was never shown.
+
+        audits: this is the first read in this life, so a start is between the two. Raises:
+        Inconsistent.
+        """
         told, weak = looked["incarnation"], state.config["durability"] == "memory"
         life, known = self.incarnations.get(state.instance, (0, ""))
         may_be_known = life == self.life or not (audits and weak)
@@ -332,7 +366,10 @@ class OwnedTopic:
         self.instance = max(self.instance, state.instance)
 
     def see_names(self, state: State, page: Any) -> None:
-        """R-INC-1: a seq names one record while the incarnation is the same. Raises Inconsistent."""
+        """Check R-INC-1: a seq names one record while the incarnation is the same.
+
+        Raises: Inconsistent.
+        """
         life, incarnation = self.incarnations.get(state.instance, (0, ""))
         if not incarnation or life != self.life:
             return
@@ -341,20 +378,20 @@ class OwnedTopic:
                 raise Inconsistent(f"seq {row['$seq']} of incarnation {incarnation} was another record")
 
     def present(self) -> str | None:
-        """The incarnation of its tip, if that is certain."""
+        """Return the incarnation of its tip, if that is certain."""
         if len(self.states) > 1 or self.tip is None:
             return None
         life, incarnation = self.incarnations.get(self.tip.instance, (0, ""))
         return incarnation if life == self.life else None
 
     def _note(self, operation: Operation, before: list[Maybe], answer: Any, now_ns: int) -> list[str]:
-        """What the acknowledgement promises from now on."""
+        """Note the promise of an acknowledgement."""
         now = self.tip
         classes = {state.config["durability"] for state in [*before, *self.states] if state is not None}
         self.was_weak |= "memory" in classes
         synced = isinstance(operation, Configure | Drop) or classes == {"fsync"}
         if now is not None and isinstance(operation, Configure):
-            # One that changes nothing is durable already, and says nothing about the records before it.
+            # One that changes nothing is durable already, and does not cover the records before it.
             synced = all(state is None or state.config != now.config for state in before)
         if synced:
             self.durable = len(self.history) - 1
@@ -383,7 +420,7 @@ def _rows(operations: list[Operation]) -> int:
 
 
 def distinct(states: list[Any]) -> list[Any]:
-    """Each once, by what can be told apart."""
+    """Return the states without repetition, as far as clients can distinguish them."""
     if len(states) == 1:
         return states
     seen: dict[Any, Any] = {}
@@ -393,5 +430,5 @@ def distinct(states: list[Any]) -> list[Any]:
 
 
 def identity(state: Maybe) -> object:
-    """Equal for states that cannot be told apart."""
+    """Return a value that is equal for states which clients cannot distinguish."""
     return None if state is None else state.identity

@@ -1,7 +1,9 @@
-"""Topics whose records go by themselves: one that expires them, and an ephemeral one that ends with the process.
+"""Topics that lose records by themselves: one that expires them, and an ephemeral one that ends
+with the process.
 
-R-TTL-1, R-TTL-3: a read shows no record that has expired, and every other. R-DUR-8: what was reported expired never
-comes back, and goes on being told. R-DUR-5: an ephemeral topic is empty after a restart and has its config.
+R-TTL-1, R-TTL-3: a read shows every record that has not expired, and no other. R-DUR-8: a record
+that was reported as expired never comes back, and its loss is still reported. R-DUR-5: an ephemeral
+topic is empty after a restart and has its config.
 """
 
 from __future__ import annotations
@@ -20,45 +22,48 @@ _FOREVER = 1 << 62
 class Acked(NamedTuple):
     text: str
     asked_ms: int
-    """It was written no earlier than this, by the wall clock."""
+    """The earliest time at which it was written, by the wall clock."""
     kept: bool
-    """It survives the process."""
+    """Whether it survives the process."""
     alive: bool = True
-    """It cannot have expired under an earlier time to live, or clock."""
+    """Whether it cannot have expired under an earlier time to live, or clock."""
 
 
 class Topic:
     def __init__(self, name: str, config: dict[str, Any], others: tuple[dict[str, Any], ...]) -> None:
         self.path = f"/v0/topics/{name}"
         self.configs = [config]
-        """The one it has; two: it is being changed from one to the other, or nobody knows whether it was."""
+        """The config it has; two: it is being changed from one to the other, or the change had no
+        answer.
+        """
         self.choices = (config, *others)
-        """What it may be changed to."""
+        """The configs it may be changed to."""
         self.changes = 0
-        """Changes asked for and answered."""
+        """Changes requested and answered."""
         self.exists = False
         self.texts: set[str] = set()
-        """Everything that was ever sent."""
+        """Every text that was ever sent."""
         self.gone: set[str] = set()
-        """What was not there after a start: it never is again."""
+        """Texts that were absent after a start: they never come back."""
         self.acked: dict[int, Acked] = {}
         self.expired = 0
-        """Up to here a reader was told of expiry."""
+        """A reader was shown expiry up to this seq."""
         self.known: dict[int, int] = {}
-        """Of seqs acknowledged before a change of the config, in this life: what had an older $ts had expired then. (A
-        write under way has not been shown, nor told to be expired.)"""
+        """By seq acknowledged before a change of the config, in this life: the $ts before which all
+        had expired then. (A write in flight was neither shown nor reported as expired.)
+        """
 
     @property
     def is_ephemeral(self) -> bool:
-        """It may be."""
+        """Whether it may be ephemeral."""
         return any(config["durability"] == "ephemeral" for config in self.configs)
 
     def lives(self) -> list[int]:
-        """Of a record, in ms, by the configs it may have; in order."""
+        """Return the times to live of a record, in ms, by the configs it may have, ascending."""
         return sorted(config.get("ttl_ms", 0) or _FOREVER for config in self.configs)
 
     def expire(self, now_ms: int) -> None:
-        """What has expired by now stays so, whatever becomes of clocks and configs (R-FLOOR-5)."""
+        """Note that what has expired by now stays so, whatever clocks and configs do (R-FLOOR-5)."""
         oldest_ms = now_ms - self.lives()[0]
         for seq, acked in self.acked.items():
             if acked.asked_ms < oldest_ms:
@@ -73,7 +78,7 @@ class Topic:
 
 
 class Asked:
-    """What was known of a topic when a page of it was asked for."""
+    """The knowledge about a topic when a page of it was requested."""
 
     def __init__(self, topic: Topic, at_ms: int) -> None:
         self.at_ms = at_ms
@@ -101,7 +106,7 @@ class Passing(Clients):
         machine.monitor.living.append(self.live_texts)
 
     def live_texts(self) -> set[bytes]:
-        """Of records that are there for certain, and stay."""
+        """Return texts of records that certainly exist, and stay."""
         lossy = self.machine.power_failed or self.machine.io_failed
         return {
             acked.text.encode()
@@ -112,11 +117,11 @@ class Passing(Clients):
         }
 
     def paths(self) -> list[str]:
-        """None of them: time changes what they show."""
+        """Return no paths: time changes what the topics show."""
         return []
 
     def crashed(self) -> None:
-        """What has expired by now has, though the clock be set back."""
+        """Note that what has expired by now stays so, even if the clock is set back."""
         super().crashed()
         for topic in self.topics:
             topic.end_life(self.machine.ring.clock.now_ms())
@@ -155,14 +160,14 @@ class Passing(Clients):
         topic.gone = topic.texts - found if page["caught_up"] else topic.gone - found
 
     def check(self, topic: Topic, page: Any, asked: Asked) -> None:
-        """A page from 0."""
+        """Check a page from 0."""
         wrong = lambda text: self.machine.wrong(f"{topic.path}: {text}")  # noqa: E731
         now_ms = self.machine.ring.clock.now_ms()
         found = {row["$seq"]: row for row in page["records"]}
         longest_ms = max(asked.longest_ms, topic.lives()[-1])
         durable = all(config["durability"] == "fsync" for config in topic.configs)
         may_lose = not durable and (self.machine.power_failed or self.machine.io_failed)  # the note of an expiry, too
-        if topic.changes - asked.changes > 2:  # more than one since: nobody knows what was in force
+        if topic.changes - asked.changes > 2:  # more than one since: which of them was in force is unknown
             longest_ms = _FOREVER
         for seq, row in found.items():
             acked = topic.acked.get(seq)
@@ -227,7 +232,7 @@ class _Client(Client):
                 is_same = changes == topic.changes
                 for seq, text in zip(range(answer["first_seq"], answer["last_seq"] + 1), texts, strict=True):
                     topic.acked[seq] = Acked(text, asked_ms, is_kept and is_same, is_same)
-                # What may have expired since may have left the log, too.
+                # Records that may have expired since may have left the log, too.
                 oldest_ms = self.machine.ring.clock.now_ms() - topic.lives()[0]
                 if is_same and topic.configs[0]["durability"] == "fsync" and asked_ms > oldest_ms:
                     self.machine.monitor.acked([stored(text) for text in texts])
@@ -244,7 +249,7 @@ class _Client(Client):
         wire.ask("POST", f"{topic.path}/diff", {"from_seq": 0, "limit": 1000}, read)
 
     def _change(self, wire: Wire, topic: Topic) -> None:
-        """Another time to live, or another class (R-CFG-2, R-CFG-3)."""
+        """Set another time to live, or another class (R-CFG-2, R-CFG-3)."""
         before, after = topic.configs[0], self.rng.choice(topic.choices)
         if after == before:
             self._read(wire, topic)

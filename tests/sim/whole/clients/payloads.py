@@ -1,7 +1,9 @@
-"""Records of bytes among those of JSON: what a client calls a text is written as one or the other, by its checksum.
+"""Records of bytes among those of JSON: a text of a client is written as one or the other, by its
+checksum.
 
-Clients write and compare texts. Here a text becomes a record on its way out, and a record a text on its way in. One of
-the other kind than its text calls for becomes a text that nobody has written, so that every comparison fails.
+Clients write and compare texts. Here a text becomes a record on its way out, and a record a text on
+its way in. A record whose kind does not fit its text becomes a text that no client has written, so
+that every comparison fails.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ _LISTS = ("records", "claimed")
 
 
 def payload_of(text: str) -> bytes | None:
-    """The bytes that a text is written as; None: it is JSON. They take as many bytes as the text does in JSON."""
+    """Return the bytes that a text is written as; None: it is JSON.
+
+    They take as many bytes as its JSON.
+    """
     code = text.encode()
     number = crc32(code)
     if number & 3:
@@ -23,12 +28,12 @@ def payload_of(text: str) -> bytes | None:
 
 
 def stored(text: str) -> bytes:
-    """What a frame holds of a text."""
+    """Return the payload in the frame of a text."""
     return payload_of(text) or f'"{text}"'.encode()
 
 
 def text_of(data: Any) -> Any:
-    """The text of a record's data, bytes or JSON, as it was read."""
+    """Return the text of a record's data, bytes or JSON, as it was read."""
     if isinstance(data, bytes):
         text = data[1:-1].decode(errors="replace")
         return text if payload_of(text) == data else f"bytes of {text}"
@@ -36,13 +41,13 @@ def text_of(data: Any) -> Any:
 
 
 def value_of(data: Any) -> Any:
-    """What the library is given for a record's data."""
+    """Return the data of a record for a call of the library."""
     payload = payload_of(data) if isinstance(data, str) else None
     return data if payload is None else payload
 
 
 def written(body: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The body of a request as it is sent."""
+    """Return the body of a request as it is sent."""
     if body is None or "records" not in body:
         return body
     return body | {"records": [_sent(row) for row in body["records"]]}
@@ -56,7 +61,9 @@ def _sent(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(answer: Any) -> Any:
-    """An answer with the texts of its records, which says that base64 counts for a budget of bytes (R-BYTES-3)."""
+    """Return an answer with the texts of its records; base64 counts for a budget of bytes
+    (R-BYTES-3).
+    """
     if isinstance(answer, dict):
         if "records" in answer:
             answer["as_base64"] = True

@@ -1,4 +1,6 @@
-"""After a start a queue is compared with what its workers know of it: jobs, counts, and leases that are kept."""
+"""After a start a queue is compared with the workers' knowledge: jobs, counts, and leases that
+survive.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,12 @@ def _compare(machine: Machine, queue: Queue, found: list[str]) -> None:
 
 
 def _ask_leases(machine: Machine, queue: Queue, here: set[str]) -> Audit:
-    """Leases that are kept, are kept."""
+    """Check that leases survive, if they are durable."""
     must = queue.durability == "fsync" or not (machine.power_failed or machine.io_failed)
     for held in list(queue.leases.values()):
         now_ms = machine.ring.clock.now_ms()
         if held.ending or held.text not in here or held.deadline <= now_ms + 50:
-            held.ending = True  # nobody knows
+            held.ending = True  # the setting is unknown
             held.deliveries = 0
             continue
         left_ms = max(100, held.deadline - now_ms)
@@ -69,7 +71,7 @@ def _ask_leases(machine: Machine, queue: Queue, here: set[str]) -> Audit:
 
 
 def _ask_ended(machine: Machine, queue: Queue, here: set[str]) -> Audit:
-    """A lease that was handed back is not in force again."""
+    """Check that a lease which was handed back is not in force again."""
     must = queue.durability == "fsync" or not (machine.power_failed or machine.io_failed)
     for held in list(queue.ended.values()):
         if held.text not in here or not must:

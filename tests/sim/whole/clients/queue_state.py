@@ -1,4 +1,6 @@
-"""What workers know of a queue: which jobs are there, leased, handed back or done, as far as answers have told."""
+"""The workers' knowledge about a queue: which jobs exist, are leased, handed back or done, as far
+as answers show.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 
 
 class Held:
-    """A lease a worker was told of."""
+    """A lease that was given to a worker."""
 
     def __init__(self, node: str, job: dict[str, Any]) -> None:
         self.node = node
@@ -16,9 +18,9 @@ class Held:
         self.lease_id: str = job["lease_id"]
         self.deadline: int = job["deadline"]
         self.deliveries: int = job["deliveries"]
-        """0: a restart may have forgotten how many there were."""
+        """The count of deliveries; 0: a restart may have forgotten it."""
         self.ending = False
-        """It may have been acked or handed back, or be over."""
+        """Whether it may have been acked or handed back, or may have ended."""
 
     @property
     def number(self) -> int:
@@ -26,16 +28,16 @@ class Held:
 
 
 class Queue:
-    """What is known of one queue, which is never deleted."""
+    """The knowledge about one queue, which is never deleted."""
 
     def __init__(self, name: str, rng: random.Random) -> None:
         self.name = name
         self.path = f"/v0/topics/{name}"
         self.durability = rng.choice(("disk", "fsync", "fsync"))
         self.leases_durable: bool | None = rng.random() < 0.5
-        """None: it is being changed, or nobody knows whether it was."""
+        """The setting of the queue; None: it is being changed, or a change had no answer."""
         self.is_changed = rng.random() < 0.3
-        """`leases_durable` is, now and then."""
+        """Whether clients change `leases_durable` from time to time."""
         self.cap_records = 40 if rng.random() < 0.25 else 0
         self.config: dict[str, Any] = {
             "type": "queue",
@@ -53,40 +55,44 @@ class Queue:
         self.there: set[str] = set()
         """Jobs acknowledged and not known to be done."""
         self.maybe: set[str] = set()
-        """Written without an answer."""
+        """Jobs written without an answer."""
         self.ending: set[str] = set()
-        """Acked or deleted without an answer."""
+        """Jobs acked or deleted without an answer."""
         self.done: dict[str, int] = {}
-        """Acked, deleted or refused, with the time (ns) at which that was known."""
+        """Jobs acked, deleted or refused, with the time (ns) at which that was known."""
         self.sent = 0
-        """Jobs ever sent."""
+        """Number of jobs that were ever sent."""
         self.deleting = 0
-        """A delete of what lies below this seq was asked for."""
+        """A delete of everything below this seq was requested."""
         self.seqs: dict[str, int] = {}
-        """Of jobs that an answer told of."""
+        """Seqs of jobs that an answer showed."""
         self.moved: set[str] = set()
-        """Seen among the dead letters."""
+        """Jobs seen among the dead letters."""
         self.leases: dict[str, Held] = {}
         """The newest lease of each job, by its text."""
         self.ended: dict[str, Held] = {}
-        """Those that were handed back, as the answer said, before their time."""
+        """Leases that were handed back before their time, as the answer confirmed."""
         self.delayed: dict[str, int] = {}
-        """Handed back, and not to be claimed before this time (ms), in this life of the server."""
+        """Jobs handed back with a delay, and the time (ms) at which they can be claimed, in this
+        life of the server.
+        """
 
     @property
     def possible(self) -> set[str]:
-        """Jobs that may be there, and no others are."""
+        """Return the jobs that may exist; no others do."""
         return self.there | self.maybe | self.ending
 
     def over(self, texts: set[str], now_ns: int) -> None:
-        """These jobs are gone for good."""
+        """Note that these jobs have ended for good."""
         self.done.update(dict.fromkeys(texts, now_ns))
         self.there -= texts
         self.maybe -= texts
         self.ending -= texts
 
     def crashed(self, now_ms: int) -> None:
-        """A lease that is over may have been found to be, though the clock be set back; delays do not last."""
+        """Note a crash: an ended lease may have been noticed, even if the clock is set back; delays
+        do not last.
+        """
         self.delayed.clear()
         for held in self.leases.values():
             held.ending |= held.deadline <= now_ms

@@ -1,9 +1,11 @@
-"""Clients of named readers: pages at least once and at most once, held and trimmed, through every crash.
+"""Clients of named readers: pages at least once and at most once, held and trimmed, through every
+crash.
 
-R-READER-2: no two clients have a record at the same time. R-READER-3, R-READER-4: a committed position covers only
-records whose commit was asked for, and no crash takes one that was answered, in the topic's class; none is above the
-head. R-READER-7: at most once, no record comes again. R-READER-8, R-READER-9: no record is gone that a reader which
-holds or trims was not told to commit.
+R-READER-2: no two clients have a record at the same time. R-READER-3, R-READER-4: a committed
+position covers only records whose commit was requested, and no crash takes one that was answered,
+in the topic's class; none is above the head. R-READER-7: at most once, no record comes again.
+R-READER-8, R-READER-9: no record is removed before each reader that holds or trims has committed
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.machine import Audit, Machine
 
 _TRIES = 1000
-"""Of an audit's creation of a reader, while the log is long."""
+"""Attempts of an audit to create a reader, while the log is long."""
 AT_LEAST_ONCE, AT_MOST_ONCE = "at-least-once", "at-most-once"
 
 
@@ -34,29 +36,31 @@ class Page(NamedTuple):
 
 
 class Reader:
-    """What is known of one named reader."""
+    """The knowledge about one named reader."""
 
     def __init__(self, name: str, settings: dict[str, Any], commit_every: int) -> None:
         self.name = name
         self.settings = settings
         self.commit_every = commit_every
-        """Of objects of the library."""
+        """The setting of the library's objects for this reader."""
         self.exists = False
         self.sent: set[str] = set()
-        """Texts of records whose commit was asked for, or that are committed without being asked for."""
+        """Texts of records whose commit was requested, or that are committed without a request."""
         self.committed = 0
         """The lowest position that a crash may leave, in the class of the topic."""
         self.done: list[int] = []
-        """Seqs of records that an object of the library said to be done."""
+        """Seqs of records that an object of the library reported as done."""
         self.seen: set[str] = set()
         """Texts that came, at most once."""
         self.pages: list[Page] = []
         self.reads = 0
-        """Reads without an answer: an object of the library says, with each, that the page before is done."""
+        """Reads without an answer: an object of the library reports, with each, that the page
+        before is done.
+        """
         self.moves = 0
-        """Seeks that were asked for."""
+        """Seeks that were requested."""
         self.seeking = 0
-        """Those without an answer: what is asked meanwhile may come before them or after them."""
+        """Seeks without an answer: requests in between may take effect before or after them."""
 
     @property
     def at_most_once(self) -> bool:
@@ -64,7 +68,7 @@ class Reader:
 
     @property
     def frees(self) -> bool:
-        """Records may go once it has committed them."""
+        """Whether records may be removed once the reader has committed them."""
         return bool(self.settings.get("holds") or self.settings.get("trims"))
 
 
@@ -80,7 +84,7 @@ class ReadTopic:
         self.there: dict[int, str] = {}
         """Records that were acknowledged, or read back, by seq."""
         self.texts: set[str] = set()
-        """All that were sent."""
+        """Texts of all records that were sent."""
 
     @property
     def is_fsync(self) -> bool:
@@ -141,7 +145,9 @@ class Reading(Clients):
         yield from self._begin_somewhere(topic, sorted(found), head)
 
     def _begin_somewhere(self, topic: ReadTopic, seqs: list[int], head: int) -> Audit:
-        """Make a reader for a moment, by `from`: it begins where the records are that were just read back."""
+        """Create a reader for a moment, by `from`: it begins where the records that were just read
+        back do.
+        """
         machine, path = self.machine, f"{topic.path}/readers/begun"
         first = seqs[0] - 1 if seqs else head
         last = seqs[-2] - 1 if len(seqs) > 1 else first
@@ -184,7 +190,7 @@ class Reading(Clients):
         machine.counts["positions found after a start"] += committed > 0
 
     def check_committed(self, topic: ReadTopic, reader: Reader, committed: int, known: dict[int, str]) -> None:
-        """A position covers only what a client was to commit."""
+        """Check that a position covers only records that a client was to commit."""
         if reader.at_most_once:
             return
         early = {seq: text for seq, text in known.items() if seq <= committed and text not in reader.sent}
@@ -195,7 +201,7 @@ class Reading(Clients):
 
 
 class ReadingClient(Client):
-    """One client: it writes, reads pages, and commits those that it has."""
+    """One client, which writes, reads pages, and commits the ones that it has."""
 
     shared: Reading
     _steps_in = -1
@@ -205,7 +211,7 @@ class ReadingClient(Client):
         rng = self.rng
         self._steps_in = -1
         if self.shared.is_library and wire.outstanding:
-            return  # one call at a time, which goes on: what it does with a page depends on the one before
+            return  # one call at a time: its use of a page depends on the page before
         topic = rng.choice(self.shared.topics)
         reader = rng.choice(topic.readers)
         mine = [page for page in reader.pages if page.client == self.number]
@@ -215,7 +221,7 @@ class ReadingClient(Client):
         elif choice < 0.38 and topic is self.shared.topics[0] and not reader.at_most_once:
             self._seek(wire, topic, reader)
         elif mine and choice > 0.97 and not self.shared.is_library:
-            reader.pages.remove(mine[0])  # its client is slow: it comes again when its lease has ended
+            reader.pages.remove(mine[0])  # its client is slow: the page comes again when its lease has ended
             self._later(1000, self._step)
         elif mine and (choice < 0.75 or not self.shared.is_library):
             self._commit(wire, topic, reader, mine[0])
@@ -227,17 +233,17 @@ class ReadingClient(Client):
         super().lost()
 
     def _forget_pages(self) -> None:
-        """They come again when their leases have ended, or at once."""
+        """Forget the pages: they come again when their leases have ended, or at once."""
         for topic in self.shared.topics:
             for reader in topic.readers:
                 reader.pages = [page for page in reader.pages if page.client != self.number]
 
     def _next(self, name: str, status: int, answer: Any) -> bool:
-        """What follows any answer; whether it was a good one."""
+        """Plan the next step after any answer. Return whether the answer was a success."""
         if self.machine.tracing:
             self.machine.say(f"reading {self.number} <- {name}: {status} {str(answer)[:200]}")
         self.count(name, status, answer)
-        if self._steps_in != self.machine.generation:  # else what came before has seen to it
+        if self._steps_in != self.machine.generation:  # else the loss of the connection has planned it
             self._steps_in = self.machine.generation
             self._later(self.rng.randrange(1000, 150_000), self._step)
         return status == 200
@@ -260,7 +266,7 @@ class ReadingClient(Client):
     def _read(self, wire: Wire, topic: ReadTopic, reader: Reader, mine: list[Page]) -> None:
         machine = self.machine
         asked_ns, still = machine.ring.clock.monotonic_ns(), self._stays(reader)
-        for page in mine:  # an object of the library says that they are done
+        for page in mine:  # an object of the library reports that they are done
             reader.sent.update(page.texts.values())
             reader.pages.remove(page)
 
@@ -282,7 +288,7 @@ class ReadingClient(Client):
 
     @staticmethod
     def _stays(reader: Reader) -> Callable[[], bool]:
-        """Return what says whether no seek may have come between now and then."""
+        """Return a check whether no seek may have come since now."""
         moves, seeking = reader.moves, reader.seeking
         return lambda: reader.moves == moves and not seeking
 
@@ -310,7 +316,7 @@ class ReadingClient(Client):
                 if asked_ns > page.got_ns and now_ms <= page.until_ms and (twice := texts.keys() & page.texts.keys()):
                     raise machine.wrong(f"{where}: {sorted(twice)} are client {page.client}'s, and come again")
             if not stays or (self.shared.is_library and reader.reads):
-                if self.shared.is_library:  # the next read of the object says that the page is done
+                if self.shared.is_library:  # the next read of the object reports the page as done
                     reader.sent.update(texts.values())
                 return
             got_ns, upto = machine.ring.clock.monotonic_ns(), answer["next_from_seq"]
@@ -338,7 +344,7 @@ class ReadingClient(Client):
         wire.ask("POST", f"{topic.path}/readers/{reader.name}/commit", body, committed)
 
     def _seek(self, wire: Wire, topic: ReadTopic, reader: Reader) -> None:
-        """Back, to something that was committed."""
+        """Seek back, to a record that was committed."""
         self._move(wire, topic, reader, self.rng.randint(0, reader.committed))
 
     def _move(self, wire: Wire, topic: ReadTopic, reader: Reader, seq: int) -> None:
@@ -356,6 +362,6 @@ class ReadingClient(Client):
 
 
 class ReadingCaller(Reading):
-    """One client, which calls the library."""
+    """The clients of named readers that call the library."""
 
     is_library = True

@@ -1,8 +1,10 @@
-"""Topics that many clients write to at once, with readers that follow them by long polls through every crash.
+"""Topics that many clients write to at once, and readers that follow them by long polls through
+every crash.
 
-Nobody knows the order in which concurrent writes arrive, so what is checked is what must hold for any: a seq is given
-once, a write is there whole or not at all and once, a key appends once, a follower misses nothing that it was not told
-of, and below `fsync` a power cut takes a suffix that is reported.
+The order in which concurrent writes arrive is unknown, so only what must hold for any order is
+checked: a seq is given once, a write exists whole or not at all and once, a key appends once, a
+follower misses nothing without a report, and below `fsync` a power cut takes a suffix that is
+reported.
 """
 
 from __future__ import annotations
@@ -19,17 +21,18 @@ from topics.store.checkpoint import checkpointer
 
 _WRITERS = 2
 _LATE_NS = 100_000_000
-"""A long poll that has something to answer with does so at once, whatever is read or sent in pieces."""
+"""A long poll that has records to answer with is answered at once, whatever arrives in pieces."""
 
 
 _LONG_MS = 5000
-"""Longer than a life. While a server looks every few milliseconds whether a checkpoint is due, a wait that runs out is
-thousands of passes: there it is 300 ms."""
+"""Longer than a life. If a server looks every few milliseconds whether a checkpoint is due, a wait
+that runs out is thousands of passes: 300 ms there.
+"""
 _QUICK_NS = 100_000_000
 
 
 class Topic:
-    """What is known of one shared topic, which is never deleted."""
+    """The knowledge about one shared topic, which is never deleted."""
 
     def __init__(self, name: str, durability: str) -> None:
         self.name = name
@@ -38,19 +41,19 @@ class Topic:
         self.exists = False
         self.acked: dict[int, str] = {}
         self.acked_ns: list[tuple[int, int]] = []
-        """Seqs and when they were acknowledged, since the last audit."""
+        """Seqs and the times of their acknowledgements, since the last audit."""
         self.lasting = 0
         """The records up to this seq outlast a power cut."""
         self.seen: dict[int, str] = {}
-        """What a reader was shown, acknowledged or not."""
+        """Records that a reader was shown, acknowledged or not, by seq."""
         self.unknown: list[list[str]] = []
-        """Writes whose outcome nobody was told."""
+        """Writes without an answer."""
         self.open: dict[int, list[str]] = {}
-        """Writes under way, by a number."""
+        """Writes in flight, by a number."""
         self.never: set[str] = set()
-        """Texts that are not there: of duplicates, and of writes that an audit did not find."""
+        """Texts that do not exist: of duplicates, and of writes that an audit did not find."""
         self.keys: dict[str, Key] = {}
-        """Those that an answer told of."""
+        """Keys whose writes were answered."""
         self.asked: dict[str, int] = {}
         """The earliest time (ms) at which each key was used."""
         self.written_with: dict[str, set[str]] = {}
@@ -60,11 +63,11 @@ class Topic:
         self.given = 0
         """The head at the last audit."""
         self.head = 0
-        """Highest seq acknowledged or shown."""
+        """The highest seq acknowledged or shown."""
         self.deleted = 0
-        """A delete up to here was acknowledged."""
+        """A delete up to this seq was acknowledged."""
         self.deleting = 0
-        """A delete up to here was asked for."""
+        """A delete up to this seq was requested."""
         self.gaps: list[tuple[int, int]] = []
 
     def may_be(self, text: str) -> bool:
@@ -105,7 +108,7 @@ class Shared(Clients):
                 key.end_life(now_ms)
 
     def live_texts(self) -> set[bytes]:
-        """Of records that are there for certain."""
+        """Return texts of records that certainly exist."""
         lossy = self.machine.power_failed or self.machine.io_failed
         return {
             text[: text.index("~", 1) + 1].encode()
@@ -126,7 +129,7 @@ class Shared(Clients):
         found, tombstones, head = yield from self.read_back(topic.path)
         self._compare(topic, found, [(told["gap_from"], told["gap_to"]) for told in tombstones], head)
         for follower in self.followers:
-            if follower.topic is topic:  # a disk failed, and nobody could note it
+            if follower.topic is topic:  # a disk failed, and no process could note it
                 follower.cursor = min(follower.cursor, head)
                 if self.machine.power_failed or self.machine.io_failed:  # that record may be lost
                     follower.newest_ts = 0
@@ -162,7 +165,7 @@ class Shared(Clients):
                 raise wrong(f"lost {missing[:9]}, though {topic.lasting} was acknowledged long before")
             if max(found, default=0) > missing[0]:
                 raise wrong(f"lost {missing[:9]} and not {max(found)}")
-            # A process that is killed between a failed sync and its note of that leaves nobody who knows.
+            # A process that is killed between a failed sync and its note of that leaves no trace of the failure.
             if head < missing[-1] and not machine.may_forget:
                 raise wrong(f"the head is {head}: seqs up to {missing[-1]} were acknowledged, and would be given again")
             if not any(first <= missing[0] and missing[-1] <= last for first, last in told) and not machine.may_forget:
@@ -173,12 +176,12 @@ class Shared(Clients):
             topic.never.add(topic.acked.pop(seq, topic.seen.get(seq, "")))
             topic.seen.pop(seq, None)
         for name, key in list(topic.keys.items()):
-            if may_lose and key.first not in found:  # lost, or deleted: then it is known for longer than its record
+            if may_lose and key.first not in found:  # lost, or deleted: the key is known for longer than its record
                 del topic.keys[name]
         if not machine.may_skip and {last for _first, last in told} - {last for _first, last in topic.gaps}:
             raise wrong(f"tells of gaps {told}, where nothing can have been lost; there were {topic.gaps}")
         topic.gaps += [gap for gap in told if gap not in topic.gaps]
-        # What is not there is gone for good, deleted or lost; no seq up to the head is given out again.
+        # A seq without a record stays without one, deleted or lost; no seq up to the head is given out again.
         topic.never.update(text for text in (*topic.acked.values(), *topic.seen.values()) if text not in texts)
         topic.acked, topic.seen = dict(found), dict(found)
         topic.given = head
@@ -264,7 +267,7 @@ class _Writer(Client):
             machine.monitor.acked([stored(text) for text in texts])
 
     def _check_key(self, topic: Topic, name: str, used: Key, *, deduped: bool) -> None:
-        """used: as it was answered now."""
+        """used: the key, as it was answered now."""
         machine, known = self.machine, topic.keys.get(name)
         if known is not None:
             told = f"{topic.name}: key {name} was at {known}, now it is at {used}"
@@ -280,7 +283,7 @@ class _Writer(Client):
         if deduped and known is not None and known.first == used.first:
             return
         if deduped:
-            # It was written by one that nobody told of, perhaps in a life whose clock went ahead of this one's.
+            # The key's first write had no answer, perhaps in a life whose clock was ahead of this one's.
             used.asked_ms, used.ended_ms = topic.asked[name], max(used.ended_ms or 0, topic.high_ms)
         topic.keys[name] = used
 
@@ -301,7 +304,7 @@ class _Writer(Client):
 
 
 class _Follower(Client):
-    """Reads one topic to its end, again and again, waiting there."""
+    """A client that reads one topic to its end, again and again, and waits there."""
 
     shared: Shared
 
@@ -310,13 +313,15 @@ class _Follower(Client):
         self.topic = topic
         self.cursor = 0
         self.newest_ts = 0
-        """$ts of the last record it was shown."""
+        """The $ts of the last record that it was shown."""
         self.is_served = False
-        """It was answered on the connection that it has: nobody keeps it from the server."""
+        """Whether it was answered on its present connection, so that nothing separates it from the
+        server.
+        """
         self.waits = False
-        """It asked, and was not answered yet."""
+        """Whether its request has no answer yet."""
         self.due_ns = 0
-        """Since then there is something to answer with; 0: there may be nothing."""
+        """Time from which there are records to answer with; 0: there may be none."""
 
     def step(self, wire: Wire) -> None:
         topic = self.topic
@@ -339,7 +344,7 @@ class _Follower(Client):
         super().lost()
 
     def is_due(self) -> None:
-        """A record that it waits for was acknowledged just now."""
+        """Note that a record which it waits for was acknowledged just now."""
         self.check_late()
         if self.waits and self.is_served and not self.due_ns:
             self.due_ns = self.machine.ring.clock.monotonic_ns()

@@ -1,7 +1,8 @@
-"""What one topic holds and shows, written from the wire contract alone: the reference a server is compared with.
+"""The content of one topic as clients see it, written only from the wire contract: the reference
+for the server.
 
-A `State` is never changed: every operation makes a new one, so that all states a topic has been in can be kept, and a
-crash be answered with "it must be one of these".
+A `State` is never changed: every operation makes a new one. So all states that a topic has been in
+can be stored, and after a crash the topic must be in one of them.
 """
 
 from __future__ import annotations
@@ -24,24 +25,27 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Accounted bytes: the compact JSON of ASCII strings without escapes."""
+        """Return the accounted bytes of a text: compact JSON of ASCII strings without escapes."""
         return len(self.data) + 2 + (len(self.meta) + 2 if self.meta is not None else 0)
 
     def shown_size(self, as_base64: bool) -> int:
-        """The bytes of a budget that it takes."""
+        """Return the bytes of a read's budget that the record takes."""
         payload = payload_of(self.data) if as_base64 else None
         return self.size if payload is None else self.size - len(payload) + (len(payload) + 2) // 3 * 4
 
 
 class Gap(NamedTuple):
-    """Seqs a power cut took, above live records."""
+    """Seqs that a power cut took, above live records."""
 
     first: int
     last: int
 
 
 class Page(NamedTuple):
-    """What a read must say. `next_max` is the highest cursor it may give back, `next_min` the lowest."""
+    """The right content of a read.
+
+    `next_max` is the highest cursor that it may give back, `next_min` the lowest.
+    """
 
     tombstone: dict[str, Any] | None
     seqs: list[int]
@@ -66,7 +70,9 @@ class Appended(NamedTuple):
 
 
 class Refused(Exception):
-    """The write is to be refused with this status; nothing changes. detail: what its error's detail must say."""
+    """The write is to be refused with this status, and changes nothing. detail: expected members of
+    its error's detail.
+    """
 
     def __init__(self, status: int, detail: dict[str, Any] | None = None) -> None:
         super().__init__(status)
@@ -75,7 +81,9 @@ class Refused(Exception):
 
 
 class State:
-    """One instance of a topic. head, cap, crash, gaps: the contract's H, L_cap, the crash floor and interior gaps."""
+    """One instance of a topic. head, cap, crash, gaps: the contract's H, L_cap, the crash floor and
+    interior gaps.
+    """
 
     __slots__ = (
         *("bytes", "cap", "config", "crash", "forgotten", "gaps", "head", "instance", "keys", "parts", "records"),
@@ -85,7 +93,7 @@ class State:
     def __init__(self, config: dict[str, Any], instance: int) -> None:
         self.config = config
         self.instance = instance
-        """Which life of the name this is, as its owner counts them."""
+        """Number of this instance among those of the name, as its owner counts them."""
         self.head = 0
         self.cap = 0
         self.crash = 0
@@ -95,12 +103,15 @@ class State:
         self.keys: dict[str, tuple[int, int]] = {}
         self.parts: dict[Part, Appended] = {}
         self.forgotten: dict[str, int] = {}
-        """Of a producer the highest epoch whose parts are not known any more."""
+        """By producer: the highest epoch whose parts are not known any more."""
         self._identity: tuple[object, ...] | None = None
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Equal for states that cannot be told apart. Asked for only of what changes no more."""
+        """Return a value that is equal for states which clients cannot distinguish.
+
+        Only for states that change no more.
+        """
         if self._identity is None:
             self._identity = (
                 *(self.instance, self.head, self.cap, self.crash, self.gaps),
@@ -138,7 +149,7 @@ class State:
         }
 
     def beginning(self, begin: Any) -> int:
-        """R-FROM-4: the cursor."""
+        """Return the cursor that a beginning by name stands for (R-FROM-4)."""
         if begin == "now":
             return self.head
         if begin == "first":
@@ -148,7 +159,9 @@ class State:
         return live[0] - 1 if live else self.head
 
     def read(self, cursor: int, limit: int, max_bytes: int = 0, *, as_base64: bool = False) -> Page:
-        """R-TOMB-1..6, R-REC-2, R-TRIM-3, R-BYTES-3. max_bytes: 0 for more than there are."""
+        """Return the right page: R-TOMB-1..6, R-REC-2, R-TRIM-3, R-BYTES-3. max_bytes: 0 for more
+        than there are.
+        """
         tombstone = None
         if cursor > self.head:
             earliest = self.earliest
@@ -181,9 +194,9 @@ class State:
 
     # --- what happens to it ------------------------------------------------------------------------------------------
     def known(self, part: Part, records: list[Record]) -> tuple[int, int] | None:
-        """The seqs with which a part is answered that was appended before; None: it is new.
+        """Return the seqs that answer a part which was appended before; None: the part is new.
 
-        Raises Refused (R-PROD-2, R-PROD-3).
+        Raises: Refused (R-PROD-2, R-PROD-3).
         """
         found = self.parts.get(part)
         name = {"producer": part.producer, "epoch": part.epoch}
@@ -201,9 +214,10 @@ class State:
         return sorted({part.epoch for part in self.parts if part.producer == producer})
 
     def write(self, records: list[Record], key: str | None, first: int = 0, part: Part | None = None) -> State:
-        """A write whose key or part is not known, or not any more.
+        """Return the state after a write whose key or part is unknown or expired.
 
-        first: the seq the server gave, when failed writes may have burned some. Raises Refused (R-CAP-5).
+        first: the seq that the server gave, if failed writes may have taken some. Raises: Refused
+        (R-CAP-5).
         """
         size = sum(record.size for record in records)
         if self.config["discard"] == "reject":
@@ -226,7 +240,7 @@ class State:
         return new
 
     def forget_epochs(self, producer: str) -> None:
-        """R-PROD-3."""
+        """Forget the parts of all but the newest epochs (R-PROD-3)."""
         epochs = self._epochs(producer)
         if len(epochs) > PRODUCER_EPOCHS:
             self.forgotten = {**self.forgotten, producer: epochs[0]}
@@ -254,7 +268,7 @@ class State:
         return new
 
     def evict(self) -> None:
-        """R-CAP-1, 3, 4, 6."""
+        """Evict records by the caps (R-CAP-1, 3, 4, 6)."""
         if self.config["discard"] == "reject":
             return
         most, most_bytes = self.config["cap_records"], self.config["cap_bytes"]
@@ -264,13 +278,17 @@ class State:
         self.settle()
 
     def settle(self) -> None:
-        """A gap with nothing live below belongs to the floor (R-TRIM-2, as for crash gaps)."""
+        """Merge gaps without a live record below them into the floor (R-TRIM-2; the same for crash
+        gaps).
+        """
         while self.gaps and self.gaps[0].first <= self.earliest:
             self.crash = max(self.crash, self.gaps[0].last)
             self.gaps = self.gaps[1:]
 
     def after_power_cut(self, head: int) -> State:
-        """The seqs up to `head` are skipped, and those above what survived are a gap (R-DUR-6)."""
+        """Return the state after a power cut: seqs up to `head` are skipped, and those above the
+        survivors are a gap (R-DUR-6).
+        """
         if head <= self.head:
             return self
         new = self.copy()
@@ -285,7 +303,7 @@ class State:
 
 
 def in_any_order(records: list[Record]) -> list[Record]:
-    """The same for all orders of the same records."""
+    """Return the records in an order that depends only on their content."""
     return sorted(records, key=repr)
 
 

@@ -1,7 +1,8 @@
-"""Clients that wait for news of several topics, of those that come and go, too.
+"""Clients that wait for news of several topics, also of topics that are created and deleted.
 
-R-WAIT-1, R-WAIT-2: once the owner of a topic was told of a change, a client that waits for that topic is answered soon.
-R-INC-1: while a topic shows the same incarnation, its head does not go back, in whatever life of the server.
+R-WAIT-1, R-WAIT-2: once the owner of a topic has the answer to a change, a client that waits for
+that topic is answered soon. R-INC-1: while a topic shows the same incarnation, its head does not
+fall, in any life of the server.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.machine import Audit, Machine
 
 _LATE_NS = 100_000_000
-"""A wait that has news is answered at once, whatever is sent in pieces."""
+"""A wait with news is answered at once, whatever arrives in pieces."""
 Head = tuple[int, str] | None
-"""Head and incarnation; None: no such topic."""
+"""Head and incarnation; None: the topic does not exist."""
 
 
 class Waiting(Clients):
@@ -30,11 +31,11 @@ class Waiting(Clients):
         machine.on_changed += [waiter.on_changed for waiter in self.waiters]
 
     def paths(self) -> list[str]:
-        """The topics are others'."""
+        """Return no paths: the topics have other owners."""
         return []
 
     def audits(self) -> list[Audit]:
-        """Nothing is read back; but seqs that nobody could note may be given out again."""
+        """Read nothing back; but seqs whose loss no process could note may be given out again."""
         if self.machine.may_forget:
             self.highest.clear()
         return []
@@ -51,15 +52,19 @@ class _Waiter(Client):
     def __init__(self, shared: Waiting, number: int) -> None:
         super().__init__(shared, number)
         self.heads: dict[str, Head] = dict.fromkeys(shared.names)
-        """As its last answers told them."""
+        """The heads as its last answers stated them."""
         self.is_served = False
-        """It was answered on the connection that it has: nobody keeps it from the server."""
+        """Whether it was answered on its present connection, so that nothing separates it from the
+        server.
+        """
         self.known: dict[str, Head] = {}
-        """What it knew of the topics that it waits for; none: it waits for nothing."""
+        """Its knowledge of the topics that it waits for; none: it waits for nothing."""
         self.due_ns = 0
-        """Since then there is news to answer with; 0: there may be none."""
+        """Time from which there is news to answer with; 0: there may be none."""
         self.least: dict[str, int] = {}
-        """The highest heads by incarnation when it asked: answers of two connections may overtake each other."""
+        """The highest heads by incarnation at its request: answers of two connections may overtake
+        each other.
+        """
 
     def step(self, wire: Wire) -> None:
         rng = self.rng
@@ -68,7 +73,7 @@ class _Waiter(Client):
         known: dict[str, Any] = {}
         for name, head in self.known.items():
             named = None if head is None else {"seq": head[0], "incarnation": head[1]}
-            # To one who knows seq 0 alone it is no news that the topic is gone (R-WAIT-1).
+            # To a client that only knows seq 0, the end of the topic is no news (R-WAIT-1).
             known[name] = head[0] if head is not None and head[0] and rng.random() < 0.5 else named
         self.least = dict(self.shared.highest)
         body = {"topics": known, "wait_ms": rng.choice((0, 5, 400, 400))}
@@ -87,7 +92,7 @@ class _Waiter(Client):
         self.known, self.due_ns = {}, 0
 
     def on_changed(self, name: str, head_seq: int | None) -> None:
-        """An owner was just told that the topic ends there, or is gone (None)."""
+        """Note that an owner was answered: the head of a topic, or that it does not exist (None)."""
         if name not in self.known or not self.is_served or self.due_ns:
             return
         head = self.known[name]

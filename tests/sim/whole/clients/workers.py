@@ -1,8 +1,9 @@
 """Queues that several workers share: produce, claim, ack, hand back, extend, through every crash.
 
-Nobody knows in which order concurrent requests arrive, so what is checked is what must hold for any: a job has one
-holder at a time, what was acked stays done, nothing is lost or invented (a dead letter is not lost), a lease that is
-answered for in time counts, and no lease id is given out twice, whatever ended the process.
+The order in which concurrent requests arrive is unknown, so only what must hold for any order is
+checked: a job has one holder at a time, an acked job stays done, nothing is lost or invented (a
+dead letter is not lost), a lease that is answered in time counts, and no lease id is given out
+twice, however the process ended.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Workers(Clients):
         return [f"/v0/topics/{name}" for name in names]
 
     def live_texts(self) -> set[bytes]:
-        """Of jobs that are there for certain."""
+        """Return texts of jobs that certainly exist."""
         lossy = self.machine.power_failed or self.machine.io_failed
         sure = [queue.there - queue.ending for queue in self.queues if queue.durability == "fsync" or not lossy]
         return {text[: text.index("~", 1) + 1].encode() for texts in sure for text in texts}
@@ -66,7 +67,7 @@ class Workers(Clients):
 
 
 class Worker(Client):
-    """One worker: in turns it produces and works."""
+    """One worker, which produces and works by turns."""
 
     shared: Workers
 
@@ -96,7 +97,7 @@ class Worker(Client):
         return self.machine.wrong(f"{queue.name}, {self.node}: {text}")
 
     def _next(self, name: str, status: int, answer: Any) -> bool:
-        """What follows any answer; whether it was a good one."""
+        """Plan the next step after any answer. Return whether the answer was a success."""
         if self.machine.tracing:
             self.machine.say(f"worker {self.number} <- {name}: {status} {str(answer)[:200]}")
         self.count(name, status, answer)
@@ -181,7 +182,7 @@ class Worker(Client):
         if verb == "extend":
             body["lease_ms"] = self.rng.choice((100, 2000))
             for held in some:
-                held.deadline = min(held.deadline, self.machine.ring.clock.now_ms())  # until the answer tells
+                held.deadline = min(held.deadline, self.machine.ring.clock.now_ms())  # until the answer comes
         else:
             for held in some:
                 held.ending = True
@@ -203,7 +204,7 @@ class Worker(Client):
                 if held.seq in skipped:
                     if now_ms <= deadlines[held.seq]:
                         raise self._wrong(queue, f"{verb} of {held.text} came in time and was skipped")
-                    if verb == "ack" and held.text in queue.there:  # else a delete may have had it
+                    if verb == "ack" and held.text in queue.there:  # else a delete may have removed it
                         queue.ending.discard(held.text)
                 elif verb == "ack":
                     queue.over({held.text}, self._now_ns)
@@ -218,7 +219,7 @@ class Worker(Client):
         wire.ask("POST", f"{queue.path}/{verb}", body, ended)
 
     def _delete(self, wire: Wire, queue: Queue) -> None:
-        """All jobs below one of the older ones."""
+        """Delete all jobs below one of the older ones."""
         known = sorted(queue.seqs[text] for text in queue.there if text in queue.seqs)
         if not known:
             self._produce(wire, queue)
@@ -236,7 +237,7 @@ class Worker(Client):
         wire.ask("POST", f"{queue.path}/delete", {"before_seq": before}, deleted)
 
     def _change(self, wire: Wire, queue: Queue) -> None:
-        """Leases survive a restart from now on, or do not."""
+        """Switch whether leases survive a restart."""
         durable = not queue.leases_durable
         queue.leases_durable = None
 
