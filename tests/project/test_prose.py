@@ -236,20 +236,7 @@ BESIDE = (
         f"tests/{room}"
         for room in ("cli", "contract", "embedded", "engine", "files", "http", "long", "loop", "pipelines")
     ),
-    *(
-        f"tests/{room}"
-        for room in (
-            "project",
-            "server",
-            "sim/whole/clients",
-            "sim/whole/scenarios",
-            "sim/world",
-            "spark",
-            "store",
-            "uring",
-            "ws",
-        )
-    ),
+    *(f"tests/{room}" for room in ("project", "server", "sim", "spark", "store", "uring", "ws")),
 )
 """Folders beside `topics/` whose docstrings and comments are checked. Rule ids may come first."""
 

@@ -1,12 +1,14 @@
-"""The fake world: time, disk and network in memory, decided by one seed. `SimRing` is the door to it.
+"""The fake world: time, disk and network in memory, decided by one seed.
 
-ring = SimRing(seed, shuffle=True, split=True)      # shuffle: completion order, split: streams in pieces
-loop = Loop(ring, ring.clock)
-client = ring.network.client(port)                  # send, receive, finish_sending, close, reset
-ring.faults.fail("sync", errno.EIO, nth=3)          # also shorten, lie; `sweep` fails each operation in turn
-ring.stop_at(17)                                    # SimStoppedError after the 17th operation took effect
-ring.pauses = True                                  # SimPausedError where a client alone has something to do: no pass
-ring = ring.next_life(power_cut=True)               # what the seed left on the disk; False: kill -9
+`SimRing` gives access to it.
+
+    ring = SimRing(seed, shuffle=True, split=True)      # shuffle: completion order, split: streams in pieces
+    loop = Loop(ring, ring.clock)
+    client = ring.network.client(port)                  # send, receive, finish_sending, close, reset
+    ring.faults.fail("sync", errno.EIO, nth=3)          # also shorten, `lie`; `sweep` fails each operation in turn
+    ring.stop_at(17)                                    # SimStoppedError after the 17th operation took effect
+    ring.pauses = True                                  # SimPausedError when only a client has work: no pass
+    ring = ring.next_life(power_cut=True)               # what the seed left on the disk; False: kill -9
 """
 
 from tests.sim.world.events import Events, SimStalledError

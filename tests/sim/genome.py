@@ -1,15 +1,16 @@
-"""What decides a life: a seed, and what was changed of what the seed has chosen.
+"""A genome: a seed, and changes of what the seed has chosen. It decides a life.
 
-A genome is a line of text, `42;1.kill=17;client 0=7;@120=5`: the seed 42, but
+A genome is a line of text, `42;1.kill=17;client 0=7;@120=5`: the seed 42, except
 
 - `NAME=S`: the random stream of this name (`plan`, `client 0`, `2:ring`) is that of seed S;
-- `@N=S`: once N requests were answered all streams go on as those of seed S, and so do those that begin then;
-- `L.NAME=V`: the plan of life L, changed after all streams had their say (tests/sim/whole/genes.py says which names
-  there are);
-- `L.end KIND FILE=N`, `L.fail KIND FILE=N`: life L ends with the N-th such operation on such a file, or that fails;
-- `operations=V`, `crashes=V`, `cast=V`: how long the run is, and whose clients there are.
+- `@N=S`: once N requests were answered, all streams continue as those of seed S, and so do later ones;
+- `L.NAME=V`: the plan of life L, changed after all streams were used (tests/sim/whole/genes.py lists
+  the names);
+- `L.end KIND FILE=N`, `L.fail KIND FILE=N`: life L ends with the N-th such operation on such a file,
+  or that fails;
+- `operations=V`, `crashes=V`, `cast=V`: the length of the run, and the kinds of its clients.
 
-Without a gene it is the run that the seed has always been.
+Without a gene it is the run of the seed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Genome:
 
     @classmethod
     def parse(cls, text: str) -> Genome:
-        """Raises ValueError when it is none."""
+        """Return the genome of a line. Raises: ValueError, the text is no genome."""
         seed, *genes = text.split(";")
         pairs = [gene.rpartition("=") for gene in genes]
         return cls(int(seed), {name: int(value) for name, _, value in pairs})
@@ -51,7 +52,7 @@ class Choices:
         self._turns = sorted((int(name[1:]), value) for name, value in genome.genes.items() if name.startswith("@"))
         self._seed = genome.seed
         self.turns_at = self._turns[0][0] if self._turns else 1 << 60
-        """After so many answers the streams are others."""
+        """Number of answers after which other streams follow."""
 
     def __int__(self) -> int:
         return self.genome.seed
@@ -65,7 +66,7 @@ class Choices:
         return rng
 
     def turn(self) -> None:
-        """The answers of `turns_at` were given."""
+        """Change the streams: `turns_at` answers were given."""
         at, self._seed = self._turns.pop(0)
         for name, rng in self._given:
             rng.seed(f"{self._seed}:{name}:{at}")
@@ -73,14 +74,14 @@ class Choices:
 
     @property
     def names(self) -> list[str]:
-        """Of the streams there were."""
+        """Return the names of the streams that were used."""
         return [name for name, _ in self._given]
 
 
 Seed = int | Choices
-"""What streams come from: a number alone, or one with changes."""
+"""The origin of streams: a number, or one with changes."""
 
 
 def stream(seed: Seed, name: str) -> random.Random:
-    """The random numbers that decide one kind of choice."""
+    """Return the random numbers that decide one kind of choice."""
     return random.Random(f"{seed}:{name}") if isinstance(seed, int) else seed.stream(name)

@@ -1,6 +1,8 @@
-"""Seeds of one kind, one after another, to the first that fails: what a broken server (mutants.py) is run against.
+"""Seeds of one kind, one after another, to the first that fails: a broken server (mutants.py) has
+to fail one.
 
-python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|routers|again [--seeds 400]
+    python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|routers|again
+[--seeds 400]
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ def _records(seed: int) -> None:
 
 
 def _library(number: int) -> None:
-    """The seed with this number among those of the library."""
+    """Run the seed with this number among those of the library."""
     run(next(islice((seed for seed in count() if is_of_library(seed)), number, None)))
 
 
@@ -67,7 +69,7 @@ HUNTS: dict[str, Callable[[int], object]] = {
 
 
 def hunt(kind: str, seeds: int) -> tuple[int, str] | None:
-    """(seed, what was noticed) of the first that fails; None: none of them."""
+    """Return (seed, fault) of the first that fails; None: none of them does."""
     gc.disable()
     for seed in range(seeds):
         try:

@@ -1,11 +1,12 @@
-"""Does the simulation bite? The code is broken in one way after another, and each has to be noticed.
+"""A check of the simulation: the code is broken in one way after another, and each has to be
+noticed.
 
-python -m tests.sim.mutants [--seeds 400] [--only NAME]
+    python -m tests.sim.mutants [--seeds 400] [--only NAME]
 
-A mutant is a few replacements of text in a copy of the tree; seeds run against it until one fails. How many it takes is
-what the table in docs/internals/simulation.md says. What chance meets too seldom has a test of its own instead, and C
-is compiled anew. A text that is no longer found is an error, and so is a copy that cannot run, so that no mutant dies
-unseen.
+A mutant is a few replacements of text in a copy of the tree; seeds run against it until one fails.
+The table in docs/internals/simulation.md states how many that takes. A defect that random choice
+meets too rarely has a test of its own instead, and C is compiled anew. A text that is not found any
+more is an error, and a copy that cannot run is one, too, so that no mutant counts by mistake.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def seeds_until_noticed(mutant: Mutant, seeds: int) -> tuple[int, str]:
-    """(number of seeds it took, 1 for a test; what was noticed); 0 when none of them did."""
+    """Return (number of seeds until one failed, 1 for a test; its fault); 0: none of them failed."""
     with broken_tree(mutant) as tree:
         if mutant.hunt.startswith("tests/"):
             done = run_in(tree, "-m", "pytest", "-x", "-p", "no:cacheprovider", mutant.hunt)
@@ -38,7 +39,9 @@ def seeds_until_noticed(mutant: Mutant, seeds: int) -> tuple[int, str]:
 
 
 def unnoticed(mutant: Mutant, done: subprocess.CompletedProcess[str]) -> tuple[int, str]:
-    """(0, ""), unless the copy could not run: then its outcome says nothing about the mutant."""
+    """Return (0, ""), or an error if the copy could not run: its outcome shows nothing about the
+    mutant then.
+    """
     if done.returncode:
         raise SystemExit(f"{mutant.name}: {mutant.hunt} could not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return 0, ""
@@ -46,7 +49,7 @@ def unnoticed(mutant: Mutant, done: subprocess.CompletedProcess[str]) -> tuple[i
 
 @contextmanager
 def broken_tree(mutant: Mutant) -> Iterator[Path]:
-    """A copy of the tree, broken."""
+    """Yield a broken copy of the tree."""
     with tempfile.TemporaryDirectory(prefix="topics-mutant-") as name:
         tree = Path(name)
         for part in ("topics", "tests"):

@@ -1,4 +1,4 @@
-"""The ways in which mutants.py breaks the code: each a text of it, and what stands there instead."""
+"""The mutants that mutants.py runs: each replaces texts of the code by others."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
 class Mutant(NamedTuple):
     name: str
     patches: tuple[tuple[str, str, str], ...]
-    """(file, text, what stands there instead)"""
+    """(file, text, its replacement)"""
     places: int = 1
-    """How often each text is in its file; all are broken."""
+    """The number of times that each text is in its file; all are replaced."""
     hunt: str = "records"
-    """Which seeds have to notice (kinds.py), or the file of the tests that do."""
+    """The seeds that have to notice (kinds.py), or the file of the tests that do."""
 
 
 def _one(name: str, path: str, text: str, instead: str, hunt: str = "records") -> Mutant:

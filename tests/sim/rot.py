@@ -1,11 +1,13 @@
-"""Every byte of a small data directory rots in its turn: fsck says so, and no reader is ever shown a wrong record.
+"""Every byte of a small data directory is flipped in turn: fsck reports it, and no reader gets a
+wrong record.
 
-python -m tests.sim.rot [--every 1] [--only PART] [--jobs 2]
+    python -m tests.sim.rot [--every 1] [--only PART] [--jobs 2]
 
-A flipped byte may stop the start, or fail the read it is met in, or take the last batch of the log, which looks like
-a torn end then; what is served is what was written. fsck finds every one, but for bytes that say nothing: padding, what
-recycled files hold behind the log's end, and the note of the boot (whoever cannot read it assumes a power cut). Bytes
-that no checksum covers (whether a record is deleted) are tried with each of their bits.
+A flipped byte may stop the start, or fail the read that meets it, or remove the last batch of the
+log, which looks like a torn end then; all records that are served are those that were written. fsck
+finds every flipped byte, except those without meaning: padding, bytes of recycled files after the
+log's end, and the note of the boot (a process that cannot read it assumes a power cut). Bytes that
+no checksum covers (whether a record is deleted) are tried with each of their bits.
 """
 
 from __future__ import annotations
@@ -72,13 +74,17 @@ SETTINGS: dict[str, Any] = {
 DIRECTORY, COLD = "/srv/topics", "/srv/cold"
 _TORN = "in the last batch of the log, which looks torn"
 PADDING_BYTES_MIN = 64
-"""So many zeros in a row are no part of anything."""
+"""A row of zeros from this length on is padding."""
 TOPICS = ("long", "short", "capped", "jobs", "copies")
 
 
 class Store:
-    """A directory with sealed and unsealed segments, some of them compressed in a cold directory, packs, deleted
-    records, records of bytes, named readers, a queue, copies of a router, two snapshots and a log behind them."""
+    """A directory with everything that is stored.
+
+    It has sealed and unsealed segments, some of them compressed in a cold directory, packs, deleted
+    records, records of bytes, named readers, a queue, copies of a router, two snapshots and a log
+    after them.
+    """
 
     def __init__(self) -> None:
         world = SimWorld(**SETTINGS)
@@ -113,7 +119,9 @@ class Store:
 
     @staticmethod
     def _read(world: SimWorld, round_: int) -> None:
-        """Named readers: pages that are committed, and records that are held against a cap and trimmed."""
+        """Read with named readers: pages that are committed, and records that are held against a
+        cap and trimmed.
+        """
         world.request("PUT", "/v0/topics/long/readers/r", {})
         page = world.request("POST", "/v0/topics/long/readers/r/read", {"limit": 2}).json
         world.request("POST", "/v0/topics/long/readers/r/commit", {"token": page["token"]})
@@ -130,11 +138,13 @@ class Store:
         return disk.find(path).live  # type: ignore[union-attr]
 
     def used(self, path: str) -> int:
-        """Bytes up to the last one that is not zero, and a block: behind that nothing is ever read."""
+        """Return the bytes up to the last one that is not zero, and a block: nothing after them is
+        ever read.
+        """
         return min(self.size(path), len(bytes(self._live(self.disk, path)).rstrip(b"\0")) + 64)
 
     def says_nothing(self, path: str, at: int) -> str:
-        """What it is that fsck need not find; empty where it must."""
+        """Return the reason why fsck need not find the byte; empty if it must."""
         data = self._live(self.disk, path)
         name = path.rpartition("/")[2]
         if name == "session":
@@ -154,7 +164,9 @@ class Store:
         return "in padding" if end - begin > PADDING_BYTES_MIN else ""
 
     def says_the_same(self, world: SimWorld, path: str) -> str:
-        """What fsck need not find: bits of a compressed block that its decompression ignores."""
+        """Return the reason why fsck need not find the flip: decompression ignores some bits of a
+        block.
+        """
         if not self._is_compressed(path):
             return ""
         found, whole = (bytes(self._live(disk, path)) for disk in (world.ring.disk, self.disk))
@@ -167,11 +179,11 @@ class Store:
 
     @functools.cache  # noqa: B019 - there is one
     def _log_end(self, path: str) -> tuple[int, int]:
-        """Where its last batch begins, and ends."""
+        """Return where the last batch of a log file begins, and where it ends."""
         data = bytes(self._live(self.disk, path))
         header = WalHeader.unpack(data, path)
         if header.file_no != wal_file_no(path.rpartition("/")[2]):
-            return 0, 0  # prepared, and holds what an earlier use of it left
+            return 0, 0  # prepared, with bytes of an earlier use
         at, number, chain = WAL_FIRST_BATCH_OFFSET, header.first_batch_no, header.checksum
         last = at
         while True:
@@ -188,8 +200,9 @@ class Store:
 
     @functools.cache  # noqa: B019 - there is one
     def _alignment(self, path: str) -> frozenset[int]:
-        """The few zeros behind batches, behind the frames of a segment, and behind the runs of a pack; of a compressed
-        segment the flags that belong to no frame."""
+        """Return the few zeros after batches, after the frames of a segment, and after the runs of
+        a pack; of a compressed segment the flags without a frame.
+        """
         data = bytes(self._live(self.disk, path))
         if self._is_compressed(path):
             return frozenset(range(HEADER_BYTES, blocks_of(data, path).header.table_at)) - self.flags(path)
@@ -211,7 +224,7 @@ class Store:
 
     @functools.cache  # noqa: B019 - there is one
     def flags(self, path: str) -> frozenset[int]:
-        """Places of the bytes that say whether records are deleted."""
+        """Return the places of the bytes that state whether records are deleted."""
         data = bytes(self._live(self.disk, path))
         places: list[int] = []
         if self._is_compressed(path):
@@ -234,7 +247,7 @@ class Store:
         return frozenset(places)
 
     def rotten(self, path: str, at: int, mask: int) -> SimWorld:
-        """The directory with one byte changed, in the hands of a server that does not run yet."""
+        """Return the directory with one byte changed, for a server that does not run yet."""
         world = SimWorld(**SETTINGS)
         disk = copy.deepcopy(self.disk)
         file = disk.find(path)
@@ -246,25 +259,27 @@ class Store:
 
 
 def payload(name: str, round_: int, at: int) -> tuple[str, str]:
-    """The field of a record and its value: every third one is bytes, which are neither JSON nor text."""
+    """Return the field of a record and its value: every third one is bytes, which are neither JSON
+    nor text.
+    """
     text = f"{name} {round_} {at}"
     return ("data_base64", base64.b64encode(b"\xff" + text.encode()).decode()) if at % 3 == 1 else ("data", text)
 
 
 def data_of(row: dict[str, Any]) -> tuple[str, Any]:
-    """The field of a record that is read, and its value."""
+    """Return the field of a record that is read, and its value."""
     return next((kind, row[kind]) for kind in ("data", "data_base64") if kind in row)
 
 
 def readers(world: SimWorld, name: str) -> dict[str, tuple[Any, ...]]:
-    """Settings and committed positions of a topic's named readers."""
+    """Return settings and committed positions of a topic's named readers."""
     members = ("delivery", "holds", "trims", "committed")
     rows = world.request("GET", f"/v0/topics/{name}/readers").json["readers"]
     return {row["reader"]: tuple(row[member] for member in members) for row in rows}
 
 
 def answers(world: SimWorld, name: str) -> dict[int, tuple[Any, Any]] | None:
-    """Every record of a topic; None when the server says that it cannot read it."""
+    """Return every record of a topic; None: the server reports that it cannot read it."""
     found: dict[int, tuple[Any, Any]] = {}
     cursor = 0
     while True:
@@ -279,9 +294,10 @@ def answers(world: SimWorld, name: str) -> dict[int, tuple[Any, Any]] | None:
 
 
 def rot(every: int, counts: Counter[str], share: tuple[int, int] = (0, 1), only: str = "") -> Iterator[str]:
-    """Yields what went wrong.
+    """Yield the faults.
 
-    share: only the flips number share[0], share[0] + share[1], and so on; only: in files whose path contains this.
+    share: only the flips number share[0], share[0] + share[1], and so on; only: in files whose path
+    contains this.
     """
     store = Store()
     number = flip = 0
@@ -311,7 +327,7 @@ def rot(every: int, counts: Counter[str], share: tuple[int, int] = (0, 1), only:
 
 
 def fsck_finds(world: SimWorld) -> bool:
-    """Whether fsck reports damage, or refuses a directory whose mark of its cold one it cannot read."""
+    """Return whether fsck reports damage, or refuses a directory whose marker it cannot read."""
     loop = Loop(world.ring, world.ring.clock)
     try:
         return bool(loop.run_task(verify(loop, DIRECTORY, COLD)).findings)
@@ -337,7 +353,7 @@ def _serve(
             continue
         strange = {seq: row for seq, row in shown.items() if wanted.get(seq) != row}
         if shown != wanted and is_torn and not strange.items() - store.written[name].items():
-            counts["took the last batch of the log"] += 1  # which nothing behind it vouches for: a torn end
+            counts["took the last batch of the log"] += 1  # which no later bytes confirm: a torn end
         elif strange:
             yield f"{place}: {name} shows {strange}"
         elif shown != wanted:
@@ -369,7 +385,7 @@ def main() -> int:
 
 
 def _share(every: int, share: tuple[int, int], only: str) -> tuple[Counter[str], int]:
-    """One process's part; what went wrong is printed and counted."""
+    """Run the part of one process; faults are printed and counted."""
     logging.disable()
     counts: Counter[str] = Counter()
     failed = 0

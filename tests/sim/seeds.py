@@ -1,4 +1,4 @@
-"""Seeds of any kind, one after another or on many processes, and what came of them."""
+"""Seeds of any kind, one after another or in many processes, and their outcomes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 Run = Callable[[int], Counter[str]]
-"""Runs a seed; returns what happened in it, and raises what was wrong."""
+"""A function that runs a seed, returns counts of events, and raises the fault that it finds."""
 _WARMING = range(4)
-"""Seeds run once before the forks: code that has run is quicker, and the processes of the chunks are short."""
+"""Seeds run once before the forks: code that has run is quicker, and the processes of the chunks
+are short.
+"""
 _TELL_S = 20
-"""Between two lines of progress."""
+"""Seconds between two lines of progress."""
 
 
 class Chunk(NamedTuple):
-    """What came of a row of seeds. failures: seeds, with what each failed with."""
+    """The outcome of a row of seeds. failures: seeds, and the fault of each."""
 
     seeds: int
     counts: Counter[str]
@@ -35,12 +37,12 @@ class Chunk(NamedTuple):
 
 
 def run_chunk(seeds: range, run: Run, *, collect_every: int = 25) -> Chunk:
-    """Runs seeds one after another; the collector runs between them, not in them (0: not at all)."""
+    """Run seeds one after another; the collector runs between them, not in them (0: not at all)."""
     counts: Counter[str] = Counter()
     failures: list[tuple[int, str]] = []
     started = time.process_time()
     gc.collect()
-    gc.freeze()  # modules and everything else that outlives the seeds
+    gc.freeze()  # modules and all other objects that outlive the seeds
     gc.disable()
     try:
         for seed in seeds:
@@ -57,17 +59,21 @@ def run_chunk(seeds: range, run: Run, *, collect_every: int = 25) -> Chunk:
 
 
 def _run_last_chunk(seeds: range, run: Run) -> Chunk:
-    """For a process that ends with it: nobody collects what a seed leaves, a tenth less time."""
+    """Run the seeds of a process that ends with them: a tenth quicker, because nothing is
+    collected.
+    """
     return run_chunk(seeds, run, collect_every=0)
 
 
 def run_side_by_side(
     seeds: range, run: Run, replay: Callable[[int], str], *, jobs: int, failures_max: int, process_seeds: int = 25
 ) -> int:
-    """Runs them on so many processes; stops at the failure number `failures_max` (0: at none). The exit code.
+    """Run seeds in so many processes; stop at failure number `failures_max` (0: at none).
 
-    run and replay are pickled; replay: the command that shows a seed; process_seeds: a process ends after so many, and
-    its memory with it.
+    Return the exit code.
+
+    run and replay are pickled; replay: the command that shows a seed; process_seeds: a process ends
+    after so many, which frees its memory.
     """
     started = time.perf_counter()
     total: Counter[str] = Counter()
@@ -102,7 +108,7 @@ def run_side_by_side(
 
 
 def seeds_parser(description: str) -> argparse.ArgumentParser:
-    """Of a command that runs one seed, or a row of them."""
+    """Return the parser of a command that runs one seed, or a row of them."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, help="one run, line by line")
     parser.add_argument("--count", type=int, default=1000, help="so many seeds")
@@ -113,6 +119,8 @@ def seeds_parser(description: str) -> argparse.ArgumentParser:
 
 
 def tell_unless_dead(unraisable: UnraisableHookArgs) -> None:
-    """A killed process leaves coroutines in the middle of an await, and the collector complains of them."""
+    """Report an unraisable error, except one of a killed process, whose coroutines are in the
+    middle of an await.
+    """
     if not inspect.iscoroutine(unraisable.object):
         sys.__unraisablehook__(unraisable)

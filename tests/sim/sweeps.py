@@ -1,11 +1,14 @@
-"""Nothing by chance: one short life of the server, in which every operation fails, alone or with all after it, and
-which ends after every operation in turn, by a kill and by power cuts that tear three different ways.
+"""Exhaustive runs: one short life of the server, in which every operation fails, once or with all
+after it.
 
-python -m tests.sim.sweeps [--every 1] [--story NAME] [--jobs 2]
+It also ends after every operation in turn, by a kill and by power cuts that tear in three ways.
 
-The life begins on what an earlier one left, so start, recovery and a checkpoint are in it. Afterwards the oracle of the
-whole simulation looks at what is there (tests/sim/whole), and a second recovery has to show the same. The earlier life
-is lived once: every run is a fork of the process from there on.
+    python -m tests.sim.sweeps [--every 1] [--story NAME] [--jobs 2]
+
+The life begins on the disk of an earlier one, so start, recovery and a checkpoint are in it.
+Afterwards the oracle of the whole simulation checks the content (tests/sim/whole), and a second
+recovery has to show the same. The earlier life runs once: every run is a fork of the process from
+there on.
 """
 
 from __future__ import annotations
@@ -51,14 +54,14 @@ _FOREVER = 1 << 30
 
 
 class Story(NamedTuple):
-    """A seed whose second life is short, and does a little of everything that is stored."""
+    """A seed whose second life is short, and contains a little of everything that is stored."""
 
     seed: int
     cast: Callable[[Machine, int], list[Actor]]
     operations: int
-    """Requests answered in each of its lives, at least."""
+    """The fewest requests answered in each of its lives."""
     audited: bool = False
-    """Between the two there is one in which the clients learn what is left: leases may be gone."""
+    """Whether a life between the two audits the content: leases may have been lost."""
 
 
 STORIES = {
@@ -73,7 +76,7 @@ STORIES = {
 
 
 class Run(NamedTuple):
-    """What is done to the second life. variant: None for a kill at its end, or how a power cut tears."""
+    """The change of the second life. variant: None for a kill at its end, or how a power cut tears."""
 
     fault: PlannedFault | None = None
     stop_at: int = 0
@@ -86,7 +89,7 @@ class Run(NamedTuple):
 
 
 class Sweep:
-    """Runs of one story; they differ in what is done to its second life."""
+    """Runs of one story, which differ in the change of its second life."""
 
     def __init__(self, story: str) -> None:
         self.story = STORIES[story]
@@ -105,7 +108,7 @@ class Sweep:
         for actor in actors:
             actor.go()
         machine.run_until(lambda: machine.operations >= story.operations)
-        machine.settle(actors)  # so that the clients know where they are without an audit, which might meet the fault
+        machine.settle(actors)  # so that the clients know their state without an audit, which might meet the fault
         for actor in actors:
             actor.crashed()
         machine.crash(power_cut=False)
@@ -117,7 +120,7 @@ class Sweep:
         return machine, actors
 
     def _second_life(self, run: Run) -> None:
-        """To the end that is planned for it, or to a graceful stop."""
+        """Run to the planned end, or to a graceful stop."""
         machine, actors = self._machine, self._actors
         if run.fault is not None:
             machine.arm(Faulty((run.fault,)))
@@ -137,7 +140,7 @@ class Sweep:
             pass
 
     def _look(self) -> None:
-        """How many operations the second life has, when nothing happens to it."""
+        """Count the operations of the second life without a change."""
 
         def count() -> dict[str, int]:
             self._second_life(Run())
@@ -148,7 +151,7 @@ class Sweep:
         self.seen = Counter(said)
 
     def _run(self, run: Run) -> dict[str, int]:
-        """The second life and what comes after it. Raises what is wrong."""
+        """Run the second life and what follows it. Raises: the fault."""
         machine, actors = self._machine, self._actors
         self._second_life(run)
         struck = sum(machine.ring.faults.struck.values())
@@ -160,7 +163,9 @@ class Sweep:
         start(machine)
         machine.audit(actors)
         said = machine.survey(actors)
-        is_repeated = not machine.log_is_short  # routers that stood still for its length (R-LOG-3) go on after a start
+        is_repeated = (
+            not machine.log_is_short
+        )  # routers that stood still for its length (R-LOG-3) continue after a start
         machine.crash(power_cut=False)
         start(machine)
         again = machine.survey(actors)
@@ -169,7 +174,7 @@ class Sweep:
         return {"faults met": struck}
 
     def crashes(self) -> list[Run]:
-        """An end after every operation, a kill and each way of tearing."""
+        """Return runs that end after every operation, by a kill and by each way of tearing."""
         return [
             Run(stop_at=effects, variant=variant)
             for effects in range(1, self.effects + 1)
@@ -177,14 +182,16 @@ class Sweep:
         ]
 
     def faults(self) -> list[Run]:
-        """Every operation fails in turn, alone and with all that follow; then a power cut and a kill by turns."""
+        """Return runs in which every operation fails in turn, once and with all that follow; then a
+        power cut or a kill.
+        """
         faults = [
             PlannedFault(kind, error, nth=nth, times=times)
             for kind, errors in FAULTS.items()
             for nth in range(1, self.seen[kind] + 1)
             for error in errors
             for times in (1, _FOREVER)
-            # With all that follow, nobody could be served, or it is tried again and again.
+            # With all that follow, no request could be served, or it is tried again and again.
             if times == 1 or (kind not in {"accept", "recv", "send"} and (error not in AGAIN or kind == "sync"))
         ]
         faults += [
@@ -192,12 +199,12 @@ class Sweep:
             for kind in ("write", "read")
             for nth in range(1, self.seen[kind] + 1)
             for keep in SHORT_BYTES
-            if kind == "write" or keep  # a read of nothing is the end of the file
+            if kind == "write" or keep  # a read of zero bytes is the end of the file
         ]
         return [Run(fault, variant=None if number % 2 else 1) for number, fault in enumerate(faults)]
 
     def try_all(self, runs: Sequence[Run]) -> Iterator[str]:
-        """Yields what failed."""
+        """Yield the faults."""
         for run in runs:
             self.counts["runs"] += 1
             try:
@@ -208,16 +215,19 @@ class Sweep:
 
 
 class ForkFailedError(Exception):
-    """What the forked process raised, as text."""
+    """The error of the forked process, as text."""
 
 
 def _in_a_fork(work: Callable[[], dict[str, int]]) -> dict[str, int]:
-    """What `work` gives in a copy of this process, whose state is as it was afterwards. Raises ForkFailedError."""
+    """Return the result of `work` in a copy of this process, whose state stays as it is.
+
+    Raises: ForkFailedError.
+    """
     sys.stdout.flush()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        gc.disable()  # nothing of the dead is buried: the process ends first
+        gc.disable()  # the process ends without collecting dead objects
         os.close(reading)
         try:
             said = {"result": work()}
@@ -238,7 +248,7 @@ def _in_a_fork(work: Callable[[], dict[str, int]]) -> dict[str, int]:
 
 
 def _share(story: str, name: str, every: int, share: tuple[int, int]) -> tuple[Counter[str], list[str]]:
-    """One process's part of a sweep: each share[1]th run from share[0] on."""
+    """Run the part of one process in a sweep: each share[1]th run from share[0] on."""
     sweep = Sweep(story)
     gc.collect()
     gc.freeze()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture(autouse=True)
 def _bury_the_dead() -> Iterator[None]:
-    """Coroutines of killed processes end here, and not wherever the collector happens to run next."""
+    """End coroutines of killed processes here, not wherever the collector happens to run next."""
     yield
     gc.collect()
 
@@ -52,7 +52,7 @@ def test_the_table_of_mutants_names_each_of_them() -> None:
 
 
 def test_a_copy_of_the_tree_that_cannot_run_is_an_error_and_no_mutant_unnoticed() -> None:
-    """It counted as one that no seed noticed, or no test."""
+    """It counted as a mutant that no seed noticed, or no test."""
     mutant = MUTANTS[0]
     assert unnoticed(mutant, subprocess.CompletedProcess([], 0, "400 seeds", "")) == (0, "")
     broken = subprocess.CompletedProcess([], 2, "collected 0 items / 1 error", "ImportError: no module")

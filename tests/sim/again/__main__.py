@@ -9,7 +9,7 @@ from tests.sim.again.run_lives import replay, run
 from tests.sim.seeds import run_side_by_side, seeds_parser, tell_unless_dead
 
 _PROCESS_SEEDS = 8
-"""Each leaves some 40 MB."""
+"""The number of seeds of a process: each leaves some 40 MB."""
 
 
 def main() -> int:

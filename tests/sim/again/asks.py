@@ -1,4 +1,4 @@
-"""What is asked: any request that changes something, on few names, so that they meet."""
+"""Requests of any kind that change state, on few names, so that they meet."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.contract.world.world import ABSENT, Connection, World
 TOPICS = "abcdef"
 _ROUTERS = ("r1", "r2", "r3", "r4", "r5")
 _SEQ_MAX = 20
-"""What acks and nacks are about; most topics stay shorter."""
+"""The highest seq that acks and nacks name; most topics stay shorter."""
 
 
 class Ask(NamedTuple):
-    """topic: whose records or config it may change, or whose it reads."""
+    """One request. topic: the one whose records or config it may change, or which it reads."""
 
     method: str
     path: str
@@ -30,7 +30,9 @@ class Ask(NamedTuple):
 
     @property
     def is_of_whole_topic(self) -> bool:
-        """It may make it, drop it or change its class; a write makes it, too."""
+        """Return whether it may create the topic, delete it or change its class; a write may create
+        it, too.
+        """
         return self.method in ("PUT", "DELETE") and self.topic is not None
 
     def request(self, world: World) -> Answer:
@@ -44,7 +46,7 @@ class Ask(NamedTuple):
 
 
 class Asks:
-    """The requests of a seed. Two of the topics are queues, and stay that."""
+    """The requests of a seed. Two of the topics are always queues."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

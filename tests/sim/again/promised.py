@@ -12,17 +12,19 @@ _PROMISING = ("disk", "fsync")
 
 
 class Promised:
-    """By topic. What is asked of one takes effect in the order in which it is asked; where nobody waits for the answer
-    nobody knows what it did, until a PUT that comes later is answered.
+    """The acknowledged seqs by topic.
+
+    Requests for a topic take effect in the order in which they are sent; after one without an
+    answer its state is unknown until a later PUT is answered.
     """
 
     def __init__(self) -> None:
         self._data: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._promising: set[str] = set()
-        """Topics known to be there, in such a class."""
+        """Topics known to exist, in such a class."""
 
     def sent(self, ask: Ask) -> None:
-        """Nobody waits for what comes of it."""
+        """Note a request without an answer."""
         if ask.topic is not None and ask.is_of_whole_topic:
             self._promising.discard(ask.topic)
             if ask.method == "DELETE":
@@ -44,17 +46,19 @@ class Promised:
                 self._data[topic][seq] = record["data"]
 
     def start(self, seen: Seen) -> None:
-        """A life has begun, and nothing is on its way."""
+        """Note that a life has begun, with no request in flight."""
         self._promising.clear()
         for topic, state in seen.topics.items():
             self._know(topic, state["config"]["durability"])
 
     def forget(self) -> None:
-        """Drop what was acknowledged so far: it may be lost unnoticed (docs/internals/simulation.md, "Its limits")."""
+        """Drop the seqs acknowledged so far: they may be lost unnoticed
+        (docs/internals/simulation.md, "Its limits").
+        """
         self._data.clear()
 
     def check(self, seen: Seen) -> int:
-        """How many of them are shown. Raises Different."""
+        """Return how many of them are shown. Raises: Different."""
         shown = 0
         for topic, records in seen.records():
             for record in records:
@@ -62,7 +66,7 @@ class Promised:
         return shown
 
     def _compare(self, topic: str, seq: int, data: str) -> bool:
-        """Whether the seq is one of them."""
+        """Return whether the seq is one of them."""
         promised = self._data[topic].get(seq)
         if promised not in (None, data):
             raise Different(f"{topic} {seq} was acknowledged for {promised}, and is now {data}")

@@ -1,4 +1,4 @@
-"""One seed: a few lives, and what is seen between them."""
+"""One seed: a few lives, and what clients see between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sim.again.seen_state import Seen, look_when_still
 
 _SYNCED_SOON_MS = 50
 _NOTED_NS = 100_000_000
-"""What a server has noted, if that is slow: that a sync has failed."""
+"""Time after which a slow server has noted a failed sync."""
 _LATENCIES_NS = (30_000, 1_000_000, 20_000_000)
 _LOGS = ("/wal/", "/shard-00/", "/shard-01/")
 _FAULTS = (
@@ -29,12 +29,15 @@ _FAULTS = (
 
 
 def replay(seed: int) -> str:
-    """The command that shows this run."""
+    """Return the command that shows this run."""
     return f"make again SEED={seed}"
 
 
 def run(seed: int, say: Callable[[str], None] | None = None, *, lives_max: int = 4) -> Counter[str]:
-    """Returns what happened. Raises Different, or whatever the server raised. lives_max: the first of them only."""
+    """Run a seed; return counts of events. lives_max: only the first of its lives.
+
+    Raises: Different, or any error of the server.
+    """
     return _Run(seed, say or (lambda line: None)).go(lives_max)
 
 
@@ -62,7 +65,7 @@ class _Run:
         self.world = SimWorld(seed, **_settings(self.rng))
         self.changing = self.rng.choice((0.0, 0.2))
         self.is_faulty = False
-        """Something of this life has failed, or may."""
+        """Whether an operation of this life has failed, or may."""
 
     def go(self, lives_max: int) -> Counter[str]:
         self.world.start()
@@ -115,7 +118,7 @@ class _Run:
         ask.send(self.world)
 
     def change(self, topic: str) -> None:
-        """Several times in a row, without waiting, and writes behind that."""
+        """Send several changes in a row, without waiting, and writes after them."""
         for _ in range(self.rng.choice((1, 2, 3))):
             self.send(self.asks.configure(topic))
             if self.rng.random() < 0.3:
@@ -146,7 +149,7 @@ class _Run:
 
     # --- its end, and what is seen behind it -------------------------------------------------------------------------
     def end(self) -> tuple[Seen, str]:
-        """Ends a life and begins another: what is seen then, and how it ended."""
+        """End a life and begin another. Return what clients see then, and how it ended."""
         rng, world = self.rng, self.world
         is_synced_soon = world.config.sync_every_ms == _SYNCED_SOON_MS
         before: Seen | None = None
@@ -190,7 +193,7 @@ class _Run:
             world.crash()
 
     def start(self) -> bool:
-        """Perhaps after starts that are stopped; whether the power was cut in one."""
+        """Start, perhaps after starts that are stopped. Return whether the power was cut in one."""
         rng, world = self.rng, self.world
         was_cut = False
         while rng.random() < 0.45:
@@ -224,7 +227,7 @@ class _Run:
         self.compare(before, self.look(), when)
 
     def look(self) -> Seen:
-        """When all is still; from now on nothing is on its way."""
+        """Return what clients see once the server is idle; from then on no request is in flight."""
         seen = look_when_still(self.world)
         for topic, records in seen.records():
             self.say(f"    {topic}: {[(record['$seq'], record['data']) for record in records]}")

@@ -1,4 +1,4 @@
-"""What clients see of every topic and router, and whether it is the same as before."""
+"""The state of every topic and router as clients see it, and whether it is the same as before."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ from typing import Any
 from tests.contract.world.sim_world import SimWorld
 
 _QUIET_MS = 700
-"""Longer than short leases, and than what routers and syncs every 50 ms need."""
+"""Longer than short leases, and than the timers of routers and syncs every 50 ms."""
 _LOOKS_MAX = 12
 _FROM_SEQS = (0, 2, 5, 11)
 _OF_A_LIFE = ("performance", "last_write_ts", "last_read_ts", "effective_priority", "queue")
-"""Fields of a topic's state that may change with a restart, or by looking."""
+"""Fields of a topic's state that may change with a restart, or by reading."""
 _TEXT_MAX = 700
 
 
 class Different(AssertionError):
-    """Clients see something else than they did, or than they were promised."""
+    """Clients see another state than before, or than was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """By name of the topic or router. pages: diffs by topic and from_seq."""
+    """The state by name of the topic or router. pages: diffs by topic and from_seq."""
 
     topics: dict[str, Any]
     pages: dict[tuple[str, int], Any]
     routers: dict[str, Any]
 
     def records(self) -> Iterator[tuple[str, list[Any]]]:
-        """Topics, and all that is readable there."""
+        """Yield topics, and all their readable records."""
         for (topic, from_seq), page in self.pages.items():
             if from_seq == 0:
                 yield topic, page["records"]
 
     def after_a_power_cut(self) -> Seen:
-        """What is there after one if all was synced: heads, gaps and counts of copies go by what was reserved."""
+        """Return the state after a power cut if all was synced: heads, gaps and counts of copies
+        follow reservations.
+        """
         return Seen(
             {topic: {key: state[key] for key in ("config", "count", "bytes")} for topic, state in self.topics.items()},
             {(topic, 0): records for topic, records in self.records()},
@@ -45,7 +47,7 @@ class Seen:
         )
 
     def check_same(self, after: Seen, when: str) -> None:
-        """Raises Different, which tells both."""
+        """Raise Different, with both states, if they differ."""
         told: list[str] = []
         pairs: tuple[tuple[Mapping[Any, Any], Mapping[Any, Any]], ...] = (
             (self.topics, after.topics),
@@ -85,7 +87,7 @@ def look(world: SimWorld, from_seqs: tuple[int, ...] = _FROM_SEQS) -> Seen:
 
 
 def look_when_still(world: SimWorld) -> Seen:
-    """Once nothing changes any more: requests on their way, routers, leases that end."""
+    """Return the state once nothing changes any more: requests in flight, routers, leases that end."""
     world.ring.slow_ns.clear()
     world.advance_ms(_QUIET_MS)
     before = look(world, ())

@@ -1,4 +1,4 @@
-"""R-DUR-1, R-DUR-2, R-DUR-5, R-SEQ-1, R-TOMB-1: what clients see before a kill is what they see after it.
+"""R-DUR-1, R-DUR-2, R-DUR-5, R-SEQ-1, R-TOMB-1: clients see the same before and after a kill.
 
 See the package. `make again N=10000` runs more.
 """

@@ -24,7 +24,7 @@ from tests.sim.whole.seed_plan import SHORT, WHOLE
 CASTS = ("records", "queues", "forwarding", "passing")
 _TELL_S = 60
 _RUNS_OF_PROCESS = 50
-"""Then it ends, and its memory with it."""
+"""The number of runs after which a process ends, which frees its memory."""
 _blocks: Blocks | None = None
 
 
@@ -33,7 +33,7 @@ def _run(genome: Genome, short: bool) -> Outcome:
 
 
 class _Told:
-    """What is printed while it goes on."""
+    """The report that is printed during the hunt."""
 
     def __init__(self, hunt: Hunt, options: argparse.Namespace) -> None:
         self._hunt = hunt
@@ -97,7 +97,7 @@ def _hunt(hunt: Hunt, options: argparse.Namespace) -> None:
 
 
 def _quiet() -> None:
-    """In a process of the pool: it is short, and nobody collects."""
+    """Set up a process of the pool: it is short, so nothing is collected."""
     gc.disable()
     sys.unraisablehook = tell_unless_dead
 

@@ -22,7 +22,9 @@ _Key = tuple[str, str, int]
 
 
 class Function(NamedTuple):
-    """sum: of its text, comments and places left out; blocks: those of it, and of functions in it."""
+    """sum: checksum of its text, without comments and places; blocks: its own, and those of
+    functions in it.
+    """
 
     sum: int
     blocks: range
@@ -34,10 +36,10 @@ class Blocks:
     def __init__(self) -> None:
         self.counts: list[int] = []
         self.functions: dict[str, Function] = {}
-        """By file and qualified name."""
+        """Functions by file and qualified name."""
 
     def install(self) -> int:
-        """Exchanges the code of every function there is; returns the number of those."""
+        """Exchange the code of every loaded function. Return their number."""
         codes: dict[_Key, CodeType] = {}
         root = Path(topics.__file__).parent
         for room in ROOMS:
@@ -59,7 +61,7 @@ class Blocks:
         self.counts[:] = [0] * len(self.counts)
 
     def counter(self) -> ast.stmt:
-        """Counts one more of a new block."""
+        """Return a statement that counts one more run of a new block."""
         self.counts.append(0)
         return ast.parse(f"{_NAME}[{len(self.counts) - 1}] += 1").body[0]
 
@@ -105,7 +107,10 @@ class _Counting(ast.NodeTransformer):
 
 
 def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
-    """Of everything that is defined in it. Lambdas of one line cannot be told apart, and have no blocks."""
+    """Yield the code of all functions that are defined in it.
+
+    Lambdas of one line cannot be distinguished, and have no blocks.
+    """
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             if constant.co_name[0] != "<":

@@ -1,15 +1,16 @@
-"""Does the hunt find broken code in fewer runs than uniform seeds do?
+"""A comparison: does the hunt find broken code in fewer runs than uniform seeds do?
 
-python -m tests.sim.hunt.compare_hunts [--half tuning|report|all] [--only NAME] [--repeat 3] [--runs 300] [--corpora
-DIR]
+    python -m tests.sim.hunt.compare_hunts [--half tuning|report|all] [--only NAME] [--repeat 3] [--runs 300]
+        [--corpora DIR]
 
-Each mutant of tests/sim/mutations.py that seeds of whole lives have to notice, and each defect of put_back.py, is
-looked for by uniform seeds and by the hunt, several times, each time with other choices; the median number of runs
-counts. One that uniform seeds find at once (median of five runs and less) is left out. Half of the mutants, by their
-names, were there for tuning; the others and the defects judge.
+Each mutant of tests/sim/mutations.py that seeds of whole lives have to notice, and each defect of
+put_back.py, is searched by uniform seeds and by the hunt, several times with different choices; the
+median number of runs counts. A mutant that uniform seeds find at once (median of five runs and
+less) is left out. Half of the mutants, by their names, were used for tuning; the others and the
+defects are the measurement.
 
-corpora: a directory with a corpus for each cast (`records`, `queues`, ...) that a hunt on sound code has left; then the
-hunt begins with that. By default it begins with nothing.
+corpora: a directory with a corpus for each cast (`records`, `queues`, ...) that a hunt on sound
+code has left; the hunt then begins with that. By default it begins with nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def is_tuning(mutant: Mutant) -> bool:
 
 
 def runs_to_find(tree: Path, mutant: Mutant, mode: list[str], seed: int, runs_max: int) -> tuple[int, float]:
-    """(runs, seconds of CPU); runs_max + 1: none of them found it."""
+    """Return (runs, seconds of CPU); runs_max + 1: none of them found it."""
     options = ["--runs", str(runs_max), "--seed", str(seed), "--cast", mutant.hunt, "--jobs", "0", "--first", *mode]
     done = run_in(tree, "-W", "ignore", "-m", "tests.sim.hunt", *options)
     told = re.search(r"^(\d+) lives, (\d+) kinds of failure, ([\d.]+) s", done.stdout, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The lives that are kept, because they have shown something that no life before them had."""
+"""The lives that are stored, because they have shown a feature that no life before them had."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ from tests.sim.hunt.life_changes import Shape
 
 _FILE = "lives.jsonl"
 _RARE = 30
-"""What more runs have shown some life of those that are kept shows anyway."""
+"""A feature that more runs than this have shown is not rare: any stored life shows it."""
 _FADES = 0.5
-"""Of what a feature counts for, each time a life that shows it was chosen."""
+"""Factor of a feature's weight for each choice of a life that shows it."""
 _PHASES = 3
 
 
 class Told(NamedTuple):
-    """What a run has shown. frames: functions that were under way at an end or a fault, with their lines."""
+    """The features of a run. frames: functions that were running at an end or a fault, with their
+    lines.
+    """
 
     features: set[int]
     frames: set[str]
 
 
 class Stored(msgspec.Struct):
-    """A line of the file: a life, the blocks that ran in each phase as the digits of a number, and its frames."""
+    """A line of the file: a life, the blocks that ran in each phase as the digits of a number, and
+    its frames.
+    """
 
     genome: str
     phases: list[str]
@@ -45,7 +49,9 @@ class Header(msgspec.Struct):
 
 
 class Kept:
-    """One life. own: the features that it was the first to show; rare: all that few lives had shown by then."""
+    """One life. own: the features that it was the first to show; rare: those that few lives had
+    shown by then.
+    """
 
     def __init__(self, genome: Genome, shape: Shape, own: frozenset[int], rare: frozenset[int], told: Told) -> None:
         self.genome = genome
@@ -58,11 +64,11 @@ class Kept:
                 numbers[(feature >> 3 & 3) - 1] |= 1 << (feature >> 5)
         self.stored = Stored(str(genome), [f"{number:x}" for number in numbers], sorted(told.frames))
         self.changed = 0
-        """How often it was chosen to be changed."""
+        """Number of times that it was chosen to be changed."""
 
 
 class Corpus:
-    """In memory, and as lines of text in a directory, if there is one."""
+    """The corpus: in memory, and as lines of text in a directory, if there is one."""
 
     def __init__(self, directory: Path | None, blocks: Blocks | None = None, *, read_only: bool = False) -> None:
         self._directory = directory
@@ -70,12 +76,13 @@ class Corpus:
         self._functions = {} if blocks is None else blocks.functions
         self.kept: list[Kept] = []
         self.hits: Counter[int] = Counter()
-        """In how many runs each feature was seen."""
+        """Number of runs in which each feature was seen."""
 
     def read(self) -> tuple[list[Genome], bool]:
-        """What earlier hunts have kept, to be run again: the code may be another.
+        """Return the lives of earlier hunts, to be run again: the code may have changed.
 
-        Where it is, those lives come first that ran the functions that have changed since, in many ways (True).
+        If it has, those lives come first that ran the functions which have changed since, in many
+        ways (True).
         """
         path = self._directory / _FILE if self._directory is not None else None
         if path is None or not path.exists():
@@ -93,7 +100,7 @@ class Corpus:
         return -1 if function is None else function.sum
 
     def add(self, genome: Genome, shape: Shape, told: Told) -> int:
-        """Takes what a run has shown; the number of features that are new."""
+        """Note the features of a run. Return how many are new."""
         features = told.features
         own = frozenset(feature for feature in features if feature not in self.hits)
         self.hits.update(features)
@@ -103,7 +110,9 @@ class Corpus:
         return len(own)
 
     def choose(self, rng: random.Random) -> Kept:
-        """A life that is to be changed: rather one with features that few runs have shown, and not always the same."""
+        """Choose a life to be changed: preferably one with features that few runs have shown, and
+        not always the same.
+        """
         hits = self.hits
         weights = [sum(1 / hits[feature] for feature in kept.own) / (1 + kept.changed) for kept in self.kept]
         kept = rng.choices(self.kept, weights)[0]
@@ -111,7 +120,7 @@ class Corpus:
         return kept
 
     def write(self) -> None:
-        """Leaves the lives that together show all features."""
+        """Write the lives that together show all features."""
         if self._directory is None or self._read_only:
             return
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -123,7 +132,9 @@ class Corpus:
         temporary.replace(path)
 
     def smallest(self) -> list[Kept]:
-        """Lives that show all that is rare: newest first, each that shows something the others have not."""
+        """Return lives that show all rare features: newest first, each with a feature that the
+        others lack.
+        """
         shown: set[int] = set()
         chosen: list[Kept] = []
         for kept in reversed(self.kept):
@@ -136,8 +147,11 @@ class Corpus:
 def by_what_they_ran(
     lives: Sequence[Stored], changed: set[str], known: dict[str, tuple[int, int, int]]
 ) -> list[Stored]:
-    """Greedily those that ran most of the changed functions' blocks, and were at an end or a fault in most of their
-    lines; what few lives have shown counts for more, and what chosen ones have shown for less and less."""
+    """Return lives, chosen greedily, that together ran most of the changed functions.
+
+    Both blocks count and lines that were running at an end or a fault. A feature that few lives
+    have shown weighs more, and one of chosen lives less with each.
+    """
     wanted = sum(1 << block for name in changed for block in range(known[name][1], known[name][2]))
     shows: list[set[str]] = []
     for life in lives:
@@ -147,7 +161,7 @@ def by_what_they_ran(
         shows.append(found)
     count = Counter(feature for found in shows for feature in found)
     weight = {feature: 1 / number for feature, number in count.items()}
-    # Weights only fall: a sum of then is no less than that of now, and is added up anew where it may be the largest.
+    # Weights only fall: an old sum is no less than the present one, and is computed anew if it may be the largest.
     left = [(-sum(map(weight.__getitem__, found)), index) for index, found in enumerate(shows)]
     heapify(left)
     ordered: list[Stored] = []

@@ -1,4 +1,6 @@
-"""The hunt: lives run, those that show something new are kept and changed, and what fails is made small."""
+"""The hunt: lives run, those that show a new feature are stored and changed, and failures are made
+small.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,23 @@ from tests.sim.whole.run_seed import run_genome
 from tests.sim.whole.seed_plan import WHOLE, Length
 
 _FRESH = 0.75
-"""Share of the lives that are a new seed: what is changed in a place or two repeats the coincidences of its parent."""
+"""Share of the lives that are a new seed: a life changed in a place or two repeats the coincidences
+of its parent.
+"""
 _TIMES_CRASHES = 3
-"""So many times the crashes of a seed, in as many requests: an end costs little, and the next start sees it."""
+"""Factor of the crashes of a seed, in as many requests: an end costs little, and the next start
+sees it.
+"""
 _SMALLER_RUNS = 60
 _AIMED_FIRST = 6
-"""So many lives come first because of what they have run; then every other one is a new seed."""
+"""Number of lives that come first because of what they have run; then every other one is a new
+seed.
+"""
 _SEEDS = 1 << 30
 
 
 class Outcome(NamedTuple):
-    """Of one run. failure: what was wrong, "" for nothing."""
+    """The outcome of one run. failure: its fault, "" for none."""
 
     genome: Genome
     shape: Shape
@@ -42,7 +50,7 @@ class Failure(NamedTuple):
     genome: Genome
     text: str
     runs: int
-    """How many there had been by then."""
+    """Number of runs by then."""
 
 
 def run_once(genome: Genome, blocks: Blocks | None, length: Length = WHOLE) -> Outcome:
@@ -58,12 +66,12 @@ def run_once(genome: Genome, blocks: Blocks | None, length: Length = WHOLE) -> O
 
 
 def kind_of(failure: str) -> str:
-    """The same for all failures of one oracle's sentence."""
+    """Return a text that is equal for all failures of one sentence of an oracle."""
     return re.sub(r"[0-9a-f]{8,}|\d+", "#", re.sub(r"'[^']*'|\"[^\"]*\"|\{.*\}|\[.*\]|\(.*\)", "_", failure))[:120]
 
 
 class Hunt:
-    """Chooses lives, and takes what came of them. Its choices are those of `rng` alone."""
+    """Chooses lives, and takes their outcomes. Its choices only depend on `rng`."""
 
     def __init__(
         self, corpus: Corpus, rng: random.Random, *, cast: int = 0, is_guided: bool = True, length: Length = WHOLE
@@ -73,27 +81,28 @@ class Hunt:
         self.runs = 0
         self.failures: dict[str, Failure] = {}
         self.again: dict[str, int] = {}
-        """How often each failure came, by its kind."""
+        """Number of times that each failure came, by its kind."""
         self._rng = rng
         self._base = {"cast": cast} if cast else {}
         if is_guided:
             self._base["crashes"] = length.crashes * _TIMES_CRASHES
         self._moments: Counter[str] = Counter()
         self._lives: Counter[str] = Counter()
-        """How many of each moment runs have told of, a life, and in how many runs."""
+        """The most moments of each kind in a life, and the number of runs that had any."""
         self._is_guided = is_guided
         self._to_run, self._is_aimed = corpus.read() if is_guided else ([], False)
         self._to_run.reverse()
 
     @property
     def is_replaying(self) -> bool:
-        """Not all lives of the corpus have run yet."""
+        """Return whether some lives of the corpus have not run yet."""
         return bool(self._to_run)
 
     def next(self) -> Genome:
-        """The life that is to run next: those kept by an earlier hunt first.
+        """Return the life to run next: those of an earlier hunt first.
 
-        Where these were put in an order by what has changed in the code, changes of the first of them are tried, too.
+        If changes of the code have put these in an order, changes of the first of them are tried,
+        too.
         """
         rng, kept = self._rng, self.corpus.kept
         is_fresh = not self._is_guided or not kept or rng.random() < _FRESH
@@ -101,7 +110,7 @@ class Hunt:
             turn = self.runs - _AIMED_FIRST
             if not self._is_aimed or turn < 0 or turn % 4 == 3:
                 return self._to_run.pop()
-            is_fresh = turn % 2 == 0  # what every life runs is not found any better by those that were aimed at it
+            is_fresh = turn % 2 == 0  # blocks that every life runs are found no better by aimed lives
         if is_fresh:
             fresh = Genome(rng.randrange(_SEEDS), dict(self._base))
             usual = {name: -(-number // self._lives[name]) for name, number in self._moments.items()}
@@ -110,7 +119,7 @@ class Hunt:
         return changed(parent.genome, parent.shape, [other.genome for other in kept], rng)
 
     def took(self, outcome: Outcome) -> Failure | None:
-        """What has failed, if nothing has failed like that before."""
+        """Note an outcome. Return its failure, if none like that came before."""
         self.runs += 1
         if outcome.failure:
             kind = kind_of(outcome.failure)
@@ -126,7 +135,7 @@ class Hunt:
 
 
 def smaller(failure: Failure, length: Length, run: Callable[[Genome], Outcome]) -> Genome:
-    """A genome that fails alike, with fewer genes, requests and crashes."""
+    """Return a genome that fails alike, with fewer genes, requests and crashes."""
     kind = kind_of(failure.text)
     genome, runs = failure.genome, 0
 
@@ -158,6 +167,6 @@ def smaller(failure: Failure, length: Length, run: Callable[[Genome], Outcome]) 
 
 
 def collect(runs: int) -> None:
-    """The collector runs between lives, not in them."""
+    """Run the collector between lives, not in them."""
     if runs % 25 == 0:
         gc.collect()

@@ -13,13 +13,15 @@ _CLOCKS_MS = (0, 5, -5, 2_000, -2_000, 70_000, -70_000, 200_000, -200_000)
 
 
 class Shape(NamedTuple):
-    """What a run has told of itself, so that its changes change something."""
+    """The shape of a run, so that changes of it have an effect."""
 
     streams: tuple[str, ...]
     lives: int
     operations: int
     moments: Mapping[str, int]
-    """Which operations there were on files of which kinds, and how many in a life (tests/sim/whole/genes.py)."""
+    """The kinds of operations on kinds of files, and how many of each are in a life
+    (tests/sim/whole/genes.py).
+    """
 
 
 def _number(rng: random.Random) -> int:
@@ -40,22 +42,24 @@ _OF_LIFE: dict[str, tuple[int, Callable[[random.Random], int]]] = {
     "settles": (1, lambda rng: rng.randrange(2)),
     "graceful": (1, lambda rng: int(rng.random() < 0.2)),
 }
-"""Genes of a life, how often each is chosen, and its value."""
+"""Genes of a life, the weight of each, and its value."""
 _AIMS = (("end", 0.5), ("fail", 0.1))
-"""In which share of the lives of a run."""
+"""Share of the lives of a run that are aimed."""
 _NAMES = tuple(_OF_LIFE)
 _WEIGHTS = tuple(weight for weight, _ in _OF_LIFE.values())
 
 
 def changed(genome: Genome, shape: Shape, others: Sequence[Genome], rng: random.Random) -> Genome:
-    """The genome with one to eight changes; others: the lives that parts may be taken from."""
+    """Return the genome with one to eight changes; others: the lives that parts may be taken from."""
     for _ in range(rng.choice((1, 2, 4, 8))):
         genome = _changed_once(genome, shape, others, rng)
     return genome
 
 
 def aimed(genome: Genome, moments: Mapping[str, int], lives: int, rng: random.Random) -> Genome:
-    """The genome with ends and failures at operations that chance would seldom choose: all kinds count as much."""
+    """Return the genome with ends and failures at operations that are rarely chosen at random: all
+    kinds weigh the same.
+    """
     names = sorted(moments)
     for life in range(lives if names else 0):
         for verb, share in _AIMS:

@@ -1,6 +1,7 @@
-"""Defects that the code has had, put back one by one: compare_hunts.py looks for them as for the mutants.
+"""Defects that the code has had, restored one by one: compare_hunts.py searches them like the
+mutants.
 
-Each is undone in its smallest part; the number is that of the commit that mended it.
+Each is restored in its smallest part; the number is that of the commit that mended it.
 """
 
 from __future__ import annotations

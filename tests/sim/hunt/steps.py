@@ -1,11 +1,12 @@
 """The signature of a run: features, numbers that another run of the same code has or has not.
 
-- Each block that ran, in one of four grades of how often, and whether it did so in a start after a kill, in one after a
-  power cut, or while the server served.
-- At each end of a life and each fault that strikes: the steps that were under way, which are the lines at which the
-  tasks of the server wait, and the operations in flight by the kind of their file, each alone and in pairs.
-- At each end of a life: which kinds of files and directories held what was not durable, and the same together with
-  that of the end before.
+- Each block that ran, in one of four grades of frequency, and whether it did so in a start after a
+  kill, in one after a power cut, or while the server served.
+- At each end of a life and each fault that strikes: the steps in progress, which are the lines at
+  which the tasks of the server wait, and the operations in flight by the kind of their file, each by
+  itself and in pairs.
+- At each end of a life: the kinds of files and directories with bytes that were not durable, and the
+  same together with that of the end before.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _OF_TEXT = 1 << 32
 
 
 class Steps:
-    """Watches one run; `features` are there once it is over."""
+    """Watches one run; `features` are complete once it has ended."""
 
     def __init__(self, blocks: Blocks | None) -> None:
         self._blocks = blocks or Blocks()
         self._is_watching = blocks is not None
         self._seen: set[int] = set()
         self.frames: set[str] = set()
-        """Functions that were under way at an end or a fault, and at which of their lines."""
+        """Functions that were running at an end or a fault, and their lines."""
         self._machine: Machine | None = None
         self._history = ""
         self._at_start: list[int] = []
@@ -67,7 +68,7 @@ class Steps:
         return Shape(tuple(choices.names), lives, machine.counts["operations"], moments)
 
     def features(self) -> set[int]:
-        """Those of the run so far."""
+        """Return the features of the run so far."""
         for number, count in enumerate(self._blocks.counts):
             if count:
                 grade = _GRADES[count] if count < len(_GRADES) else 4
@@ -78,7 +79,7 @@ class Steps:
         self._seen.add(_OF_TEXT | crc32("|".join(map(str, parts)).encode()))
 
     def _leave_phase(self, phase: int) -> None:
-        """What has run since the last call has run in this phase."""
+        """Attribute the blocks that ran since the last call to this phase."""
         seen, bits = self._seen, phase << 3
         counts = [*self._blocks.counts]
         for number, (before, after) in enumerate(zip(self._at_start, counts, strict=True)):
@@ -129,7 +130,7 @@ class Steps:
 
 
 def _under_way(machine: Machine) -> Iterator[str]:
-    """Steps, each once."""
+    """Yield the steps in progress, each once."""
     seen: dict[str, None] = {}
     loop = machine.loop
     if isinstance(machine, LibraryMachine) and machine.log is not None:
@@ -143,7 +144,7 @@ def _under_way(machine: Machine) -> Iterator[str]:
                 path = code.co_filename.rpartition("/topics/")[2]
                 lines.append(f"{path}:{code.co_qualname}:{frame.f_lineno - code.co_firstlineno}")
             coro = coro.cr_await
-        if len(lines) > 1:  # else it waits to be asked for something
+        if len(lines) > 1:  # else it waits for a request
             seen[">".join(lines)] = None
     for operation in machine.ring._core.in_flight.values():
         if operation.kind in MOMENTS:
@@ -157,7 +158,7 @@ def _under_way(machine: Machine) -> Iterator[str]:
 
 
 def _latent(machine: Machine) -> set[str]:
-    """Kinds of files and directories of which a power cut may take something."""
+    """Return the kinds of files and directories of which a power cut may take something."""
     found: set[str] = set()
     directories: list[tuple[str, SimDirectory]] = [("", machine.ring.disk.root)]
     while directories:

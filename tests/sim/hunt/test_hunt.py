@@ -1,4 +1,6 @@
-"""R-DUR-1: the hunt, by itself: genomes, what is kept, what is aimed at, and how a failure is made small."""
+"""R-DUR-1: the hunt, by itself: genomes, the lives that are stored, aimed ones, and how a failure
+is made small.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +155,7 @@ def test_each_life_comes_next_that_ran_most_of_what_few_have_run() -> None:
 
 
 def test_the_same_hunt_is_the_same_hunt(tmp_path: Path) -> None:
-    """A few lives in a process of its own, since the code of the server is exchanged there."""
+    """Runs a few lives in a process of its own, since the code of the server is exchanged there."""
     told = [_hunt(tmp_path / str(number)) for number in range(2)]
     assert told[0] == told[1]
     lives, kept, features = re.findall(r"(\d+) lives, (\d+) kept, (\d+) features", told[0][0])[-1]

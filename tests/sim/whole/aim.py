@@ -1,17 +1,22 @@
-"""Faults that chance alone would hardly lay where they matter: in some of the seeds they are aimed.
+"""Faults that random choice would rarely place where they matter: in some of the seeds they are
+aimed.
 
-- Commits that are written in part: every write of the log that spans blocks ends after the first, however it is synced.
-- A sync that fails, of the log or of what a checkpoint copies, then a kill, and in the life after it a power cut: what
-  the page cache goes on showing was never on the disk.
+- Commits that are written in part: every write of the log that spans blocks ends after the first,
+  with any way of syncing.
+- A sync that fails, of the log or of a checkpoint's copies, then a kill, and in the life after it a
+  power cut: the page cache still shows bytes that were never on the disk.
 - A sync that fails while the server stops.
-- A file of a checkpoint that finds no space or no descriptor, once, checkpoints that follow it, then a power cut.
+- A file of a checkpoint that finds no space or no descriptor, once, checkpoints that follow it, then
+  a power cut.
 - Starts that are killed again and again, with another number of log shards each time.
-- A start that meets a disk that fails, is full, or a process that may open few files.
-- A commit whose write was interrupted before its first byte, so that its chain is broken: nothing has failed.
+- A start with a disk that fails or is full, or in a process that may open few files.
+- A commit whose write was interrupted before its first byte, so that its chain is broken: nothing
+  has failed.
 
-And what the code has fixed numbers for is small in some seeds: reservations of seqs, so that topics of a few dozen
-records outgrow them, the time between two looks whether a checkpoint is due, so that many come in a life, and that
-between two looks whether a full disk has space again, so that writes go on in the same life.
+In some seeds the fixed numbers of the code are small, too: reservations of seqs, so that topics of
+a few dozen records outgrow them; the time between two checks whether a checkpoint is due, so that a
+life has many; and the time between two checks whether a full disk has space again, so that writes
+continue in the same life.
 """
 
 from __future__ import annotations
@@ -28,19 +33,21 @@ from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space
 
 _AIMED = 0.2
-"""Share of the seeds."""
+"""Share of the seeds that are aimed."""
 _CHAINS = 0.03
-"""Share of the others, whose chains are broken."""
+"""Share of the other seeds, whose chains are broken."""
 _KILLED_STARTS = 0.05
-"""Share of those left."""
+"""Share of the seeds left, whose starts are killed."""
 _FAILED_STARTS = 0.06
-"""Share of those left then."""
+"""Share of the seeds left then, whose starts fail."""
 _ALWAYS = 1 << 30
 _BLOCK_BYTES = 4096
 
 
 def aim(plan: Plan) -> None:
-    """Changes what a plan has in store, if it is the seed for it; a plan with many crashes more than once."""
+    """Change the faults of a plan, if it is the seed for it; a plan with many crashes more than
+    once.
+    """
     aims, others = stream(plan.seed, "aim"), stream(plan.seed, "chain")
     for _ in range(max(1, plan.crashes // WHOLE.crashes)):
         _aim_once(plan, aims, others)
@@ -85,7 +92,9 @@ def _cold(plan: Plan) -> tuple[str, ...]:
 def _failed_stop(plan: Plan, rng: random.Random) -> None:
     fault = PlannedFault("sync", errno.EIO, nth=rng.randint(1, 3), path_part=rng.choice(("/wal-", "/wal-", "")))
     at = rng.randrange(len(plan.lives))
-    faulty = plan.lives[at].faulty._replace(lies=None)  # it would take what a lie has left in the cache
+    faulty = plan.lives[at].faulty._replace(
+        lies=None
+    )  # it would remove from the cache what a false sync has left there
     _change(plan, at, faulty=faulty, ending=(fault,), graceful=True, power_cut=False, settles=False)
 
 
@@ -146,14 +155,14 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 
 @contextlib.contextmanager
 def small_numbers(plan: Plan) -> Iterator[None]:
-    """For the run of a plan."""
+    """Set small numbers for the run of a plan."""
     reserve, look_ns = (numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
     check_ns = disk_space._CHECK_NS
     numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpointer._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
     quick_ns = stream(plan.seed, "check").choice((check_ns, 3_000_000, 3_000_000))
-    disk_space._CHECK_NS = quick_ns if plan.may_lack_space else check_ns  # else each look is a pass for nothing
+    disk_space._CHECK_NS = quick_ns if plan.may_lack_space else check_ns  # else each check is a pass without work
     try:
         yield
     finally:

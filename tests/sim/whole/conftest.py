@@ -1,4 +1,4 @@
-"""What all scenarios here share."""
+"""Fixtures of all scenarios."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _bury_the_dead() -> Iterator[None]:
-    """Coroutines of killed processes end here, and not wherever the collector happens to run next."""
+    """End coroutines of killed processes here, not wherever the collector happens to run next."""
     yield
     gc.collect()

@@ -1,11 +1,13 @@
-"""What genes change of a plan (tests/sim/genome.py), once the seed has chosen all of it.
+"""The effect of genes on a plan (tests/sim/genome.py), once the seed has chosen all of it.
 
-Of the life L, counted from 0, the last of them only audited: `L.kill` how many operations of the ring come after its
-requests, `L.cut` whether the power goes, `L.tear` what that leaves, `L.graceful`, `L.settles`, `L.clock` in ms,
-`L.faults` and `L.start` the numbers that choose its faults and its starts anew, 0: there are none.
+Of the life L, counted from 0, of which the last is only audited: `L.kill` is the number of
+operations of the ring after its requests, `L.cut` whether the power is cut, `L.tear` what that
+leaves, `L.graceful`, `L.settles`, `L.clock` in ms, `L.faults` and `L.start` the numbers that choose
+its faults and its starts anew; 0: it has none.
 
-`L.end sync /srv/topics/wal=3` ends it with the third sync of the file, `L.fail sync /srv/topics/wal=3` lets that fail;
-the number that a file has in its name is `#`, and all files of a kind count as one.
+`L.end sync /srv/topics/wal=3` ends it with the third sync of the file, `L.fail sync
+/srv/topics/wal=3` makes that fail; a number in the name of a file is `#`, and all files of a kind
+count as one.
 """
 
 from __future__ import annotations
@@ -50,11 +52,11 @@ MOMENTS = ("read", "write", "sync", "open", "close", "rename", "unlink")
 
 
 def _aimed(life: Life, aim: str, nth: int) -> Life:
-    """The life, with an end or a failure at an operation on a file of some kind."""
+    """Return the life with an end or a failure at an operation on a file of some kind."""
     verb, kind, file = aim.split(" ", 2)
     ends = verb == "end"
     if life.faulty.lies is not None and not ends:
-        return life  # what a lie left in the cache a failure would take out of it
+        return life  # a failure would remove from the cache what a false sync left there
     fault = PlannedFault(kind, 0 if ends else errno.EIO, nth=max(1, nth), file=file, ends=ends)
     return life._replace(faulty=life.faulty._replace(plans=(*life.faulty.plans, fault)))
 
@@ -65,9 +67,9 @@ def length_of(genome: Genome, length: Length) -> Length:
 
 
 def alter(plan: Plan, genome: Genome) -> None:
-    """Changes what the genome says; genes of lives that there are not change nothing."""
+    """Change the plan as the genome says; genes of lives that do not exist change nothing."""
     lives: list[Life] = [*plan.lives, plan.last]
-    for is_aim in (False, True):  # what is aimed comes on top of what is chosen anew
+    for is_aim in (False, True):  # aimed faults are added to those that are chosen anew
         for name, value in genome.genes.items():
             number, _, field = name.partition(".")
             if not number.isdecimal() or int(number) >= len(lives):

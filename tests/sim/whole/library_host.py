@@ -1,10 +1,11 @@
-"""The library instead of the server: the same clients and the same oracle, asked through calls instead of HTTP.
+"""The library instead of the server: clients and oracle are the same, and requests are calls
+instead of HTTP.
 
-One thread, which is the simulation's: a call runs to its end before the next one, and what is due between them (syncs,
-checkpoints) runs when its time has come. A crash ends the process in the middle of a call. Between the steps of a read
-(its rows are chosen, then its bytes are read) that thread does what others would: calls of other clients, a checkpoint,
-and what this client asks of the same topic behind the read. Appends that do not wait are made in a row, so that some
-join one request.
+There is one thread, the simulation's: a call runs to its end before the next one, and work that is
+due between them (syncs, checkpoints) runs when its time has come. A crash ends the process in the
+middle of a call. Between the steps of a read (its rows are chosen, then its bytes are read) that
+thread does the work of other threads: calls of other clients, a checkpoint, and this client's next
+call for the same topic. Appends that do not wait are made in a row, so that some join one request.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ _READING = 0.4
 _STEPS_MAX = 200_000
 _LOOK_EVERY_STEPS = 8
 _FLUSHES = 0.1
-"""Share of the requests."""
+"""Share of the requests that are flushes."""
 _MEANWHILE = 0.3
-"""Share of the pauses of reads in which others do something."""
+"""Share of the pauses of reads in which other calls run."""
 _SHORT_NS = 300_000
-"""The longest that nothing happens meanwhile: a call has to be answered in time."""
+"""The longest time without another call meanwhile: a call has to be answered in time."""
 _FLUSHED = 3
-"""Instead of a number of passes: the topic is flushed."""
+"""The choice to flush the topic, among those of a number of passes."""
 _BEHIND = 0.5
-"""Share of the reads behind which a client at once changes the same topic."""
+"""Share of the reads after which a client at once changes the same topic."""
 _ROW_MAX = 6
 _IN_A_ROW = 0.4
 """Share of the appends without waiting that come in a row."""
@@ -64,14 +65,16 @@ Asked = tuple[str, str, dict[str, Any]]
 
 
 class Calls:
-    """What a client has instead of a connection (`Wire`): requests in, answers out, each by one call of the library."""
+    """The counterpart of a connection (`Wire`): requests in, answers out, each by one call of the
+    library.
+    """
 
     def __init__(self, machine: LibraryMachine, on_lost: Callable[[], None]) -> None:
         self._machine = machine
         self._on_lost = on_lost
         self.waiting: deque[tuple[Asked, Answered]] = deque()
         self._early: deque[tuple[int, Any]] = deque()
-        """Answers to what waits behind the first, which is reading: the call was made meanwhile."""
+        """Answers to calls after the first, which is reading: they were made meanwhile."""
         self.over = False
         self.readers: dict[str, LogReader] = {}
 
@@ -84,7 +87,7 @@ class Calls:
         self._machine.callers.append(self)
 
     def reset(self) -> None:
-        """What was not called yet is not called."""
+        """Drop the calls that were not made yet."""
         if not self.over:
             waiting = list(self.waiting)
             self.forget()
@@ -109,7 +112,10 @@ class Calls:
         answered(*self._early.popleft())
 
     def call_meanwhile(self) -> bool:
-        """Make the next call behind the one that reads; return whether there is one. Its answer comes in its turn."""
+        """Make the call after the one that reads.
+
+        Return whether there is one; its answer comes in its turn.
+        """
         at = 1 + len(self._early)
         if at >= len(self.waiting):
             return False
@@ -118,7 +124,10 @@ class Calls:
         return True
 
     def _answers(self) -> list[tuple[int, Any]]:
-        """Make the first call; or, of appends that do not wait, all that come in a row."""
+        """Make the first call; or, of appends that do not wait, all that come in a row.
+
+        Return the answers.
+        """
         row = list(takewhile(_waits_not, [asked for asked, _answered in self.waiting]))
         if len(row) < 2:
             return [self._answer(self.waiting[0][0])]
@@ -140,7 +149,10 @@ class Calls:
         return answer
 
     def _call_reader(self, log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """By an object of its own for each reader. Its tokens mean nothing: it has one page at a time."""
+        """Call a named reader, through an object for each reader.
+
+        Its tokens mean nothing: it has one page at a time.
+        """
         topic, _readers, name, *action = path.strip("/").split("/")[2:]
         if method == "PUT":
             made = log.reader(topic, name, **{"from_" if key == "from" else key: body[key] for key in body})
@@ -172,7 +184,7 @@ class Calls:
 
 
 def _shown(log: Log) -> dict[str, Any]:
-    """What a log says of each topic, without what ends with time."""
+    """Return the state of each topic in a log, without what ends with time."""
     shown = {}
     for state in log.topics():
         if state.config.ttl_ms == 0 and state.config.durability != "ephemeral":
@@ -237,7 +249,7 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
-    """What a call returns, or the answer that stands for its error."""
+    """Return the result of a call, or the answer that stands for its error."""
     try:
         return call()
     except TopicsError as error:
@@ -299,7 +311,7 @@ def _flushed(log: Log, name: str) -> int | None:
     """Flush a topic to which an append was made that may not be in the log yet; None: the flush failed."""
     try:
         return log.flush(name)
-    except TopicsError as error:  # what became of the append is its result
+    except TopicsError as error:  # the append's own result shows its outcome
         return 0 if as_request_error(error).code == "topic_not_found" else None
 
 
@@ -315,7 +327,7 @@ class LibraryMachine(Machine):
     callers: deque[Calls]
     _calling: Calls | None = None
     _pauses = False
-    """A call reads, and others run meanwhile."""
+    """Whether a call reads, and others run meanwhile."""
     _chance: random.Random
 
     def _open(self) -> bool:
@@ -335,7 +347,8 @@ class LibraryMachine(Machine):
         return True
 
     def _look_only(self) -> dict[str, Any] | CorruptError | None:
-        """What a log that is opened to be read says, on a copy of the disk; None where there is none yet.
+        """Return the state in a log that is opened read-only, on a copy of the disk; None: there is
+        no log yet.
 
         Nothing on that disk may change.
         """
@@ -359,7 +372,7 @@ class LibraryMachine(Machine):
         self.counts["logs that were read only first"] += 1
 
     def _meanwhile(self) -> None:
-        """What others do while a call reads the records that it has chosen."""
+        """Run calls of other threads while a call reads the records that it has chosen."""
         log, rng = self.log, self._chance
         if self._pauses or rng.random() >= _MEANWHILE:
             return
@@ -378,7 +391,7 @@ class LibraryMachine(Machine):
             self._pauses = False
 
     def _rest(self, most_ns: int = 1 << 62) -> None:
-        """Do what is due, and let time pass until something else is."""
+        """Do the work that is due, and let time pass until other work is."""
         log, events = self.log, self.ring.events
         assert log is not None
         waiting = len(self.callers)
@@ -387,7 +400,7 @@ class LibraryMachine(Machine):
         except TopicsError as error:
             raise self.wrong(f"what runs between calls failed: {error}") from error
         if len(self.callers) > waiting:
-            return  # time has passed meanwhile, and somebody calls: nobody sleeps first
+            return  # time has passed meanwhile, and a client calls: no thread sleeps first
         now_ns = self.ring.clock.monotonic_ns()
         due_ns = [now_ns + max(until_work_ns, 1000)] if until_work_ns is not None else []
         due_ns += [due for due in [events.next_due_ns()] if due is not None]
@@ -397,7 +410,7 @@ class LibraryMachine(Machine):
         return Calls(self, on_lost)
 
     def run_until(self, done: Callable[[], bool]) -> None:
-        """Calls, and the time between them."""
+        """Run calls, and let time pass between them."""
         for number in range(1, _STEPS_MAX):
             if done():
                 self._check_complaints()
@@ -420,7 +433,7 @@ class LibraryMachine(Machine):
         super().crash(power_cut=power_cut)
         if self.log is not None:
             self.log._closed = True  # a dead process drops nothing
-            open_logs.discard(self.log)  # nor does it end: this interpreter would wait for it when it ends itself
+            open_logs.discard(self.log)  # nor does it end: this interpreter would wait for it at its own end
 
     def stop(self) -> None:
         assert self.log is not None
@@ -436,7 +449,11 @@ class LibraryMachine(Machine):
 
 
 class _Called(Write):
-    """how: by `append_nowait`, or by `append` with this timeout. passes: driven before the result is asked for."""
+    """An append without waiting.
+
+    how: by `append_nowait`, or by `append` with this timeout. passes: driven before the result is
+    asked for.
+    """
 
     how: float | str | None = None
     passes = 0
@@ -456,7 +473,7 @@ class _Called(Write):
 
 
 class _CallingClient(OwningClient):
-    """The library has no configuration in a write, and flushes."""
+    """A client of the library, which has no configuration in a write, and flushes."""
 
     row_max = _ROW_MAX
 
@@ -483,7 +500,9 @@ class _CallingClient(OwningClient):
         return called
 
     def behind(self, topic: OwnedTopic, operation: Operation) -> Iterator[tuple[OwnedTopic, Operation]]:
-        """A change of the topic that is read; appends without waiting, mostly to the same topic."""
+        """Yield a change of the topic that is read; after an append without waiting mostly another
+        to the same topic.
+        """
         rng = self.rng
         if isinstance(operation, Read | GetOne) and rng.random() < _BEHIND:
             change = super()._choose(topic)
@@ -500,13 +519,13 @@ class _CallingClient(OwningClient):
 
 
 class Caller(Owner):
-    """A client with topics of its own, which calls."""
+    """A client with exclusive topics, which calls."""
 
     kind = _CallingClient
 
 
 def make_callers(machine: Machine, seed: Seed) -> list[Actor]:
-    """The clients of a seed of the library."""
+    """Return the clients of a seed of the library."""
     rng = stream(seed, "callers")
     reading_rng = stream(seed, "reading")
     reading: list[Actor] = [ReadingCaller(machine, reading_rng)] if reading_rng.random() < _READING else []

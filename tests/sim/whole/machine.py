@@ -31,16 +31,18 @@ from topics.store.disk.data_directory import take
 from topics.store.recovery.session_note import SessionNote
 
 _PASSES_MAX = 120_000
-"""A long poll of five seconds takes 33,000, with a checkpoint every few milliseconds."""
+"""The most passes of a wait. A long poll of five seconds takes 33,000, with a checkpoint every few
+milliseconds.
+"""
 _TOLD_NS = 5_000_000
-"""After this time a completion has been seen."""
+"""After this time the server has seen a completion."""
 _NOTED_NS = 30_000_000
-"""After this time something small has been written, with syncs that are not late."""
+"""After this time a small file has been written, if syncs are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
 _HEALED_NS = 15_000_000
-"""Longer than a server needs to go on when it has seen that there is space again, with syncs that are not late."""
+"""Longer than a server takes to continue once it has noticed free space, if syncs are not late."""
 _SOON_NS = 3_000_000
-"""Whoever looks for space so often is seen to go on."""
+"""A server that checks for space at least this often is expected to notice it."""
 _SEEN_OPERATIONS = 20
 _SEEN_NS = 100_000_000
 _LOOK_EVERY_PASSES = 16
@@ -52,24 +54,24 @@ Audit = Generator[tuple[str, str, dict[str, Any] | None], Answer, None]
 
 
 class Wrong(AssertionError):
-    """The server did what it promised not to do."""
+    """The server broke a promise."""
 
 
 class Actor(Protocol):
-    """Clients with a view of their own. All of it happens inside the simulated network's events."""
+    """Clients with a view of their own. All of it happens within events of the simulated network."""
 
     def go(self) -> None:
-        """The server serves: clients may begin."""
+        """Begin: the server serves."""
 
     def pause(self) -> None:
-        """Nothing new is asked; what is outstanding may be answered."""
+        """Send nothing new; requests in flight may be answered."""
 
     @property
     def idle(self) -> bool:
-        """Nothing is outstanding."""
+        """Return whether no request is in flight."""
 
     def crashed(self) -> None:
-        """The machine or the process is gone: what is outstanding will not be answered."""
+        """Note that machine or process has ended: requests in flight will not be answered."""
 
     def paths(self) -> list[str]:
         """Return the URL paths of the topics that the machine knows."""
@@ -79,7 +81,7 @@ class Actor(Protocol):
 
 
 class _Complaints(logging.Handler):
-    """What the server logs as an error, for runs in which nothing may go wrong unseen."""
+    """The errors that the server logs, for runs in which none may go unnoticed."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -111,10 +113,10 @@ _logger.propagate = False
 
 
 class Machine:
-    """The machine of one seed. `say` gets the lines of the trace, when there is one."""
+    """The machine of one seed. `say` gets the lines of the trace, if there is one."""
 
     has_calls = False
-    """Clients call the library, which has calls that no request stands for."""
+    """Whether clients call the library, which has calls that no request stands for."""
 
     def __init__(self, plan: Plan, say: Callable[[str], None] | None = None) -> None:
         self.plan = plan
@@ -135,43 +137,57 @@ class Machine:
         self.server: Server | None = None
         self.config: Config = plan.config(0)
         self.power_failed = False
-        """Since the last audit the power was cut: below `fsync` acknowledged records may be lost."""
+        """Whether the power was cut since the last audit: below `fsync` acknowledged records may be
+        lost.
+        """
         self.may_forget = False
-        """Since the last audit a process was killed that could not note that a sync of its log had failed."""
+        """Whether, since the last audit, a process was killed that could not note a failed sync of
+        its log.
+        """
         self.may_skip = False
-        """Since the last audit a start had to go by what was reserved: seqs may be skipped, and that is told."""
+        """Whether, since the last audit, a start had to rely on reservations: seqs may be skipped,
+        which is reported.
+        """
         self.stopped = False
-        """This life has ended by itself."""
+        """Whether this life has ended by itself."""
         self.stopped_well = False
-        """The life has also reported that nothing is lost (R-DUR-3), and had no reason to be wrong."""
+        """Whether it has also reported, rightly, that nothing is lost (R-DUR-3)."""
         self._excused = False
         self._failures_audited = self._failures_at_start = 0
-        """Of the operations that failed: how many before the last audit, and before the last start."""
+        """Number of the failed operations before the last audit, and before the last start."""
         self._has_reserve = False
-        """When the process was started there was space for bad times."""
+        """Whether the space reserved for a full disk was there when the process was started."""
         self._shards_served = 0
-        """With how many the last one that served was started; another number needs more space than the reserve."""
+        """Number of shards of the last start that served; another number needs more space than the
+        reserve.
+        """
         self._lost_to_lies = False
         self.space_was_scarce = False
-        """In this life the disk was full, or still is."""
+        """Whether the disk was or is full in this life."""
         self._sound_ns = 0
-        """From then on that is no excuse any more; 0: it stays full."""
+        """Time from which a full disk is no excuse any more; 0: it stays full."""
         self._failed_while_full = 0
         """Requests of this life answered until then."""
         self.descriptors_are_few = False
         self.is_interrupted = False
-        """Signals end writes of the log, again and again: no failure, but a file may not be ready for a second."""
+        """Whether signals end writes of the log again and again: no failure, but a file may be late
+        by a second.
+        """
         self.ended: list[int] = []
         self.operations = 0
         """Requests of clients answered in this life."""
         self.on_changed: list[Callable[[str, int | None], None]] = []
-        """Told of each change of a topic that its owner has just been told of: its name and head, None: it is gone."""
+        """Called after each change of a topic that its owner has the answer to: with its name and
+        head (None: it is deleted).
+        """
         self.on_serving: Callable[[], object] = _nothing
         self.on_end: Callable[[bool], object] = _nothing
-        """Told when a start has succeeded, and of each kill or (True) power cut, while all is still as it was."""
+        """Called when a start has succeeded, and at each kill or (True) power cut, before anything
+        is lost.
+        """
         self.generation = 0
         self.found: Wrong | None = None
-        """The first that was wrong; the server may have taken it for an error of its own."""
+        """The first fault that was found; the server may have taken it for an error of its own."""
         _complaints.bugs.clear()
         errors._logged = ""  # so that each trace says it
         _complaints.say = _silent if say is None else lambda text: self.say("SERVER:", text)
@@ -190,9 +206,9 @@ class Machine:
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self) -> bool:
-        """Starts a server and waits until it serves; False when it refused to.
+        """Start a server and wait until it serves. Return False if it refused to start.
 
-        Only a disk that fails then, or has lied, excuses that.
+        Only a disk that fails then, or has answered a sync without syncing, excuses that.
         """
         self.generation += 1
         self.operations = 0
@@ -230,7 +246,7 @@ class Machine:
         return True if self.serves else self._refused("recovery failed")
 
     def step_wall(self, step_ms: int) -> None:
-        """Moves the wall clock, back or forth, while nobody runs."""
+        """Move the wall clock, back or forth, between two lives."""
         if step_ms:
             self.say("CLOCK: steps by", step_ms, "ms")
             self.ring.clock.step_wall_ms(step_ms)
@@ -242,52 +258,65 @@ class Machine:
 
     @property
     def lied(self) -> bool:
-        """A sync was answered that was not made, and no later one has made up for it."""
+        """Return whether a sync was answered that was not made, and no later one has made up for
+        it.
+        """
         return self._lost_to_lies or bool(self.ring.faults.deceived)
 
     # --- what excuses ------------------------------------------------------------------------------------------------
     def excuse(self) -> None:
-        """Until all was read back, the disk may be anything."""
+        """Accept any state of the disk until all was read back."""
         self._excused = True
 
     def forgive(self) -> None:
-        """All there is was read back: what failed before is no excuse any more."""
+        """Note that everything was read back: earlier failures are no excuse any more."""
         self.power_failed = self.may_forget = self.may_skip = self._excused = False
         self._failures_audited = len(self.ring.faults.failures)
 
     @property
     def disk_failed(self) -> bool:
-        """Since the last audit an operation on the disk failed: requests may fail, and seqs may be skipped."""
+        """Return whether an operation on the disk failed since the last audit: requests may fail,
+        and seqs may be skipped.
+        """
         failures = self.ring.faults.failures[self._failures_audited :]
         return self._excused or any(kind in _DISK_KINDS for kind, _path in failures)
 
     @property
     def io_failed(self) -> bool:
-        """Since the last audit a sync of the log failed: what was acknowledged below `fsync` may be lost, and that is
-        told. What a checkpoint could not sync is in the log."""
+        """Return whether a sync of the log failed since the last audit.
+
+        Acknowledged records below `fsync` may be lost then, and that is reported. Copies that a
+        checkpoint could not sync are still in the log.
+        """
         failures = self.ring.faults.failures[self._failures_audited :]
         return self._excused or any(kind == "sync" and "/wal-" in path for kind, path in failures)
 
     @property
     def log_is_short(self) -> bool:
-        """Appends may be refused for its length (R-LOG-2), while what changes no more than a topic is taken."""
+        """Return whether appends may be refused for the log's length (R-LOG-2); smaller changes are
+        accepted.
+        """
         return 0 < self.config.max_log_bytes <= LONGEST_SHORT_LOG
 
     @property
     def disk_is_sound(self) -> bool:
-        """Nothing has failed in this life, and there is space, and has been for a while."""
+        """Return whether nothing has failed in this life, and there is space, and has been for a
+        while.
+        """
         if self.space_was_scarce and (self.ring.clock.monotonic_ns() < self._sound_ns or self.descriptors_are_few):
             return False  # without a descriptor there is no new reserve
         return not self.disk_failed and self.ring.disk.capacity_bytes is None
 
     @property
     def log_was_long(self) -> bool:
-        """This process has refused appends because the log was as long as it may be (R-LOG-2): routers stood still."""
+        """Return whether this process has refused appends for the log's length (R-LOG-2): routers
+        stood still.
+        """
         return self.engine is not None and self.engine.stats().log_refusals > 0
 
     @property
     def lacks_nothing(self) -> bool:
-        """Besides, there are descriptors: no request may fail."""
+        """Return whether, besides, there are descriptors: no request may fail."""
         return self.disk_is_sound and not self.descriptors_are_few
 
     def _refused(self, reason: str) -> bool:
@@ -303,7 +332,7 @@ class Machine:
         return False
 
     def run_until(self, done: Callable[[], bool]) -> None:
-        """Passes of the loop until `done`. Raises SimStoppedError at the planned crash."""
+        """Run passes of the loop until `done`. Raises: SimStoppedError, at the planned crash."""
         loop = self.loop
         assert loop is not None
         run_pass = loop.run_pass
@@ -325,7 +354,7 @@ class Machine:
         return self.server.engine if self.server is not None else None
 
     def look(self) -> None:
-        """What must hold at any time."""
+        """Check what must hold at any time."""
         if self.ring.failed_syncs:
             self._check_latched()
         if self.engine is not None and not self.lied:
@@ -337,14 +366,16 @@ class Machine:
                 raise self.wrong(f"of {self.config.max_unsynced_bytes} that may be, {problem}")
 
     def _check_latched(self) -> None:
-        """After a failed sync of the log, or of what a checkpoint copies, the log takes nothing more."""
+        """Check that after a failed sync of the log, or of a checkpoint's copies, the log accepts
+        no writes.
+        """
         engine = self.engine
         if engine is None or self.ended or engine._core.log.read_only:
             return
         now_ns = self.ring.clock.monotonic_ns()
         for at_ns, path in self.ring.failed_syncs:
             if path.endswith(".tmp") and path.startswith(f"{COLD}/"):
-                continue  # a copy that is not listed yet: the original is there, and nothing moves any more
+                continue  # a copy that is not listed yet: the original exists, and nothing is moved any more
             in_log = "/wal-" in path
             told_ns = _TOLD_NS if in_log else _NOTED_NS * self.ring.sync_factor
             if self.ring.completions_max:  # a checkpoint syncs many files side by side, and waits for all
@@ -353,9 +384,10 @@ class Machine:
                 raise self.wrong(f"a sync of {path} failed, and the log goes on")
 
     def _check_noted(self, *, power_cut: bool) -> None:
-        """A process that knows of a failed sync of its log notes that, for those that read the log after it (R-DUR-6).
+        """Check that a process which knows of a failed sync of its log notes that, for later
+        readers of it (R-DUR-6).
 
-        Only a kill at once, or a disk that takes no note either, leaves nobody who knows.
+        Only a kill at once, or a disk that accepts no note either, leaves no trace of the failure.
         """
         now_ns = self.ring.clock.monotonic_ns()
         failed_ns = [at_ns for at_ns, path in self.ring.failed_syncs if "/wal-" in path]
@@ -373,7 +405,9 @@ class Machine:
         self.counts["failed syncs that nobody could note"] += 1
 
     def _check_reserve(self) -> None:
-        """Whoever takes appends has space put by for what frees some (R-DUR-16)."""
+        """Check that a server which accepts appends has reserved space for the changes that free
+        some (R-DUR-16).
+        """
         if self.engine is None or self.ended or self.disk_failed or self.descriptors_are_few:
             return
         if self.config.disk_reserve_bytes and not self.engine._core.log.disk_full and not self._finds_reserve():
@@ -384,7 +418,7 @@ class Machine:
         return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=SessionNote).boot
 
     def crash(self, *, power_cut: bool) -> None:
-        """Ends the process; with `power_cut` the machine, too."""
+        """End the process; with `power_cut` the machine, too."""
         self._check_complaints()
         self.look()
         self._check_reserve()
@@ -404,13 +438,13 @@ class Machine:
             self._lost_to_lies |= self.lied
         self.ring.disk.capacity_bytes = None
         self.ring = self.ring.next_life(power_cut=power_cut)
-        # What was on its way at the kill may have been done: the note, too.
+        # An operation in flight at the kill may have been done: the note, too.
         self.may_skip |= (power_cut and not self.stopped_well) or self._excused or self._is_noted()
         self.monitor.next_life()
         self.loop = self.server = None
 
     def stop(self) -> None:
-        """A graceful stop, to its end."""
+        """Stop the server gracefully, to its end."""
         assert self.server is not None
         self.server.stop()
         self.run_until(lambda: bool(self.ended))
@@ -422,7 +456,7 @@ class Machine:
         self.counts["graceful stops"] += 1
 
     def settle(self, actors: list[Actor]) -> None:
-        """Whatever was asked is answered, by and by, whatever faults lie in wait."""
+        """Wait until all requests are answered, whatever faults are planned."""
         until_ns = self.ring.clock.monotonic_ns() + _ANSWER_NS_MAX
         for actor in actors:
             actor.pause()
@@ -447,7 +481,7 @@ class Machine:
 
     # --- faults ------------------------------------------------------------------------------------------------------
     def arm(self, faulty: Faulty) -> None:
-        """Lays the faults of this life in wait."""
+        """Plan the faults of this life."""
         faults = self.ring.faults
         self.lay(faulty.plans)
         self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
@@ -482,7 +516,9 @@ class Machine:
 
     @property
     def awaits_space(self) -> bool:
-        """A full disk has or will have space again, and requests were not seen to succeed since."""
+        """Return whether a full disk has or will have space again, and no request has succeeded
+        since.
+        """
         if not self._sound_ns or disk_space._CHECK_NS > _SOON_NS or self.ring.sync_factor > 1:  # else it takes too long
             return False
         now_ns = self.ring.clock.monotonic_ns()
@@ -492,7 +528,7 @@ class Machine:
         return self.operations < self._failed_while_full + _SEEN_OPERATIONS and now_ns < self._sound_ns + _SEEN_NS
 
     def lay(self, plans: Iterable[PlannedFault]) -> None:
-        """Lays faults in wait."""
+        """Plan some faults."""
         faults = self.ring.faults
         for fault in plans:
             self.say("FAULT in wait:", fault)
@@ -512,16 +548,16 @@ class Machine:
 
     # --- audits ------------------------------------------------------------------------------------------------------
     def audit(self, actors: list[Actor]) -> None:
-        """Runs the actors' audits."""
+        """Run the audits of the clients."""
         self._converse([audit for actor in actors for audit in actor.audits()])
         self.counts["audits"] += 1
 
     def survey(self, actors: list[Actor]) -> list[Any]:
-        """What the server says of every topic, times left out."""
+        """Return the server's state of every topic, without times."""
         return self._converse([_survey(path) for actor in actors for path in actor.paths()])
 
     def _converse(self, scripts: list[Audit]) -> list[Any]:
-        """Runs scripts side by side on one connection, which answers in order; everything the server said."""
+        """Run scripts side by side on one connection, which answers in order. Return all answers."""
         said: list[Any] = []
         talking = 0
         lost: list[bool] = []

@@ -1,9 +1,11 @@
-"""After the last life: all snapshots are lost, and a rebuild finds the records by what the files say of themselves.
+"""After the last life: all snapshots are lost, and a rebuild finds the records from the segments
+and packs.
 
-The process before it was stopped well, so that everything is in segments and packs. What was live is there again, and
-nothing else: no record that was deleted, and none of a topic that is gone. A file states a topic's config and floors as
-of when it was written (docs/operations.md): only records below a floor may return, and a cap or a ttl that was raised
-or switched off since may remove records, up to the floor that this leaves.
+The process before it was stopped well, so that everything is in segments and packs. All live
+records exist again, and no others: none that was deleted, and none of a deleted topic. A file
+states a topic's config and floors at the time it was written (docs/operations.md): only records
+below a floor may return, and a cap or a ttl that was raised or switched off since may remove
+records, up to the floor that this leaves.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from topics.store.repair.rebuild import rebuild
 
 
 class _Rows(NamedTuple):
-    """Of one topic."""
+    """The records of one topic."""
 
     live: set[int]
     floor: int
@@ -33,7 +35,7 @@ _NONE = _Rows(set(), 0, TopicConfig())
 
 
 class _Found(NamedTuple):
-    """What a process finds at its start, and what it leaves when it is stopped, by topic id."""
+    """The content at a process's start, and at its stop, by topic id."""
 
     at_start: dict[int, _Rows]
     at_end: dict[int, _Rows]
@@ -48,7 +50,7 @@ def rebuild_without_snapshots(machine: Machine) -> None:
         ring.disk.unlink(f"{directory}/{name}")
     loop = Loop(ring, ring.clock)
     loop.run_task(rebuild(loop, machine.config.data_dir, machine.config.cold_dir))
-    # At the start, because routers copy again then what they had copied since their destination's file was written.
+    # At the start, because routers then copy again what they had copied since their destination's file was written.
     after = _stopped(ring.next_life(power_cut=False), machine.config).at_start
     for topic_id in before.keys() | after.keys():
         was, now = before.get(topic_id, _NONE), after.get(topic_id, _NONE)
@@ -61,13 +63,15 @@ def rebuild_without_snapshots(machine: Machine) -> None:
 
 
 def _has_lower_limit(config: TopicConfig, than: TopicConfig) -> bool:
-    """Whether a cap or the ttl of a config removes records that the other one leaves. 0: there is no such limit."""
+    """Return whether a cap or the ttl of a config removes records that the other one leaves. 0: no
+    such limit.
+    """
     limits = ((config.ttl_ms, than.ttl_ms), (config.cap_records, than.cap_records), (config.cap_bytes, than.cap_bytes))
     return any(limit > 0 and (other == 0 or limit < other) for limit, other in limits)
 
 
 def _stopped(ring: SimRing, config: Config) -> _Found:
-    """What a process finds and leaves that is started and stopped."""
+    """Start and stop a process. Return the content at both."""
     ring.disk.watch = lambda _old, _new, _node: None
     loop = Loop(ring, ring.clock)
     stored = loop.run_task(StoredEngine.open(loop, config, directory=take(ring, config)))

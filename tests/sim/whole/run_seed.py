@@ -28,23 +28,25 @@ from tests.sim.whole.seed_plan import WHOLE, Faulty, Length, Life, Plan
 
 Watch = Callable[[Machine, Choices], None]
 _LIBRARIES = 0.2
-"""Share of the seeds in which there is no server: the library, called by the same clients."""
+"""Share of the seeds that run the library instead of the server, called by the same clients."""
 _WAITING = 0.25
-"""Share of the seeds in which somebody waits for the topics of all others."""
+"""Share of the seeds in which a client waits for the topics of all others."""
 _READING = 0.25
 """Share of the seeds in which clients use named readers."""
 _ASKING = 0.2
-"""Share of the seeds in which somebody asks for checkpoints."""
+"""Share of the seeds in which a client requests checkpoints."""
 _REBUILDS = 0.5
 """Share of the seeds after which a rebuild finds no snapshot."""
 _OPERATIONS_MIN = 20
-"""Of a life, though the lives before it did more than their share."""
+"""The fewest operations of a life, even if earlier lives had more than their share."""
 _IDLE_NS = 3_000_000_000
 _IDLE_LIBRARY_NS = 30_000_000
-"""Its reads need no operation of the ring: on a full disk the planned crash might not come."""
+"""That of a library, whose reads need no operation of the ring: on a full disk the
+planned crash might not come.
+"""
 _WITHOUT_DESCRIPTORS_NS = 6_000_000_000
 _QUIET_NS = 1_100_000_000
-"""Longer than any of the server's timers takes of which something may come."""
+"""Longer than any timer of the server that may have an effect."""
 
 
 def run(
@@ -53,14 +55,19 @@ def run(
     cast: Callable[[Machine, Seed], list[Actor]] | None = None,
     length: Length = WHOLE,
 ) -> Counter[str]:
-    """Runs a seed; returns what happened in it. Raises Wrong, or whatever the server raised. cast makes the clients."""
+    """Run a seed; return counts of events. cast: makes the clients.
+
+    Raises: Wrong, or any error of the server.
+    """
     return _run(seed, say, cast, length)
 
 
 def run_genome(
     genome: Genome, say: Callable[[str], None] | None = None, watch: Watch | None = None, length: Length = WHOLE
 ) -> Counter[str]:
-    """The same of a seed with changes; `watch` gets the machine and the random streams before anything runs."""
+    """Run a seed with changes; `watch` gets the machine and the random streams before anything
+    runs.
+    """
     choices = Choices(genome)
     return _run(choices, say, CASTS[genome.genes.get("cast", 0)], length_of(genome, length), watch)
 
@@ -90,7 +97,7 @@ def _run(
             if stream(seed, "rebuild").random() < _REBUILDS and not machine.lied:
                 rebuild_without_snapshots(machine)
         if machine.found:
-            raise machine.found  # whoever caught it took it for an error of its own
+            raise machine.found  # the code that caught it took it for its own error
     except Exception as problem:
         error = machine.found or problem
         error.add_note(f"seed {seed}: see it with `{replay(seed, length)}`")
@@ -107,14 +114,16 @@ def is_of_library(seed: Seed) -> bool:
 
 
 def replay(seed: Seed | Genome, length: Length) -> str:
-    """The command that shows this run."""
+    """Return the command that shows this run."""
     if not isinstance(seed, int):
         return f"python -m tests.sim.whole --genome '{seed}'"
     return f"make sim SEED={seed}" + (" ARGS=--short" if length != WHOLE else "")
 
 
 def make_actors(machine: Machine, seed: Seed) -> list[Actor]:
-    """The clients of a seed: some with topics of their own, and one or two other kinds beside them."""
+    """Return the clients of a seed: some with exclusive topics, and one or two other kinds beside
+    them.
+    """
     rng = stream(seed, "clients")
     kinds = rng.choice((("shared",), ("shared",), ("shared", "workers"), ("shared", "passing"), ("forwarding",)))
     actors: list[Actor] = []
@@ -143,22 +152,24 @@ _CLIENTS: dict[str, Callable[[Machine, random.Random], Actor]] = {
 
 
 def make_workers(machine: Machine, seed: Seed) -> list[Actor]:
-    """Workers on queues, and one client with topics of its own beside them."""
+    """Return workers on queues, and one client with exclusive topics beside them."""
     return _make(Workers, machine, seed, "workers")
 
 
 def make_forwarding(machine: Machine, seed: Seed) -> list[Actor]:
-    """The clients around routers, and one with topics of its own beside them."""
+    """Return the clients around routers, and one with exclusive topics beside them."""
     return _make(Forwarding, machine, seed, "forwarding")
 
 
 def make_reading(machine: Machine, seed: Seed) -> list[Actor]:
-    """The clients of named readers, and one with topics of its own beside them."""
+    """Return the clients of named readers, and one with exclusive topics beside them."""
     return _make(Reading, machine, seed, "reading")
 
 
 def make_passing(machine: Machine, seed: Seed) -> list[Actor]:
-    """The clients of topics whose records go by themselves, and one with topics of its own beside them."""
+    """Return the clients of topics that lose records by themselves, and one with exclusive topics
+    beside them.
+    """
     return _make(Passing, machine, seed, "passing")
 
 
@@ -174,11 +185,11 @@ CASTS: tuple[Callable[[Machine, Seed], list[Actor]] | None, ...] = (
     make_passing,
     make_reading,
 )
-"""By the gene `cast`; 0: the mix."""
+"""The makers of clients, by the gene `cast`; 0: the mix."""
 
 
 def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
-    """Starts, perhaps after starts that were cut short, and audits what is there."""
+    """Start, perhaps after starts that were interrupted, and audit."""
     machine.step_wall(life.clock_step_ms)
     if life.starting.faulty != Faulty() and not machine.lied:
         machine.arm(life.starting.faulty)
@@ -207,7 +218,7 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         said = machine.survey(actors)
         power_cut = life.power_cut and not machine.lied
         # A cut leaves what was shown, but seqs reserved ahead are skipped; routers that stood still for the length of
-        # the log (R-LOG-3) go on after a start.
+        # the log (R-LOG-3) continue after a start.
         is_repeated = not (power_cut or machine.log_is_short)
         machine.crash(power_cut=power_cut)
         start(machine)
@@ -220,13 +231,13 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
 
 
 def _recover_again(machine: Machine) -> None:
-    """The process is killed before it has done anything else, and the next one has to leave the same bytes."""
+    """Kill the process before it has done anything else; the next one has to leave the same bytes."""
     shards, left = machine.config.wal_shards, content(machine.ring.disk, machine.config)
     machine.crash(power_cut=False)
     start(machine)
-    if shards != machine.config.wal_shards:  # all is copied out of the log, to be there in whatever shards
+    if shards != machine.config.wal_shards:  # all is copied out of the log, so that any number of shards finds it
         return
-    if machine.log_is_short:  # a checkpoint begins at once where the log is found longer than it should be (R-LOG-1)
+    if machine.log_is_short:  # a checkpoint begins at once if the log is found longer than it should be (R-LOG-1)
         return
     may_copy = len(machine.engine._core.routers) > 0
     if found := difference(left, content(machine.ring.disk, machine.config), may_copy=may_copy):
@@ -235,10 +246,14 @@ def _recover_again(machine: Machine) -> None:
 
 
 def _begin_after_lies(machine: Machine, actors: list[Actor]) -> None:
-    """A disk that lied has lost power: the server says what is wrong, or serves what is whole, the same every time."""
+    """Start after a power cut of a disk that had answered syncs without syncing.
+
+    The server reports the damage, or serves records that are whole, with the same outcome every
+    time.
+    """
     machine.excuse()
     said: list[list[Any]] = []
-    stands_still = False  # routers, for the length of the log (R-LOG-3): they go on after a start
+    stands_still = False  # routers, for the length of the log (R-LOG-3): they continue after a start
     for _ in range(2):
         if not machine.start():
             machine.counts["lies noticed at the start"] += 1
@@ -271,7 +286,7 @@ def start(machine: Machine) -> None:
 
 
 def _rest(ring: SimRing, most_ns: int) -> Callable[[], bool]:
-    """Returns what says, asked in each pass, that nothing more will happen, or that the time is over."""
+    """Return a check, made in each pass, whether nothing more will happen, or the time has passed."""
     until_ns = ring.clock.monotonic_ns() + most_ns
     effects = effects_ns = 0
 
@@ -286,7 +301,7 @@ def _rest(ring: SimRing, most_ns: int) -> Callable[[], bool]:
 
 
 def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
-    """Clients at work until the life's end."""
+    """Run the clients until the life's end."""
     machine.arm(life.faulty)
     for actor in actors:
         actor.go()
@@ -300,7 +315,9 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
             done = machine.counts["operations"] >= life.operations and machine.operations >= _OPERATIONS_MIN
             if machine.ended or (done and not machine.awaits_space):
                 return True
-            return machine.descriptors_are_few and ring.clock.monotonic_ns() > given_up_ns  # nobody may get in
+            return (
+                machine.descriptors_are_few and ring.clock.monotonic_ns() > given_up_ns
+            )  # no connection may be accepted
 
         machine.run_until(is_over)
         if machine.ended and machine.lacks_nothing:
@@ -314,7 +331,7 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
             machine.stop()
         else:
             ring.stop_at(ring.effects + life.effects_left)
-            # Where all was answered nothing may be left to happen; clocks go on.
+            # If all was answered, no work may be left; clocks continue.
             is_library = isinstance(machine, LibraryMachine)
             rests = _rest(ring, _IDLE_LIBRARY_NS if is_library else _IDLE_NS)
             may_rest = life.settles or machine.descriptors_are_few or is_library

@@ -1,4 +1,6 @@
-"""What a seed chooses before anything runs: settings of each life, how each ends, and which faults lie in wait."""
+"""The choices of a seed before anything runs: settings of each life, how each ends, and its planned
+faults.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from topics.config import Config
 PORT = 4000
 COLD = "/srv/cold"
 LONGEST_SHORT_LOG = 256 << 10
-"""Lives with a longer bound never come near it."""
+"""Lives with a longer bound never reach it."""
 _BASE = Config(
     data_dir="/srv/topics",
     port=PORT,
@@ -25,20 +27,21 @@ _BASE = Config(
     receive_buffer_bytes=1024,
     checkpoint_bytes_per_pass=4096,
     producer_epochs=PRODUCER_EPOCHS,
-    default_batch_bytes=8 << 20,  # a page ends by its limit alone
+    default_batch_bytes=8 << 20,  # a page ends only by its limit
     http_parser="httptools",
     verify=True,
 )
 
 
 _PASS_NS = ((1000,), (1000, 20_000, 60_000), (1000, 20_000, 60_000), (30_000, 100_000), (30_000, 100_000))
-"""A quick loop sees completions one by one, a slow one many in a pass."""
+"""Times of a pass: a quick loop sees completions one by one, a slow one many in a pass."""
 
 
 class PlannedFault(NamedTuple):
-    """`keep` bytes of a transfer, or `error`; the `nth` of its kind from now on, `times` in a row.
+    """One fault: only `keep` bytes of a transfer, or `error`; the `nth` of its kind from now on,
+    `times` in a row.
 
-    ends: nothing goes wrong, and the life ends with it. file: what all files of its kind are called.
+    ends: nothing fails, and the life ends with it. file: the common name of all files of its kind.
     """
 
     kind: str
@@ -57,15 +60,15 @@ class Faulty(NamedTuple):
     plans: tuple[PlannedFault, ...] = ()
     space_bytes: int | None = None
     space_back_ns: int = 0
-    """After so long there is as much as ever; 0: not in this life."""
+    """Time after which the usual space is free again; 0: not in this life."""
     descriptors: int = 0
-    """How many more descriptors than now may be open; 0: plenty."""
+    """Number of further descriptors that may be open; 0: plenty."""
     completions_max: int = 0
     """Room of the completion queue; 0: plenty."""
     sync_factor: int = 1
-    """How many times longer than usual syncs take."""
+    """Factor by which syncs take longer than usual."""
     lies: tuple[int, int] | None = None
-    """From which sync on the disk answers without having synced, and how often in a row."""
+    """The sync from which on the disk answers without having synced, and how many in a row do."""
 
 
 class Starting(NamedTuple):
@@ -74,11 +77,13 @@ class Starting(NamedTuple):
     interrupted: tuple[tuple[int, bool], ...] = ()
     """Recoveries stopped after so many operations, each by a kill or (True) a power cut."""
     twice: bool = False
-    """The first recovery that succeeds is followed by a crash and another one, which has to find the same."""
+    """Whether the first recovery that succeeds is followed by a crash and another one, which has to
+    find the same.
+    """
     faulty: Faulty = Faulty()
-    """Of a start that comes before all of them: it may fail, and is killed when it serves."""
+    """Faults of a start before all of them: it may fail, and is killed when it serves."""
     cut_after: bool = False
-    """Behind that start the power is cut."""
+    """Whether the power is cut after that start."""
 
     @property
     def crashes(self) -> int:
@@ -94,7 +99,9 @@ def _choose_starting(rng: random.Random, crashes_max: int) -> Starting:
 
 
 class Life(NamedTuple):
-    """How a life goes: by its end clients have had `operations` in all; then come `effects_left` of the ring."""
+    """The course of a life: it ends once clients have sent `operations` in all, and `effects_left`
+    of the ring came after.
+    """
 
     starting: Starting
     operations: int
@@ -103,21 +110,23 @@ class Life(NamedTuple):
     graceful: bool
     faulty: Faulty
     settles: bool
-    """Before its end everything asked is answered."""
+    """Whether all requests are answered before its end."""
     ending: tuple[PlannedFault, ...] = ()
-    """Laid in wait when a graceful stop begins."""
+    """Faults planned when a graceful stop begins."""
     clock_step_ms: int = 0
-    """How far the wall clock moves, back or forth, before the machine starts."""
+    """Step of the wall clock, back or forth, before the machine starts."""
     tear: int = 0
-    """Decides what the crash leaves of what is not durable; 0: the seed does."""
+    """The number that decides what the crash leaves of bytes that are not durable; 0: the seed
+    does.
+    """
 
 
 _CLOCK_STEPS_MS = (0, 0, 0, 5, -5, 2_000, -2_000, 70_000, -70_000, 200_000, -200_000)
-"""Within what topics keep, around it, and beyond the window of a key."""
+"""Steps within the times to live of topics, around them, and beyond the window of a key."""
 
 
 class Length(NamedTuple):
-    """How many crashes a seed has, and about how many requests."""
+    """The number of crashes of a seed, and the rough number of requests."""
 
     crashes: int
     operations: int
@@ -125,14 +134,15 @@ class Length(NamedTuple):
 
 WHOLE = Length(3, 200)
 SHORT = Length(1, 40)
-"""A third of the time: as many faults and settings, but nothing that takes two crashes to go wrong."""
+"""A third of the time: as many faults and settings, but no failure that takes two crashes."""
 
 
 class Plan:
-    """Chosen by `seed` alone. lives: each ends in a crash or a graceful stop; a last one is there to be audited.
+    """The plan of a seed, chosen only by `seed`. lives: each ends in a crash or a graceful stop;
+    the last one is audited.
 
-    Of its crashes one at least ends a life in which clients were at work; any other may instead interrupt a recovery,
-    or end one that has just succeeded. The lives share the operations.
+    At least one of its crashes ends a life in which clients were at work; any other may instead
+    interrupt a recovery, or end one that has just succeeded. The lives share the operations.
     """
 
     def __init__(self, seed: Seed, length: Length = WHOLE) -> None:
@@ -159,20 +169,27 @@ class Plan:
         )
         self.with_faults = rng.random() < 0.5
         self.heavy = rng.random() < 0.15
-        """Large records below `fsync`, so that the log moves from file to file with bytes that are not synced."""
+        """Whether records below `fsync` are large, so that the log changes files with bytes that
+        are not synced.
+        """
         self.one_sender_passes = stream(seed, "alone").choice((0, 1, 8))
-        """After so many passes to itself a connection has its commits and answers in place."""
+        """Passes with only one connection after which its commits and answers are made in place."""
         self.stall_ns = stream(seed, "stall").choice((0, 0, 0, 0, 0, 0, 200_000, 3_000_000))
-        """Clients take answers up to so much later, in small parts, out of small sockets; 0: at once."""
+        """The latest that clients take answers, in small parts, out of small sockets; 0: at once.
+        """
         self.large = False
-        """Records of several blocks, too."""
+        """Whether some records have several blocks."""
         self.shard_counts: tuple[int, ...] = ()
-        """One for each life, if there are any; else most lives have the number of the first."""
+        """The number of shards of each life, if there are any; else most lives have the number of
+        the first.
+        """
         self.look_every_ns = 0
-        """Between two looks whether a checkpoint is due; 0: the usual time, or less by the seed."""
+        """Time between two checks whether a checkpoint is due; 0: the usual time, or less by the
+        seed.
+        """
         self.is_library = False
         self.forced: dict[str, Any] = {}
-        """Settings that all lives have."""
+        """Settings of all lives."""
         self._configs: dict[int, Config] = {}
         self.lives: list[Life] = []
         left = length.crashes
@@ -194,8 +211,8 @@ class Plan:
         share = -(-length.operations // len(self.lives))
         self.lives = [life._replace(operations=share * number) for number, life in enumerate(self.lives, 1)]
         if rng.random() < 0.08:
-            # In the last life: afterwards nobody knows what there is, only that nothing wrong may be served.
-            # Nothing else fails then: what a lie left in the cache a failing sync takes out of it, and a kill shows.
+            # In the last life: afterwards the content is unknown, and only wrong records may not be served.
+            # Nothing else fails then: a failing sync removes from the cache what a false one left there.
             lies = rng.choice((1, rng.randint(1, 40))), rng.choice((1, 3, 1 << 30))
             self.lives[-1] = self.lives[-1]._replace(faulty=Faulty(lies=lies))
 
@@ -211,7 +228,7 @@ class Plan:
         )
 
     def config(self, life: int) -> Config:
-        """The settings of the process number `life`; processes of one seed differ."""
+        """Return the settings of the process number `life`; processes of one seed differ."""
         found = self._configs.get(life)
         if found is None:
             rng = stream(self.seed, f"{life}:settings")
@@ -229,7 +246,7 @@ class Plan:
 
     @property
     def may_lack_space(self) -> bool:
-        """In one of its lives the disk is full, or says so."""
+        """Return whether in one of its lives the disk is full, or reports that."""
         lives = [*self.lives, self.last]
         faulty = [*(life.faulty for life in lives), *(life.starting.faulty for life in lives)]
         plans = [*(plan for each in faulty for plan in each.plans), *(plan for life in lives for plan in life.ending)]
@@ -237,7 +254,7 @@ class Plan:
 
     @staticmethod
     def differences(config: Config) -> str:
-        """The settings that are not the usual ones, for the trace."""
+        """Return the settings that are not the usual ones, for the trace."""
         usual = Config()
         return " ".join(
             f"{field.name}={getattr(config, field.name)}"
@@ -247,7 +264,9 @@ class Plan:
 
 
 def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
-    """Small everything, so that rotation, checkpoints, seals, merges and moves happen all the time."""
+    """Choose small settings, so that rotation, checkpoints, seals, merges and moves happen all the
+    time.
+    """
     settings: dict[str, Any] = {
         "wal_shards": rng.choice((1, 2, 3)) if rng.random() < 0.15 else base.wal_shards,
         "wal_spare_files": rng.choice((0, 1, 1, 2)),
@@ -275,12 +294,16 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
 
 
 def choose_bodies(rng: random.Random, base: Config) -> dict[str, Any]:
-    """From how many bytes on a body is taken in turns: a third of the shortest bodies, in hundreds of the longest."""
+    """Choose the size from which a body is taken in turns: a third of the shortest bodies, in
+    hundreds of the longest.
+    """
     return {"pass_body_bytes": rng.choice((64, 400, base.pass_body_bytes, base.pass_body_bytes))}
 
 
 def choose_space(rng: random.Random, base: Config) -> dict[str, Any]:
-    """Of which share of a file on it stays as it is: at 1.0 each record that is deleted leaves the disk soon."""
+    """Choose the live share from which a file stays as it is: at 1.0 each deleted record leaves the
+    disk soon.
+    """
     settings: dict[str, Any] = {"compact_below": rng.choice((0.0, base.compact_below, 1.0, 1.0))}
     if base.cold_dir:
         settings |= {"hot_retain_ms": rng.choice((0, 0, 1, 20)), "segment_codec": rng.choice(("none", "zstd"))}
@@ -288,7 +311,7 @@ def choose_space(rng: random.Random, base: Config) -> dict[str, Any]:
 
 
 def choose_bound(rng: random.Random) -> dict[str, Any]:
-    """How long the log may be: in many lives so short that writers wait and are refused."""
+    """Choose the bound of the log: in many lives so short that writers wait and are refused."""
     if rng.random() < 0.7:
         return {}
     bounds = (16 << 10, 64 << 10, LONGEST_SHORT_LOG)
@@ -296,12 +319,12 @@ def choose_bound(rng: random.Random) -> dict[str, Any]:
 
 
 def choose_unsynced(rng: random.Random) -> dict[str, Any]:
-    """How many bytes may be acknowledged and not synced."""
+    """Choose how many bytes may be acknowledged and not synced."""
     return {"max_unsynced_bytes": rng.choice((1, 3000, 20_000))} if rng.random() < 0.2 else {}
 
 
 def choose_library(rng: random.Random) -> dict[str, Any]:
-    """What only lives of the library have, because its clients know of it."""
+    """Choose settings for lives of the library, whose clients know of them."""
     settings: dict[str, Any] = {"durability": rng.choice(("disk", "disk", "fsync", "memory"))}
     if rng.random() < 0.3:
         settings["sync_every_ms"] = None
@@ -314,7 +337,7 @@ def choose_library(rng: random.Random) -> dict[str, Any]:
 
 
 def choose_faults(rng: random.Random) -> Faulty:
-    """One to three kinds of trouble."""
+    """Choose one to three kinds of fault."""
     plans: list[PlannedFault] = []
     space = None
     descriptors = completions = space_back_ns = 0

@@ -1,1 +1,1 @@
-"""What has to hold while the simulated server runs, looked at from outside."""
+"""Checks from outside of what has to hold while the simulated server runs."""

@@ -1,6 +1,6 @@
-"""Topics and routers that are shown, as they are shown, are on stable storage; so is the end of those that are not any
-more (R-DUR-1), and in class `fsync` what has expired (R-DUR-8). Asked of the engine while it runs: whoever asked is
-answered when it is applied.
+"""Topics and routers are shown only once their state is on stable storage; the end of those that
+are not shown any more is durable, too (R-DUR-1), and in class `fsync` expiry is (R-DUR-8). The
+running engine is asked, because a client is answered when a change is applied.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ _CONFIG = re.compile(rb'\{"config":')
 _EMPTY = re.compile(rb"\{\}")
 _ID = re.compile(rb'\{"id":(\d+)')
 _EXPIRY = re.compile(rb'\{"upto":\d+(?:,"cap":\[\d+,\d+\])?,"ttl":(\d+)')
-"""How the payloads of these frames begin."""
+"""The beginning of the payloads of these frames."""
 Pair = tuple[int, int]
-"""The id of a topic or router, and the number that puts its change in order (of an expiry, the last seq)."""
+"""The id of a topic or router, and the number that orders its change (of an expiry, the last seq).
+"""
 
 
 class Changes:
-    """Of one machine."""
+    """The checks of one machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -42,14 +43,16 @@ class Changes:
         self._router_ends = (Controls(FrameType.ROUTER_DELETE, _ID, _of_router),)
         self._expiries = (Controls(FrameType.FLOORS, _EXPIRY, _of_expiry),)
         self._expired: dict[int, int] = {}
-        """By topic id: up to which seq all had expired when it was found to be in order in this life."""
+        """By topic id: the seq up to which all had expired when it was last checked in this life.
+        """
         self._shown_topics: dict[int, int] = {}
-        """By id: the order number of what was found to be in order in this life."""
+        """By id: the order number of the last change that was checked in this life."""
         self._shown_routers: dict[int, tuple[int, Pair]] = {}
-        """The same, and the ids of source and destination: their end is the router's."""
+        """By id of a router: its order number, with the ids of source and destination, whose end ends the router.
+        """
 
     def started(self) -> None:
-        """A server has recovered."""
+        """Note that a server has recovered."""
         self._shown_topics.clear()
         self._shown_routers.clear()
         self._expired.clear()
@@ -116,7 +119,7 @@ class Changes:
             self._count()
 
     def _durable(self, kinds: tuple[Controls[Pair], ...], listed: Listed) -> set[Pair]:
-        """Changes that a replay from what a power cut leaves would find."""
+        """Return the changes that a replay after a power cut would find."""
         files = [file for file, _end in self._machine.monitor.files_of(listed, log_only=True)]
         return {pair for file in files for controls in kinds for pair in controls.of(file)}
 

@@ -1,4 +1,6 @@
-"""What the log takes for synced is on stable storage: its next commit, headers of batches and a replay rely on that."""
+"""The log's view of what is synced is true: its next commit, headers of batches and a replay rely
+on it.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,18 @@ if TYPE_CHECKING:
 
 
 def unsynced_too_much(log: Any) -> str:
-    """Bytes that are acknowledged and not synced beyond the bound (R-DUR-18); "" while there are none."""
+    """Return the excess of acknowledged and unsynced bytes over the bound (R-DUR-18); "" if there
+    is none.
+    """
     bound = log._config.max_unsynced_bytes
     unsynced = sum(wal._durable.unsynced_bytes for wal in log.shards)
     return f"{unsynced} bytes are not synced" if bound and unsynced > bound + len(log.shards) else ""
 
 
 def claimed_too_much(root: SimDirectory, log: Any) -> str:
-    """Of the file that each shard of a log (`topics.store.wal.sharded_log.ShardedLog`) writes to; "" when all is as it
-    says."""
+    """Return the fault of the file that a shard of a log
+    (`topics.store.wal.sharded_log.ShardedLog`) writes to; "" if there is none.
+    """
     for wal in log.shards if not log.read_only else ():
         current = wal._end.file
         if current is None or wal._durable.unsynced or current.position == WAL_FIRST_BATCH_OFFSET:

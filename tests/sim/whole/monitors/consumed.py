@@ -1,6 +1,6 @@
-"""An ack of class `fsync` is not answered before the frame that says so is on stable storage.
+"""An ack of class `fsync` is not answered before its frame is on stable storage.
 
-The monitor looks for records by their text; of a job that is done there is only a frame with its seq.
+The monitor looks for records by their text; of a finished job there is only a frame with its seq.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ _CONSUMPTION = re.compile(rb'\{"upto":\d+(?:,"cap":\[\d+,\d+\])?,"seqs":\[([\d,]
 
 
 class Consumed:
-    """Of one machine."""
+    """The checks of one machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._over = Controls(FrameType.CONSUME, _CONSUMPTION, _read)
-        """(topic id, seq) of the jobs that are durably over."""
+        """(topic id, seq) of the jobs whose end is durable."""
 
     def now(self) -> int:
-        """Number of the snapshot that a power cut leaves: a later one may tell of an ack instead of the log."""
+        """Return the number of the snapshot that a power cut leaves: a later one may record an ack
+        instead of the log.
+        """
         listed = self._machine.monitor.snapshot(durable=True)
         return listed.number if listed is not None else 0
 
     def acked(self, queue: str, seqs: set[int], asked: int) -> None:
-        """These were acked at class `fsync`, and nothing else has deleted them. asked: `now` when they were."""
+        """Check jobs acked at class `fsync`, and deleted by nothing else. asked: `now` at the
+        request.
+        """
         machine = self._machine
         engine = machine.engine
         topic = engine._core.registry.by_name.get(queue) if engine is not None else None

@@ -1,9 +1,11 @@
-"""What a recovery leaves on the disk: a second one, of a process that was killed at once, has to leave the same bytes.
+"""The bytes that a recovery leaves on the disk: a second one, of a process killed at once, has to
+leave the same.
 
-Left out is what every start may change: the note of the session, the lock, files of the log that nothing was written to
-yet, and in which files and batches the log's frames lie, because what no batch says was synced is written again. So of
-the log the frames are compared, as a replay from the newest snapshot would take them. And what that snapshot does not
-list may be gone: whoever took it was about to remove it.
+Left out are the parts that every start may change: the note of the session, the lock, files of the
+log without writes, and the files and batches in which the log's frames are, because those that no
+batch states as synced are written again. So of the log the frames are compared, as a replay from
+the newest snapshot would take them. A file that this snapshot does not list may be missing, because
+its writer was about to remove it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _OF_EVERY_START = ("/session", "/lock")
 
 class Content(NamedTuple):
     files: dict[str, bytes]
-    """By path: all but the log's."""
+    """Bytes by path, except the log's."""
     log: dict[int, list[bytes]]
     """The frames of each shard."""
     listed: set[str]
@@ -33,7 +35,7 @@ class Content(NamedTuple):
 
 
 def content(disk: SimDisk, config: Config) -> Content:
-    """As a process that is started now would find it."""
+    """Return the content as a process that is started now would find it."""
     files: dict[str, bytes] = {}
     shards: dict[int, list[tuple[int, SimFile]]] = {}
     for root in filter(None, (config.data_dir, config.cold_dir)):
@@ -61,7 +63,9 @@ def _files(node: object, path: str) -> Iterator[tuple[str, SimFile]]:
 
 
 def _frames(logs: list[tuple[int, SimFile]], first_file: int) -> list[bytes]:
-    """Of all batches that count: a file that begins with a number takes over from there on."""
+    """Return the frames of all valid batches: from the number in its header on, a file replaces the
+    ones before.
+    """
     frames: list[tuple[int, bytes]] = []
     last = None
     for number, file in logs:
@@ -92,9 +96,11 @@ def _scan(data: bytes, header: WalHeader) -> Iterator[tuple[int, bytes]]:
 
 
 def difference(before: Content, after: Content, *, may_copy: bool) -> str:
-    """The first there is; "" for none. Frames may have been added: what serves goes on with what was left undone.
+    """Return the first difference; "" for none.
 
-    may_copy: there are routers; else nobody writes records.
+    Frames may be added: the server continues unfinished work.
+
+    may_copy: there are routers; otherwise no records are written.
     """
     for path in sorted(before.files.keys() | after.files.keys()):
         one, two = before.files.get(path), after.files.get(path)
@@ -118,7 +124,7 @@ def difference(before: Content, after: Content, *, may_copy: bool) -> str:
 
 
 def _alike(one: Sequence[object], two: Sequence[object]) -> int:
-    """How many of the first are the same."""
+    """Return how many of the first are the same."""
     return next(
         (at for at, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), min(len(one), len(two))
     )

@@ -1,4 +1,4 @@
-"""Control frames that are durable in a file of the log, told by what they say."""
+"""Control frames that are durable in a file of the log, recognized by their payload."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _FRAME_HEAD = struct.Struct("<IBBQQ")
 
 
 class Controls(Generic[T]):
-    """Those of one kind. payload: matches what such a frame says; read: topic id, seq and match to what it means."""
+    """The control frames of one kind. payload: matches that of such a frame; read: topic id, seq
+    and match to its meaning.
+    """
 
     def __init__(
         self, kind: FrameType, payload: re.Pattern[bytes], read: Callable[[int, int, re.Match[bytes]], Iterable[T]]
@@ -25,7 +27,7 @@ class Controls(Generic[T]):
         self._payload = payload
         self._read = read
         self._known: dict[int, tuple[SimFile, int, list[T]]] = {}
-        """By the file's identity: what is durable in it after so many syncs."""
+        """By the file's identity: the frames that are durable in it after so many syncs."""
 
     def clear(self) -> None:
         self._known.clear()

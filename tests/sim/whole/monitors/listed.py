@@ -1,7 +1,8 @@
-"""What a snapshot lists, and whether the disk is ready for it at the instant it gets its name.
+"""The list of a snapshot, and whether the disk is ready for it at the instant it gets its name.
 
-From then on a power cut may leave it as the newest one, so all it tells of has to be on stable storage by then: every
-segment and pack as far as it lists them, their names, and of every topic the newest record.
+From then on a power cut may leave it as the newest one, so everything it refers to has to be on
+stable storage by then: every segment and pack up to the listed length, their names, and of every
+topic the newest record.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from topics.store.segments.tiers import Tiers
 
 
 class Listed(NamedTuple):
-    """One snapshot."""
+    """The list of one snapshot."""
 
     number: int
     ends: dict[str, int]
-    """Path of each segment and pack: how many of its bytes count."""
+    """Path of each segment and pack, and the number of its bytes that count."""
     sealed: set[str]
-    """Paths of segments whose footers are theirs, too: a directory can be built from them."""
+    """Paths of segments with a footer of their own: a directory can be built from them."""
     replay: dict[int, int]
-    """Of each shard: the log file in which replay begins. One that is not named is replayed whole."""
+    """By shard: the log file in which replay begins. A shard that is missing is replayed whole."""
     topics: TopicsSnapshot
 
     def needs(self, path: str) -> bool:
-        """Recovery from this snapshot reads the file."""
+        """Return whether recovery from this snapshot reads the file."""
         place = place_in_log(path)
         return path in self.ends if place is None else place[1] >= self.replay.get(place[0], 0)
 
@@ -44,14 +45,14 @@ class Listed(NamedTuple):
 
 
 def place_in_log(path: str) -> tuple[int, int] | None:
-    """(shard, number) of a log file; None for any other."""
+    """Return (shard, number) of a log file; None for any other."""
     directory, _, name = path.rpartition("/")
     number = wal_file_no(name)
     return None if number is None else (int(directory.rpartition("-")[2]), number)
 
 
 def read_listed(data: bytes | bytearray, path: str, config: Config) -> Listed:
-    """Raises CorruptError or FormatError."""
+    """Return the list of a snapshot. Raises: CorruptError, FormatError."""
     file = SnapshotFile.unpack(memoryview(data), path)
     part, tiers = unpack_store_part(file.store), Tiers.of(config)
     ends = {tiers.path(segment): segment.frames_end for segment in part.segments}
@@ -62,7 +63,9 @@ def read_listed(data: bytes | bytearray, path: str, config: Config) -> Listed:
 
 
 def find(root: SimDirectory, path: str, *, durable: bool) -> Node | None:
-    """What lies at a path, as the names are now or as a power cut leaves them for certain."""
+    """Return the node at a path, by the present names or by those that a power cut certainly
+    leaves.
+    """
     node: Node | None = root
     for part in path.strip("/").split("/"):
         if not isinstance(node, SimDirectory):
@@ -72,20 +75,20 @@ def find(root: SimDirectory, path: str, *, durable: bool) -> Node | None:
 
 
 def newest(root: SimDirectory, config: Config, *, durable: bool) -> tuple[str, SimFile] | None:
-    """Path and file of the newest snapshot."""
+    """Return path and file of the newest snapshot."""
     path = f"{config.data_dir}/snapshots"
     directory = find(root, path, durable=durable)
     if not isinstance(directory, SimDirectory):
         return None
     names = directory.durable if durable else directory.live
-    whole = [name for name in names if numbered(name, "snapshot-") is not None]  # a temporary file is none
+    whole = [name for name in names if numbered(name, "snapshot-") is not None]  # a temporary file is no snapshot
     name = max(whole, default="")
     node = names.get(name)
     return (f"{path}/{name}", node) if isinstance(node, SimFile) else None
 
 
 def unready(listed: Listed, disk: SimDisk) -> str:
-    """What a snapshot lists and a power cut might take; "" when there is nothing like that."""
+    """Return a listed part that a power cut might take; "" if there is none."""
     for path, end in listed.ends.items():
         file = find(disk.root, path, durable=False)
         if not isinstance(file, SimFile):
@@ -99,8 +102,8 @@ def unready(listed: Listed, disk: SimDisk) -> str:
         flags = _flags(file, path) if "/pack-" in path else range(0)
         ranges = [(c.offset, c.offset + len(c.data)) for c in file.pending if c.data is not None] + file.lost
         for first, last in ranges:
-            # Flags of deleted records, one byte each, a pack's column, or written with the frames of a run that was
-            # dropped: a checkpoint that failed sets them again.
+            # Flags of deleted records, one byte each, a pack's column, or written with the frames of a dropped
+            # run: a checkpoint that failed sets them again.
             in_column = first in flags and last - 1 in flags
             if first < end and last - first > 1 and not in_column and not _sets_flags(file, first, last):
                 return f"{path}, whose bytes {first} to {last} of {end} are not durable"
@@ -108,7 +111,7 @@ def unready(listed: Listed, disk: SimDisk) -> str:
 
 
 def _flags(file: SimFile, path: str) -> range:
-    """Where the flags column of a pack lies."""
+    """Return the bytes of the flags column of a pack."""
     try:
         footer = PackFooter.unpack(memoryview(bytes(file.live[-FOOTER_BYTES:])), path)
     except (CorruptError, FormatError):
@@ -118,13 +121,15 @@ def _flags(file: SimFile, path: str) -> range:
 
 
 def _sets_flags(file: SimFile, first: int, last: int) -> bool:
-    """Whether all that these bytes change are frames that become deleted ones."""
+    """Return whether the only change of these bytes is that frames become deleted."""
     pairs = zip(file.durable[first:last], file.live[first:last], strict=True)
     return all(is_now == was or (was, is_now) == (DELETED_LIVE, DELETED) for was, is_now in pairs)
 
 
 def ahead_of_log(listed: Listed, disk: SimDisk, core: Any) -> str:
-    """A topic whose newest record the snapshot knows of and a power cut might take; "" when there is none."""
+    """Return a topic whose newest record the snapshot knows and a power cut might take; "" if there
+    is none.
+    """
     for image in listed.topics.topics:
         topic = core.registry.by_id.get(image.id)
         if topic is not None and image.head and is_durable(core, topic, image.head, disk) is False:
@@ -133,9 +138,11 @@ def ahead_of_log(listed: Listed, disk: SimDisk, core: Any) -> str:
 
 
 def is_durable(core: Any, topic: Any, seq: int, disk: SimDisk) -> bool | None:
-    """Whether a power cut leaves this record of the log for certain; None when it is not there, or elsewhere.
+    """Return whether a power cut certainly leaves this record of the log; None: it does not exist,
+    or is elsewhere.
 
-    What a checkpoint copies is read from the copy before that is durable: the log still has it then.
+    A record that a checkpoint copies is read from the copy before that is durable: the log still
+    has it then.
     """
     for chunk, rows, file_ids in topic.index.locations(seq, seq):
         stored = core.files.get(int(file_ids[0]))

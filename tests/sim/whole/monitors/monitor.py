@@ -1,9 +1,10 @@
-"""The order of things, watched while it happens (not only after a crash has shown it to be wrong).
+"""The order of events, checked while it happens, not only after a crash has shown a wrong one.
 
-- An answer to an `fsync` write is not seen before its bytes are on stable storage, in a file whose name is, too.
-- A file is not renamed before what it holds is synced.
-- A snapshot does not get its name before all it tells of is durable (listed.py), and before every live record in files
-  that it needs no longer has a durable copy where recovery from it finds it.
+- An answer to an `fsync` write is not seen before its bytes are on stable storage, in a file whose
+  name is, too.
+- A file is not renamed before its content is synced.
+- A snapshot does not get its name before everything it refers to is durable (listed.py), and before
+  every live record in files that it needs no longer has a durable copy where recovery from it finds it.
 - Nothing is given up that the snapshot which a power cut leaves needs.
 """
 
@@ -24,34 +25,40 @@ if TYPE_CHECKING:
     from tests.sim.whole.machine import Machine
 
 TEXT = re.compile(rb'"(~[^~"]+~)')
-"""How the data of every record of these clients begins, so that one search finds all in a file."""
+"""The beginning of the data of every record of these clients, so that one search finds all in a
+file.
+"""
 
 
 class Monitor:
-    """Watches one machine's disk."""
+    """The checks of one machine's disk."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.living: list[Callable[[], set[bytes]]] = []
-        """One of each client: the texts of its records that are there for certain, whatever may be under way."""
+        """One function of each client: the texts of its records that certainly exist, whatever is
+        in flight.
+        """
         self._found: dict[tuple[int, int], tuple[SimFile, int, frozenset[bytes]]] = {}
-        """By the file's identity and how much of it counts: the texts that were durable there after so many syncs."""
+        """By the file's identity and the length that counts: the texts that were durable there
+        after so many syncs.
+        """
         self._snapshots: dict[int, tuple[SimFile, Listed]] = {}
         self.next_life()
 
     def next_life(self) -> None:
-        """The disk of another process, or of another boot."""
+        """Take the disk of another process, or of another boot."""
         self._machine.ring.disk.watch = self._watch
         self._found.clear()
         self._snapshots.clear()
 
     def acked(self, texts: list[bytes]) -> None:
-        """These were acknowledged at class `fsync` and not deleted since."""
+        """Check records acknowledged at class `fsync` and not deleted since."""
         if self._machine.lied:
             return
         missing = texts
         files = [file for _name, file in self.durable_files()]
-        for file in files:  # what was synced last, and only then all there is
+        for file in files:  # first what was synced last, and only then all files
             missing = [text for text in missing if file.durable.find(text, *file.newest) < 0]
         for file in files if missing else ():
             data = _inflated(file.durable)
@@ -76,7 +83,7 @@ class Monitor:
             self._check_given_up(old, node)
 
     def _check_snapshot(self, path: str, node: SimFile) -> None:
-        """It is about to get its name."""
+        """Check a snapshot that is about to get its name."""
         machine = self._machine
         listed = read_listed(node.live, path, machine.config)
         machine.counts["snapshots checked"] += 1
@@ -97,14 +104,14 @@ class Monitor:
                 self._check_copies(left, given_up, listed, f"needed by {path} no longer")
 
     def snapshot(self, *, durable: bool) -> Listed | None:
-        """The newest there is now, or the one that a power cut leaves at least."""
+        """Return the newest snapshot, or (durable) the one that a power cut leaves at least."""
         found = newest(self._machine.ring.disk.root, self._machine.config, durable=durable)
         if found is None:
             return None
         path, file = found
         known = self._snapshots.get(id(file))
         if known is None:
-            data = file.live or file.durable  # one that was replaced has nothing in the cache any more
+            data = file.live or file.durable  # a file that was replaced has nothing in the cache any more
             known = self._snapshots[id(file)] = file, read_listed(data, path, self._machine.config)
         return known[1]
 
@@ -116,7 +123,7 @@ class Monitor:
             raise self._machine.wrong(f"{path} is given up, and needed by the snapshot that a power cut leaves")
         if path in listed.ends:
             raise self._machine.wrong(f"{path} is given up, and listed by the newest snapshot")
-        if listed.needs(path):  # else it was looked at when that snapshot got its name
+        if listed.needs(path):  # else it was checked when that snapshot got its name
             self._check_copies(path, given_up, listed, "given up")
 
     def _check_copies(self, path: str, given_up: SimFile, listed: Listed, what: str) -> None:
@@ -135,7 +142,7 @@ class Monitor:
         raise self._machine.wrong(f"{path} is {what} and has the only durable copy of {sorted(wanted)[:5]}")
 
     def _texts(self, file: SimFile, end: int) -> frozenset[bytes]:
-        """Of records that are durable in the first bytes of a file."""
+        """Return the texts of records that are durable in the first bytes of a file."""
         key = id(file), end
         found = self._found.get(key)
         if found is None or found[1] != file.syncs:
@@ -151,7 +158,7 @@ class Monitor:
                     yield f"{path}/{shard}/{name}", file
 
     def files_of(self, listed: Listed, *, log_only: bool = False) -> Iterator[tuple[SimFile, int]]:
-        """What recovery from a snapshot would read, and how much of each file."""
+        """Yield the files that recovery from a snapshot would read, and how much of each."""
         root, config = self._machine.ring.disk.root, self._machine.config
         shards = find(root, f"{config.data_dir}/wal", durable=True)
         for shard in sorted(shards.durable) if isinstance(shards, SimDirectory) else ():
@@ -165,7 +172,9 @@ class Monitor:
                 yield node, end
 
     def durable_files(self) -> Iterator[tuple[str, SimFile]]:
-        """Files of records a power cut would leave for certain, the log's newest first."""
+        """Yield the files of records that a power cut would certainly leave, the log's newest
+        first.
+        """
         root = self._machine.ring.disk.root.durable.get("srv")
         tops = [root.durable.get(name) for name in ("topics", "cold")] if isinstance(root, SimDirectory) else []
         for top in tops:
@@ -187,7 +196,7 @@ def _files(node: Node | None) -> Iterator[tuple[str, SimFile]]:
 
 
 def _inflated(data: bytearray) -> bytes | bytearray:
-    """A file as a segment that is not compressed; nothing of one that is not whole."""
+    """Return a file as a segment that is not compressed; nothing if it is not whole."""
     if not is_compressed(data):
         return data
     try:
@@ -197,7 +206,9 @@ def _inflated(data: bytearray) -> bytes | bytearray:
 
 
 def _was_used(path: str, file: SimFile) -> bool:
-    """Not only prepared: what a log file says of itself when it is taken into use bears its own number."""
+    """Return whether a log file was taken into use, not only prepared: its header bears its own
+    number then.
+    """
     try:
         return WalHeader.unpack(bytes(file.live), path).file_no == wal_file_no(path.rpartition("/")[2])
     except StorageError:

@@ -1,8 +1,8 @@
-"""Numbers that must not come again, asked of the engine while it runs.
+"""Numbers that must not be repeated, asked of the engine while it runs.
 
-- No topic shows a seq that a power cut would have given out again: its record is durable, or a reservation that covers
-  it is (R-DUR-6).
-- Ids of topics, and the numbers that put their changes in order, only grow, over all lives.
+- No topic shows a seq that a power cut would cause to be given out again: its record is durable, or a
+  reservation that covers it is (R-DUR-6).
+- Ids of topics, and the numbers that order their changes, only grow, over all lives.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _RESERVATION = re.compile(rb'\{"generation":(\d+)\}')
 
 
 class Numbers:
-    """Of one machine."""
+    """The checks of one machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._last_id = self._last_order = 0
         self._reservations = Controls(FrameType.HEAD_RESERVATION, _RESERVATION, _read)
-        """(topic id, generation, seq) of those that are durable."""
+        """(topic id, generation, seq) of the reservations that are durable."""
         self._known: dict[int, int] = {}
-        """By topic id: up to here all was found to be in order in this life."""
+        """By topic id: the seq up to which it was checked in this life."""
 
     def started(self, engine: Any) -> None:
-        """A server has recovered."""
+        """Note that a server has recovered."""
         self._reservations.clear()
         self._known.clear()
         machine, registry = self._machine, engine._core.registry
@@ -71,7 +71,9 @@ class Numbers:
             self._known[topic.id] = head
 
     def _reserved(self, topic_id: int, order: int, listed: Listed) -> int | None:
-        """What a power cut leaves reserved of a topic; None: its config was changed since the snapshot."""
+        """Return the reservation of a topic after a power cut; None: its config was changed since
+        the snapshot.
+        """
         image = listed.image(topic_id)
         if image is not None and image.order != order:
             return None

@@ -1,6 +1,7 @@
-"""What the files of a directory show to `topics.files`: the records that its newest snapshot lists, without the log.
+"""The records that `topics.files` shows of a directory: those that its newest snapshot lists,
+without the log.
 
-R-CHK-1 says when all that was acknowledged is among them.
+R-CHK-1 states when all acknowledged records are among them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Shown(NamedTuple):
 
 
 def shown(disk: SimDisk, config: Config) -> tuple[int, dict[str, Shown]]:
-    """(number of the newest snapshot, its topics by name)."""
+    """Return (number of the newest snapshot, its topics by name)."""
     directory = open_directory(config.data_dir, config.cold_dir or None, calls=SimCalls(lambda: disk))
     topics = {}
     for name, topic in directory.topics.items():
