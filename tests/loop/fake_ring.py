@@ -205,6 +205,9 @@ class FakeRing:
     def write_now(self, fd: int, buffer: Any, offset: int, *, dsync: bool) -> int:
         return len(memoryview(buffer))
 
+    def write_parts_now(self, fd: int, parts: Any, offset: int) -> int:
+        return sum(len(memoryview(part)) for part in parts)
+
     def sync_now(self, fd: int) -> int:
         return 0
 

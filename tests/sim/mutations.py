@@ -145,8 +145,16 @@ MUTANTS = (
     _one(
         "the last block of a batch that the hot tail passed over is lost",
         "store/wal/commitment.py",
-        "            self._tail.pass_over(file.stored.file_id, end_of_batch, last)\n",
-        "            self._tail.pass_over(file.stored.file_id, end_of_batch, memoryview(bytes(len(last))))\n",
+        "            self._tail.pass_over(file.stored.file_id, position + used, self._passed_over)\n",
+        "            last = memoryview(bytes(len(self._passed_over)))\n"
+        "            self._tail.pass_over(file.stored.file_id, position + used, last)\n",
+        "tests/store/wal/test_large_batches.py",
+    ),
+    _one(
+        "a short write of a large record taken for a whole one",
+        "store/wal/commitment.py",
+        '        self._blocks, self._expected = memoryview(b""), used\n',
+        '        self._blocks, self._expected = memoryview(b""), 8000\n',
         "tests/store/wal/test_large_batches.py",
     ),
     _one(

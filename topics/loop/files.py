@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from typing_extensions import Buffer
@@ -114,6 +114,10 @@ class Files:
         Return the count, which may be short, or -errno. Blocks the thread.
         """
         return self._ring.write_now(fd, buffer, offset, dsync=dsync)
+
+    def write_parts_now(self, fd: int, parts: Sequence[Buffer], offset: int) -> int:
+        """Write buffers one after the other, as `write_now` writes one."""
+        return self._ring.write_parts_now(fd, parts, offset)
 
     def sync_now(self, fd: int) -> int:
         """Sync a file's data before returning. Return 0 or -errno. Blocks the thread."""

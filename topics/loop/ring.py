@@ -220,6 +220,9 @@ class Ring(Protocol):
         For a thread that waits for no other operation. `dsync` as in `queue_write`.
         """
 
+    def write_parts_now(self, fd: int, parts: Sequence[Buffer], offset: int) -> int:
+        """Write buffers one after the other, as `write_now` writes one."""
+
     def sync_now(self, fd: int) -> int:
         """Sync a file's data past the queue, before returning. Return 0 or -errno.
 

@@ -8,6 +8,7 @@ import fcntl
 import os
 import socket
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import Buffer
@@ -113,6 +114,12 @@ class BlockingCalls:
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
         try:
             return os.pwritev(fd, (buffer,), offset, os.RWF_DSYNC) if dsync else os.pwrite(fd, buffer, offset)
+        except OSError as error:
+            return -(error.errno or errno.EIO)
+
+    def write_parts_now(self, fd: int, parts: Sequence[Buffer], offset: int) -> int:
+        try:
+            return os.pwritev(fd, parts, offset)
         except OSError as error:
             return -(error.errno or errno.EIO)
 

@@ -636,6 +636,13 @@ class RingConformance:
         assert driver.read(fd, 5000, 10) == b"x" * 4096
         assert driver.ring.write_now(-1, b"x", 0, dsync=dsync) == -errno.EBADF
 
+    def test_parts_are_written_one_after_the_other(self, driver: Driver, path: str) -> None:
+        fd = driver.open(path)
+        parts = (b"head", memoryview(b"x" * 5000)[1:], bytearray(b"end"))
+        assert driver.ring.write_parts_now(fd, parts, 10) == 5006
+        assert driver.read(fd, 6000, 10) == b"head" + b"x" * 4999 + b"end"
+        assert driver.ring.write_parts_now(-1, parts, 0) == -errno.EBADF
+
     def test_a_sync_that_is_waited_for_has_ended_when_it_returns(self, driver: Driver, path: str) -> None:
         fd = driver.open(path)
         assert driver.ring.write_now(fd, b"x" * 4096, 0, dsync=False) == 4096

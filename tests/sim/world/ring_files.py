@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cffi
 from typing_extensions import Buffer
@@ -263,6 +263,9 @@ class SimFiles:
             self._core.events.clock.advance_ns(self._core.usual_ns("sync" if dsync else "write"))
             self._core.take_effect(lambda: results.append(self._write(written, view, bytes(view), offset, dsync=dsync)))
         return results[-1]
+
+    def write_parts_now(self, fd: int, parts: Sequence[Buffer], offset: int) -> int:
+        return self.write_now(fd, b"".join(parts), offset, dsync=False)
 
     def sync_now(self, fd: int) -> int:
         """Takes effect when it returns, or not at all; nothing else completes meanwhile."""

@@ -4,6 +4,7 @@
 import base64
 import contextlib
 import json
+import random
 import struct
 from array import array
 
@@ -314,6 +315,41 @@ def test_a_framed_batch_is_its_frames_sealed_and_zeros_to_the_end_of_the_block(
     assert chunk[block_end:] == b"?" * (room - block_end)
     assert placed == model_placed
     assert int.from_bytes(checksum, "little") == model_sum
+
+
+@given(st.integers(0, 40_000), st.booleans(), st.integers(0, 1))
+def test_a_batch_made_around_its_record_is_the_batch_made_of_a_copy(size: int, fsync: bool, kind: int) -> None:
+    text = random.Random(size).randbytes(size)
+    rows = pack_rows([RowRecord(text)])
+    spans = bytearray(rows.spans)
+    spans[36] |= kind * lib.TP_ROW_BYTES
+    head, trailer, placed, checksum = bytearray(64 + 52), bytearray(9), bytearray(b"?" * 24), bytearray(8)
+    used = lib.tp_frame_apart(
+        ffi.from_buffer(head), ffi.from_buffer(trailer), rows.buffer, len(rows.buffer), bytes(spans),
+        9, 100, 1_700, FLAG_FSYNC if fsync else 0,
+        EPOCH, 5, 3, 77, 1_800, ffi.from_buffer(placed), ffi.from_buffer("uint64_t[]", checksum),
+    )  # fmt: skip
+    model, model_placed, model_sum = bytearray(1 << 16), bytearray(24), bytearray(8)
+    model_used = lib.tp_frame_batch(
+        ffi.from_buffer(model), 0, len(model), rows.buffer, len(rows.buffer), bytes(spans), 1,
+        9, 100, 1_700, FLAG_FSYNC if fsync else 0, b"", 0, False,
+        EPOCH, 5, 3, 77, 1_800, ffi.from_buffer(model_placed), ffi.from_buffer("uint64_t[]", model_sum),
+    )  # fmt: skip
+    assert used == model_used
+    assert head + text + trailer == model[:used]
+    assert (placed, checksum) == (model_placed, model_sum)
+
+
+@given(st.binary(max_size=60), st.binary(min_size=40, max_size=40))
+def test_any_span_gives_a_batch_around_its_record_or_a_refusal(buffer: bytes, span: bytes) -> None:
+    head, trailer, placed, checksum = bytearray(64 + 52), bytearray(9), bytearray(24), bytearray(8)
+    used = lib.tp_frame_apart(
+        ffi.from_buffer(head), ffi.from_buffer(trailer), buffer, len(buffer), span,
+        1, 1, 1, 0, 1, 1, 0, 1, 1, ffi.from_buffer(placed), ffi.from_buffer("uint64_t[]", checksum),
+    )  # fmt: skip
+    fields = ROW.unpack(span)
+    plain = not fields[9] & (FLAG_TAG | FLAG_NODE | FLAG_META)
+    assert used == (64 + 61 + fields[1] if plain and fields[0] + fields[1] <= len(buffer) else 0)
 
 
 @given(st.binary(max_size=60), st.binary(max_size=120))

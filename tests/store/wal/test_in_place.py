@@ -376,7 +376,7 @@ def test_a_lone_write_returns_the_memory_of_a_very_large_batch() -> None:
         world.settle(world.write(fsync=False, bytes_each=5 << 20))
 
     def write(first_seq: int, size: int) -> None:
-        rows = pack_rows([RowRecord(b"1" * size)])
+        rows = pack_rows([RowRecord(b"1" * size, tag=b"copied")])
         assert world.log.write_lone(1, first_seq, 5, rows, None, fsync=False) is not None
 
     write(31, 5 << 20)

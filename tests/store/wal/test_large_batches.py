@@ -11,6 +11,7 @@ import pytest
 from tests.sim.world.faults import Faults
 from tests.store.log_world import LogWorld, Write, recover
 from topics.config import Config
+from topics.store.format.rows import PLACED, RowRecord, pack_rows
 
 LARGE = 9_001
 """More than a sixteenth of the budget of the hot tail below."""
@@ -31,6 +32,19 @@ def world_with(faults: Faults | None = None) -> LogWorld:
     world.log.commit_in_place()
     world.settle(world.write())
     return world
+
+
+def write_lone(world: LogWorld, size: int, *, buffer: type[bytes] | type[bytearray] = bytes) -> Write | None:
+    """Write one record by `write_lone`; None if that left it to the usual way."""
+    seq = len(world.writes) + 1
+    rows = pack_rows([RowRecord(b'"' + b"x" * (size - 2) + b'"')])
+    written = world.log.write_lone(1, seq, 5, rows._replace(buffer=buffer(rows.buffer)), None, fsync=False)
+    if written is None:
+        return None
+    placed, commit = written
+    start, length, *_others = PLACED.unpack(placed)
+    world.writes.append(Write(1, [seq], False, start, [length], commit))
+    return world.writes[-1]
 
 
 def frames_in_tail(world: LogWorld, write: Write) -> bool:
@@ -72,6 +86,43 @@ def test_without_a_hot_tail_a_batch_of_any_size_is_found(size: int) -> None:
     world.settle(world.write())
     assert world.read(world.writes[2]).count(b"x") == size - 2
     assert recover(world.crash()).seqs == {1: [1, 2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize("size", range(LARGE, LARGE + 4096, 509))
+def test_a_lone_one_is_written_around_its_bytes_and_what_follows_does_not_change_its_end(size: int) -> None:
+    world = world_with()
+    world.settle(world.write(fsync=False))  # a sync is planned
+    parts_now, written = world.ring.write_parts_now, []
+    world.ring.write_parts_now = lambda *args: written.append(parts_now(*args)) or written[-1]  # type: ignore[method-assign,func-returns-value]
+    large = write_lone(world, size)
+    assert large is not None
+    assert not frames_in_tail(world, large)
+    assert written == [64 + 52 + size + 9]
+    world.settle(world.write(bytes_each=30))
+    assert world.read(large).count(b"x") == size - 2
+    assert recover(world.crash()).seqs == {1: [1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("kept", [0, 100, 4096, 8000])
+def test_a_short_write_of_a_lone_one_leaves_nothing(kept: int) -> None:
+    world = world_with(faults := Faults())
+    world.settle(world.write(fsync=False))
+    faults.shorten("write", kept, path_part="/wal-")
+    assert write_lone(world, LARGE) is None
+    large = write_lone(world, LARGE - 100)
+    assert large is not None
+    world.settle(world.write(bytes_each=30))
+    assert world.read(large).count(b"x") == LARGE - 102
+    assert recover(world.crash()).seqs == {1: [1, 2, 3, 4]}
+
+
+def test_bytes_that_may_change_meanwhile_are_copied() -> None:
+    world = world_with()
+    world.settle(world.write(fsync=False))
+    world.ring.write_parts_now = lambda *args: pytest.fail("of a caller's bytearray")  # type: ignore[method-assign]
+    large = write_lone(world, LARGE, buffer=bytearray)
+    assert large is not None
+    assert world.read(large).count(b"x") == LARGE - 2
 
 
 def test_many_take_no_more_of_the_hot_tail_than_one() -> None:

@@ -96,6 +96,25 @@ class _Lib:
         placed: Any,
         checksum: Any,
     ) -> int: ...
+    def tp_frame_apart(
+        self,
+        head: Any,
+        trailer: Any,
+        buffer: bytes,
+        buffer_bytes: int,
+        row: bytes,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        flags: int,
+        epoch: int,
+        batch_no: int,
+        synced_upto: int,
+        chain: int,
+        written_ms: int,
+        placed: Any,
+        checksum: Any,
+    ) -> int: ...
     def tp_seal_batch(
         self,
         batch: Any,

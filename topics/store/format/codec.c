@@ -6,6 +6,8 @@
 #include "elements.h"
 #include "frames.h"
 
+#define SUM_PIECE_BYTES 16384 /* half of a core's first cache */
+
 static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (uint64_t)off + len > bytes; }
 
 /* Rows and entries at any address. They are written in their place, because a copy of one that was
@@ -194,6 +196,51 @@ int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buff
     memset(chunk + end, 0, (block_end < room ? block_end : room) - end);
     checksum[0] = sum;
     return BATCH_HEADER_BYTES + body;
+}
+
+/* Updates two checksums with the same bytes, a piece at a time, which the first one brings into the
+ * cache for the second. */
+static void sum_twice(XXH3_state_t *a, XXH3_state_t *b, const uint8_t *p, uint64_t size)
+{
+    while (size) {
+        uint64_t piece = size < SUM_PIECE_BYTES ? size : SUM_PIECE_BYTES;
+        XXH3_64bits_update(a, p, piece);
+        XXH3_64bits_update(b, p, piece);
+        p += piece;
+        size -= piece;
+    }
+}
+
+int64_t tp_frame_apart(char *head, char *trailer, const char *buffer, uint64_t buffer_bytes, const char *row,
+                       uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags, uint64_t epoch,
+                       uint64_t batch_no, uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed,
+                       uint64_t *checksum)
+{
+    const any_row *r = (const any_row *)row;
+    if (r->flags & (TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META) || outside(r->data_off, r->data_len, buffer_bytes)) return 0;
+    if ((uint64_t)FRAME_MIN_BYTES + r->data_len > INT32_MAX) return 0;
+    const uint8_t *data = (const uint8_t *)buffer + r->data_off;
+    uint8_t *frame = (uint8_t *)head + BATCH_HEADER_BYTES, *end = (uint8_t *)trailer;
+    uint32_t length = put_header(frame, TYPE_RECORD, (uint8_t)flags, r->flags & TP_ROW_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON,
+                                 topic_id, first_seq, ts_ms, r->size, 0, 0, 0, r->data_len, 0);
+    XXH3_state_t of_frame, of_body;
+    XXH3_64bits_reset(&of_frame);
+    XXH3_64bits_reset(&of_body);
+    XXH3_64bits_update(&of_frame, frame + REST_FROM, FRAME_HEADER_BYTES - REST_FROM);
+    XXH3_64bits_update(&of_body, frame, FRAME_HEADER_BYTES);
+    sum_twice(&of_frame, &of_body, data, r->data_len);
+    put64(end, XXH3_64bits_digest(&of_frame));
+    end[FRAME_TRAILER_BYTES - 1] = DELETED_LIVE;
+    XXH3_64bits_update(&of_body, end, FRAME_TRAILER_BYTES);
+    any_placed *entry = (any_placed *)placed;
+    memset(entry, 0, sizeof *entry);
+    entry->length = length;
+    entry->size = r->size;
+    entry->flags = (uint8_t)flags;
+    entry->ts_ms = ts_ms;
+    checksum[0] = tp_seal_summed(head, epoch, batch_no, synced_upto, chain, length, 1, written_ms,
+                                 XXH3_64bits_digest(&of_body));
+    return BATCH_HEADER_BYTES + (int64_t)length;
 }
 
 void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *s, struct tp_frame *out,

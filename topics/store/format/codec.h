@@ -130,6 +130,16 @@ int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buff
                        const char *node, uint32_t node_len, uint32_t has_node, uint64_t epoch, uint64_t batch_no,
                        uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed, uint64_t *checksum);
 
+/* A batch of one row whose data stays where it is: writes what is before it to `head` (the headers
+ * of batch and frame) and what is after it to `trailer`, so that head, data and trailer one after
+ * the other are the batch that tp_frame_batch writes. The data is read once, for both checksums.
+ * Returns the bytes of the batch; 0 if the row has a tag, a node or meta, if its span is outside
+ * the buffer, or if it is longer than a frame may be. */
+int64_t tp_frame_apart(char *head, char *trailer, const char *buffer, uint64_t buffer_bytes, const char *row,
+                       uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags, uint64_t epoch,
+                       uint64_t batch_no, uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed,
+                       uint64_t *checksum);
+
 /* Verifies batches from state->position on and emits their frames, batch by batch (whole or not
  * at all). */
 void tp_scan_log(const char *bytes, uint64_t size, uint64_t base, struct tp_log_scan *state, struct tp_frame *out,

@@ -58,12 +58,12 @@ static inline void seal_frame(uint8_t *p, uint32_t length)
     p[length - 1] = DELETED_LIVE;
 }
 
-/* Writes one frame up to its trailer; the caller has ensured the room. Returns its length. */
-static inline uint32_t put_unsealed(uint8_t *p, uint8_t type, uint8_t flags, uint8_t payload_kind, uint64_t topic_id,
-                                 uint64_t seq, uint64_t ts_ms, uint32_t size, struct text ext, struct text node,
-                                 struct text tag, struct text data, struct text meta)
+/* Writes a frame's header, for texts of these lengths. Returns the length of the frame. */
+static inline uint32_t put_header(uint8_t *p, uint8_t type, uint8_t flags, uint8_t payload_kind, uint64_t topic_id,
+                                  uint64_t seq, uint64_t ts_ms, uint32_t size, uint32_t ext_len, uint32_t node_len,
+                                  uint32_t tag_len, uint32_t data_len, uint32_t meta_len)
 {
-    uint32_t length = FRAME_MIN_BYTES + ext.len + node.len + tag.len + data.len + meta.len;
+    uint32_t length = FRAME_MIN_BYTES + ext_len + node_len + tag_len + data_len + meta_len;
     struct frame_header *h = (struct frame_header *)p;
     h->rest_bytes = length - REST_FROM;
     h->type = type;
@@ -71,15 +71,25 @@ static inline uint32_t put_unsealed(uint8_t *p, uint8_t type, uint8_t flags, uin
     h->topic_id = topic_id;
     h->seq = seq;
     h->ts_ms = ts_ms;
-    h->node_len = (uint16_t)node.len;
-    h->tag_len = (uint16_t)tag.len;
-    h->data_len = data.len;
+    h->node_len = (uint16_t)node_len;
+    h->tag_len = (uint16_t)tag_len;
+    h->data_len = data_len;
     h->version = FRAME_VERSION;
     h->payload_kind = payload_kind;
-    h->ext_len = (uint16_t)ext.len;
+    h->ext_len = (uint16_t)ext_len;
     h->zero = 0;
-    h->meta_len = meta.len;
+    h->meta_len = meta_len;
     h->size = size;
+    return length;
+}
+
+/* Writes one frame up to its trailer; the caller has ensured the room. Returns its length. */
+static inline uint32_t put_unsealed(uint8_t *p, uint8_t type, uint8_t flags, uint8_t payload_kind, uint64_t topic_id,
+                                 uint64_t seq, uint64_t ts_ms, uint32_t size, struct text ext, struct text node,
+                                 struct text tag, struct text data, struct text meta)
+{
+    uint32_t length = put_header(p, type, flags, payload_kind, topic_id, seq, ts_ms, size, ext.len, node.len, tag.len,
+                                 data.len, meta.len);
     uint8_t *q = p + FRAME_HEADER_BYTES;
     if (ext.len) { memcpy(q, ext.at, ext.len); q += ext.len; }
     if (node.len) { memcpy(q, node.at, node.len); q += node.len; }

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from typing_extensions import Buffer
+
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.errors import StorageError
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import Pointer
-from topics.store.format.log_format import BATCH_ALIGN, BATCH_HEADER_BYTES, BLOCK_BYTES, FLAG_FSYNC
-from topics.store.format.rows import Rows
+from topics.store.format.log_format import (
+    BATCH_ALIGN,
+    BATCH_HEADER_BYTES,
+    BLOCK_BYTES,
+    FLAG_FSYNC,
+    FRAME_HEADER_BYTES,
+    FRAME_TRAILER_BYTES,
+)
+from topics.store.format.rows import ROW, Rows
 from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.commit import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
 from topics.store.wal.counters import LogCounters
@@ -32,6 +41,9 @@ AT_ONCE = Commit(None)
 
 Target = tuple[int, memoryview, int]
 """A descriptor, the blocks to write to it, and their offset in the file."""
+
+Parts = tuple[int, list[Buffer], int]
+"""A descriptor, buffers to write to it one after the other, and their offset in the file."""
 
 
 def failed(error: StorageError) -> Commit:
@@ -54,10 +66,11 @@ class Commitment:
         "_counters",
         "_durable",
         "_end",
-        "_is_passed_over",
+        "_expected",
         "_latch",
         "_offset",
         "_on_failed",
+        "_passed_over",
         "_tail",
         "batch",
         "ended_ns",
@@ -96,8 +109,12 @@ class Commitment:
         self._offset = 0
         self._checksum = 0
         self._attempts = 0
-        self._is_passed_over = False
-        """Whether the batch is written from its own memory, and the hot tail does without it."""
+        self._expected = 0
+        """Bytes that the write is to write."""
+        self._passed_over: memoryview | None = None
+        """The bytes before the batch's end that are in its block, if the batch is written from its
+        own memory and the hot tail does without it.
+        """
 
     def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
         """Do a piece of `prepare` for a large batch; False: call again in another pass."""
@@ -130,9 +147,10 @@ class Commitment:
             fresh = BATCH_HEADER_BYTES
         stored, position = file.stored, file.position
         data = memoryview(batch.memory)[:used]
-        self._is_passed_over = not (header or primitive.is_direct or batch.mirror) and used > self._tail.large_bytes
-        if self._is_passed_over:
+        self._passed_over = None
+        if used > self._tail.large_bytes and not (header or primitive.is_direct or batch.mirror):
             begin, blocks = position, data
+            self._passed_over = data[used - (position + used) % BLOCK_BYTES :]
         elif header:  # the first batch of a file has the file's header written
             block, begin = header + bytes(BLOCK_BYTES - len(header)), 0
             blocks = self._tail.place(stored.file_id, 0, data, head=block, room=batch.mirror, fresh=fresh)
@@ -141,7 +159,7 @@ class Commitment:
             blocks = self._tail.place(stored.file_id, position, data, room=batch.mirror, fresh=fresh)
         self.batch = batch
         self.primitive = primitive
-        self._blocks = blocks
+        self._blocks, self._expected = blocks, len(blocks)
         self._offset = begin
         self._attempts = 0
         self.submitted_ns = self._clock.monotonic_ns()
@@ -208,13 +226,74 @@ class Commitment:
         chunk.used = end_at = at + used
         batch.used, batch.frames = used, count
         self.batch, self.primitive = batch, primitive
-        self._is_passed_over = False
+        self._passed_over = None
         begin = at & -BLOCK_BYTES
         self._blocks = blocks = chunk.view[begin : (end_at + BLOCK_BYTES - 1) & -BLOCK_BYTES]
+        self._expected = len(blocks)
         self._offset = offset = begin + chunk.start
         self._attempts = 0
         self.submitted_ns = clock.monotonic_ns()
         return stored.direct_fd if primitive.is_direct else stored.fd, blocks, offset
+
+    def prepare_apart(  # noqa: PLR0917 - one call a lone write
+        self,
+        batch: Batch,
+        primitive: Primitive,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        fsync: bool,
+        placed: Pointer,
+    ) -> Parts | None:
+        """Make a batch of one large record around the caller's bytes; return what is written.
+
+        No byte of the record is copied. A short write leaves nothing: the usual way writes it all.
+
+        Return None, and nothing was done, for other rows, and for a batch that comes with the
+        file's header or past the page cache.
+        """
+        end, tail, buffer = self._end, self._tail, rows.buffer
+        file = end.file
+        assert file is not None, "there is room in a file"
+        if end.header or primitive.is_direct or rows.count != 1 or rows.size <= tail.large_bytes:
+            return None
+        if type(buffer) is not bytes:
+            return None  # its owner may change it before it is written
+        stored, position, durable, clock = file.stored, file.position, self._durable, self._clock
+        head, trailer = bytearray(BATCH_HEADER_BYTES + FRAME_HEADER_BYTES), bytearray(FRAME_TRAILER_BYTES)
+        used: int = lib.tp_frame_apart(
+            ffi.from_buffer(head),
+            ffi.from_buffer(trailer),
+            buffer,
+            len(buffer),
+            rows.spans,
+            topic_id,
+            first_seq,
+            ts_ms,
+            FLAG_FSYNC if fsync else 0,
+            file.epoch,
+            durable.written + 1,
+            durable.synced,
+            end.chain,
+            clock.now_ms(),
+            placed,
+            _checksum,
+        )
+        if not used:
+            return None
+        self._checksum = _checksum[0]
+        batch.used, batch.frames = used, 1
+        self.batch, self.primitive = batch, primitive
+        begin, size = ROW.unpack(rows.spans)[:2]
+        data = memoryview(buffer)[begin : begin + size]
+        last = (position + used) % BLOCK_BYTES
+        end_of_batch = bytes(data[-BLOCK_BYTES:]) + trailer
+        self._passed_over = memoryview(end_of_batch)[len(end_of_batch) - last :]
+        self._blocks, self._expected = memoryview(b""), used
+        self._offset, self._attempts = position, 0
+        self.submitted_ns = clock.monotonic_ns()
+        return stored.fd, [head, data, trailer], position
 
     def finish(self, write_res: int, sync_res: int = 0) -> Commit | Verdict:
         """Judge the results: return the batch's Commit, or the reason why there is none.
@@ -225,7 +304,7 @@ class Commitment:
         file = end.file
         assert batch is not None, "a completion came for a commit that was not submitted"
         assert file is not None, "a file is left only when nothing is in flight"
-        verdict = judge(primitive, len(self._blocks), write_res, sync_res)
+        verdict = judge(primitive, self._expected, write_res, sync_res)
         # a background sync may have failed meanwhile
         if verdict is not _DONE or self._latch.read_only:
             return self._on_unfinished(verdict, write_res, sync_res)
@@ -238,10 +317,9 @@ class Commitment:
         file.position = (position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
         end.chain = self._checksum
         end.header = b""
-        if self._is_passed_over:
-            end_of_batch = position + used
-            last = memoryview(batch.memory)[used - end_of_batch % BLOCK_BYTES : used]
-            self._tail.pass_over(file.stored.file_id, end_of_batch, last)
+        if self._passed_over is not None:
+            self._tail.pass_over(file.stored.file_id, position + used, self._passed_over)
+            self._passed_over = None
         counters = self._counters
         counters.all_frames += batch.frames
         if batch.uncounted:
@@ -266,7 +344,7 @@ class Commitment:
         end = self._end
         assert end.file is not None, "a file is left only when nothing is in flight"
         self.batch = None
-        if not self._is_passed_over:
+        if self._passed_over is None:
             self._tail.take_back(end.file.stored.file_id, 0 if end.header else end.file.position)
 
     def _on_unfinished(self, verdict: Verdict, write_res: int, sync_res: int) -> Verdict:
@@ -277,6 +355,7 @@ class Commitment:
             if self._attempts < _REST_ATTEMPTS_MAX:
                 begin = rest_begins(write_res)
                 self._blocks = self._blocks[begin:]
+                self._expected = len(self._blocks)
                 self._offset += begin
                 if not self.primitive.syncs:
                     self.primitive = Primitive.BARE

@@ -35,7 +35,7 @@ from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durab
 from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
 from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
-from topics.store.wal.commitment import AT_ONCE, Commitment, Target, failed
+from topics.store.wal.commitment import AT_ONCE, Commitment, Parts, Target, failed
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place_limit import InPlaceLimit
 from topics.store.wal.log_bound import LogBound
@@ -290,9 +290,11 @@ class Shard:
         batch, commitment, primitive = staging.filling, self._commitment, choice.primitive
         placed = staging.placed_for(rows.count)
         try:
-            target = commitment.prepare_rows(
+            target: Target | Parts | None = commitment.prepare_rows(
                 batch, primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync, placed
             )
+            if target is None:
+                target = commitment.prepare_apart(batch, primitive, topic_id, first_seq, ts_ms, rows, fsync, placed)
             if target is not None:
                 packed = ffi.unpack(placed, _PLACED_BYTES * rows.count)
             else:
@@ -452,12 +454,15 @@ class Shard:
         self._loop.again()
 
     # --- the two drivers of a commitment -----------------------------------------------------------------------------
-    def _write_in_place(self, target: Target, primitive: Primitive) -> Commit | Verdict:
+    def _write_in_place(self, target: Target | Parts, primitive: Primitive) -> Commit | Verdict:
         """Commit what was prepared by one write that the thread waits for."""
         commitment = self._commitment
         fd, blocks, offset = target
         try:
-            write_res = self._files.write_now(fd, blocks, offset, dsync=primitive.is_dsync)
+            if isinstance(blocks, list):
+                write_res = self._files.write_parts_now(fd, blocks, offset)
+            else:
+                write_res = self._files.write_now(fd, blocks, offset, dsync=primitive.is_dsync)
         except Exception as error:
             _log.exception("a write of the log failed by a bug of ours")
             # Which of its bytes the disk has is unknown.
