@@ -1331,9 +1331,9 @@ MUTANTS = (
     _one(
         "a refused append that was staged",
         "embedded/appends/offers.py",
-        "            raise refusal\n        if not is_plain",
-        "            driver.submit(self.offering(Offer(request, None)), lambda _outcome: None)\n"
-        "            raise refusal\n        if not is_plain",
+        "                raise refusal\n",
+        "                driver.submit(self.offering(Offer(request, None)), lambda _outcome: None)\n"
+        "                raise refusal\n",
         "library",
     ),
     _one(

@@ -211,7 +211,10 @@ class Admission:
                 self._wants_sync = True
                 driver.maintenance.stir()
             self.refused[refusal.reason] += 1
-            raise refusal
+            try:
+                raise refusal
+            finally:
+                refusal = None  # its traceback holds this frame: it would be a cycle
         if not is_plain:
             driver.posted += 1  # later ones do not overtake it
         try:
@@ -411,6 +414,7 @@ class Admission:
         """Admit one of several appends. If there is no room for it, it is before the others."""
         offer = next(several.each, None)
         if offer is None:
+            several.done = _nothing
             return
         self.line.appendleft(several)
         if offer.cancelled or self._refusal(offer) is None:
@@ -441,12 +445,14 @@ class Admission:
         if offer.timer is not None:
             offer.timer.cancel()
             offer.timer = None
-        offer.done(outcome)
+        done, offer.done = offer.done, _nothing  # no cycle is left for Python's collector
+        done(outcome)
 
 
 def _offers_of(offer: JoinedOffer) -> Iterator[Offer]:
     """Yield an offer for each joined append. Their outcomes are that of `offer`."""
     on_answer = _collector(offer.joined.count, offer.done)
+    offer.done = _nothing
     for index, request in enumerate(offer.joined.requests()):
         each = Offer(request, None)
         each.done = partial(on_answer, index)
