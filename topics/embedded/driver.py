@@ -197,9 +197,9 @@ class Driver:
         try:
             self.check()
             self._post_beside(self._owed(start, on_answer))
-            if self._wheel.locked():
+            if self._waits:
                 self._loop.ring.wake()
-            else:
+            elif not self._wheel.locked():
                 self.maintenance.gather_within(_SOON_NS)
         finally:
             signals.release()

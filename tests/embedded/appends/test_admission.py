@@ -138,6 +138,24 @@ def test_answered_appends_and_refusals_leave_no_cycles() -> None:
     log.close()
 
 
+def test_an_append_that_does_not_wait_wakes_the_driving_thread_only_out_of_a_wait() -> None:
+    """A wake-up is a system call, which gave the interpreter's lock to a thread that did not need to be woken."""
+    log, ring = sim_log()
+    driver, woken = log._driver, []
+    ring.wake = lambda: woken.append(1)  # type: ignore[method-assign]
+    assert driver._wheel.acquire(blocking=False)
+    log.append_nowait("t", [0], node="a")
+    assert not woken
+    driver._waits = True
+    log.append_nowait("t", [1], node="b")
+    assert woken
+    driver._waits = False
+    driver._wheel.release()
+    drive(log, ring, 1)
+    assert data(log) == [0, 1]
+    log.close()
+
+
 def test_a_topic_that_refuses_one_append_of_those_that_did_not_wait_takes_the_others() -> None:
     log, _ring = sim_log()
     log.put_topic("full", cap_records=3, discard="reject")
