@@ -17,7 +17,7 @@ from topics.config import tiny_config
 from topics.engine.stored_engine import StoredEngine
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.store.disk.data_directory import take
+from topics.store.disk.data_directory import lock_directory
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -35,7 +35,10 @@ class Life:
         self.codes: list[int] = []
         config = tiny_config(DATA_DIR)
         self.server = Server(
-            config, self.loop, partial(StoredEngine.open, directory=take(self.ring, config)), on_end=self.codes.append
+            config,
+            self.loop,
+            partial(StoredEngine.open, directory=lock_directory(self.ring, config)),
+            on_end=self.codes.append,
         )
         self.server.start()
         self.run_until_ready()

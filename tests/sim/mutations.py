@@ -76,7 +76,7 @@ MUTANTS = (
     _one(
         "the directories of a killed start are not synced",
         "store/disk/data_directory.py",
-        "        await sync_parents(loop, taken.path, taken.made_in)\n",
+        "        await sync_parents(loop, locked.path, locked.made_in)\n",
         "",
     ),
     _one(

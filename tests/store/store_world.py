@@ -13,7 +13,7 @@ from tests.store.fake_catalog import FakeCatalog, Row, Topic
 from topics.config import Config, tiny_config
 from topics.errors import StorageError
 from topics.loop import Loop
-from topics.store.disk.data_directory import take_frozen
+from topics.store.disk.data_directory import lock_to_read
 from topics.store.format.log_format import Frame, FrameType, Idempotency, pack_idempotency
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.reader import FileRange
@@ -52,7 +52,7 @@ class StoreWorld:
 
     def open_frozen(self) -> StoreWorld:
         self.store = self.run(
-            Store.open(self.loop, self.config, self.catalog, directory=take_frozen(self.ring, self.config))
+            Store.open(self.loop, self.config, self.catalog, directory=lock_to_read(self.ring, self.config))
         )
         return self
 

@@ -20,7 +20,6 @@ from topics.loop.choose import open_ring
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.wal.commit_choice import explain_commit
 from topics.uring.probe import describe, probe
 
 FILE_BYTES = 4 << 20
@@ -60,7 +59,7 @@ def report(config: Config) -> Iterator[str]:
         yield f"free space: {free >> 20} MiB; appends stop below {low_water >> 20} MiB{is_low}"
         block_bytes = ring.direct_block_bytes(config.data_dir)
         yield f"O_DIRECT: {f'works, blocks of {block_bytes} bytes' if block_bytes else 'does not work here'}"
-        first, *cases = explain_commit(config.commit, block_bytes)
+        first, *cases = commit_cases(config.commit, block_bytes)
         yield f"commit: {first}"
         yield from cases
         yield f"one commit of {BLOCK_BYTES} bytes into a preallocated file, {COMMITS} in a row, by engine {ring.name}:"
@@ -75,6 +74,25 @@ def report(config: Config) -> Iterator[str]:
         loop.close()
         if made:
             os.rmdir(config.data_dir)
+
+
+def commit_cases(setting: str, block_bytes: int) -> list[str]:
+    """Return a line for each case that `commit_choice.choose` distinguishes: its primitive, and why.
+
+    block_bytes: 0 without O_DIRECT.
+    """
+    if not block_bytes:
+        return ["link: a buffered write linked to an fdatasync, for lack of O_DIRECT"]
+    if setting != "auto":
+        return [f"{setting}: asked for; link where unsynced bytes precede"]
+    return [
+        "auto:",
+        "  no writer waits for a sync    a bare write, synced in the background",
+        "  a lone commit                 dsync: one O_DIRECT write with RWF_DSYNC",
+        "  a group                       dsync or link, whichever proves faster",
+        "  unsynced bytes precede it     link: a buffered write linked to an fdatasync",
+        "  64 KiB and more               direct: an O_DIRECT write linked to an fdatasync",
+    ]
 
 
 def measure_commits(loop: Loop, directory: str, *, direct: bool) -> Iterator[CommitCost]:

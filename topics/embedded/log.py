@@ -52,7 +52,7 @@ from topics.engine.values.results import (
 from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
-from topics.store.disk.data_directory import TakenDirectory, take, take_frozen
+from topics.store.disk.data_directory import LockedDirectory, lock_directory, lock_to_read
 from topics.store.read.lender import Lender
 
 R = TypeVar("R")
@@ -67,7 +67,7 @@ class _Opened(NamedTuple):
 
     loop: Loop
     engine_reason: str
-    directory: TakenDirectory
+    directory: LockedDirectory
     opened: StoredEngine
 
 
@@ -80,9 +80,9 @@ def _open(config: Config, ring: Ring | None, clock: Clock | None, *, is_frozen: 
     if ring is None:
         ring, engine_reason = open_ring(config, shared=True)
     loop = Loop(ring, clock or SystemClock())
-    directory: TakenDirectory | None = None
+    directory: LockedDirectory | None = None
     try:
-        directory = take_frozen(ring, config) if is_frozen else take(ring, config)
+        directory = lock_to_read(ring, config) if is_frozen else lock_directory(ring, config)
         opened = _run(loop, StoredEngine.open(loop, config, directory=directory), "open")
     except BaseException:
         _abandon(loop, directory)
@@ -91,7 +91,7 @@ def _open(config: Config, ring: Ring | None, clock: Clock | None, *, is_frozen: 
     return _Opened(loop, engine_reason, directory, opened)
 
 
-def _abandon(loop: Loop, directory: TakenDirectory | None) -> None:
+def _abandon(loop: Loop, directory: LockedDirectory | None) -> None:
     """Close a loop and release its directory, without a last checkpoint."""
     try:
         loop.close()

@@ -12,7 +12,7 @@ from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.shared.stored_state import StoredState
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
-from topics.store.disk.data_directory import TakenDirectory
+from topics.store.disk.data_directory import LockedDirectory
 from topics.store.store import Store
 from topics.store.wal.counters import CheckpointCounters, RecoveryCounters
 from topics.store.wal.sharded_log import ShardedLog
@@ -80,7 +80,7 @@ class StoredEngine:
         config: Config,
         on_progress: Callable[[float], None] = lambda _share: None,
         *,
-        directory: TakenDirectory | None = None,
+        directory: LockedDirectory | None = None,
     ) -> StoredEngine:
         """Recover the data directory; return an engine that accepts requests, with its hooks set.
 

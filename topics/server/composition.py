@@ -17,7 +17,7 @@ from topics.server.app import Server
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
 from topics.server.startup import check_config, connection_limit, forbid_core_dumps
-from topics.store.disk.data_directory import take
+from topics.store.disk.data_directory import lock_directory
 
 _log = logging.getLogger("topics.server")
 
@@ -40,7 +40,7 @@ def serve(config: Config) -> int:
         loop.stop()
 
     try:
-        directory = take(ring, config)
+        directory = lock_directory(ring, config)
         try:
             server = Server(
                 config, loop, partial(StoredEngine.open, directory=directory), max_connections=limit, on_end=on_end

@@ -6,7 +6,7 @@ import contextlib
 
 from topics.config import Config
 from topics.loop.loop import Loop
-from topics.store.disk.data_directory import TakenDirectory, check_marker, take
+from topics.store.disk.data_directory import LockedDirectory, check_marker, lock_directory
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.format.catalog import Catalog
 from topics.store.recovery.recovery import Progress
@@ -20,7 +20,7 @@ class Store:
     """
 
     def __init__(
-        self, loop: Loop, directory: TakenDirectory, directory_format: DirectoryFormat, parts: StoreParts
+        self, loop: Loop, directory: LockedDirectory, directory_format: DirectoryFormat, parts: StoreParts
     ) -> None:
         self._loop = loop
         self._directory = directory
@@ -43,31 +43,31 @@ class Store:
         config: Config,
         catalog: Catalog,
         *,
-        directory: TakenDirectory | None = None,
+        directory: LockedDirectory | None = None,
         on_progress: Progress = lambda share: None,
     ) -> Store:
         """Recover config.data_dir and fill the catalog.
 
         Everything in the catalog is durable on return.
 
-        directory: locked already, by `data_directory.take` or `take_frozen`; None: it is locked
+        directory: locked already, by `data_directory.lock_directory` or `lock_to_read`; None: it is locked
             here.
         Raises: LockedError, CorruptError, FormatError, StorageError or OSError; the lock is
             released then.
         """
-        taken = directory or take(loop.ring, config)
-        start = StoreStart(loop, config, catalog, is_frozen=taken.is_frozen)
+        locked = directory or lock_directory(loop.ring, config)
+        start = StoreStart(loop, config, catalog, is_frozen=locked.is_frozen)
         try:
-            directory_format = DirectoryFormat(loop, taken.path, await check_marker(loop, taken))
-            return cls(loop, taken, directory_format, await start.run(on_progress, directory_format))
+            directory_format = DirectoryFormat(loop, locked.path, await check_marker(loop, locked))
+            return cls(loop, locked, directory_format, await start.run(on_progress, directory_format))
         except Exception as error:
             # the error that stopped the start is the one to report
             with contextlib.suppress(OSError):
                 await start.fail(error)
-            taken.release()
+            locked.release()
             raise
         except BaseException:
-            taken.release()
+            locked.release()
             raise
 
     async def close(self, *, checkpoint: bool = True) -> None:

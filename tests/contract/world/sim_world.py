@@ -15,7 +15,7 @@ from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
-from topics.store.disk.data_directory import take
+from topics.store.disk.data_directory import lock_directory
 
 PORT = 4000
 _SETTLE_NS = 3_000_000
@@ -66,7 +66,7 @@ class SimWorld(World):
         self.config = replace(self.config, **settings)
         self._exit_codes = []
         self.loop = Loop(self.ring, self.ring.clock)
-        directory = take(self.ring, self.config)
+        directory = lock_directory(self.ring, self.config)
         self.server = Server(
             self.config, self.loop, partial(StoredEngine.open, directory=directory), on_end=self._exit_codes.append
         )

@@ -27,7 +27,7 @@ from topics.errors import TopicsError
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.store.disk import disk_space
-from topics.store.disk.data_directory import take
+from topics.store.disk.data_directory import lock_directory
 from topics.store.recovery.session_note import SessionNote
 
 _PASSES_MAX = 120_000
@@ -235,7 +235,7 @@ class Machine:
     def _open(self) -> bool:
         self.loop = Loop(self.ring, self.ring.clock, one_sender_passes=self.plan.one_sender_passes)
         try:
-            directory = take(self.ring, self.config)
+            directory = lock_directory(self.ring, self.config)
             self.server = Server(
                 self.config, self.loop, partial(StoredEngine.open, directory=directory), on_end=self.ended.append
             )

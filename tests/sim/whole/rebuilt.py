@@ -18,7 +18,7 @@ from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.topic_config import TopicConfig
 from topics.loop import Loop
-from topics.store.disk.data_directory import take
+from topics.store.disk.data_directory import lock_directory
 from topics.store.repair.rebuild import rebuild
 
 
@@ -74,7 +74,7 @@ def _stopped(ring: SimRing, config: Config) -> _Found:
     """Start and stop a process. Return the content at both."""
     ring.disk.watch = lambda _old, _new, _node: None
     loop = Loop(ring, ring.clock)
-    stored = loop.run_task(StoredEngine.open(loop, config, directory=take(ring, config)))
+    stored = loop.run_task(StoredEngine.open(loop, config, directory=lock_directory(ring, config)))
     at_start = _rows(stored)
     stored.engine.begin_shutdown()
     loop.run_task(stored.store.close())

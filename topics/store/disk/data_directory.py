@@ -29,10 +29,10 @@ _PATH_BYTES_MAX = 3500
 """The longest path: the kernel accepts 4096 with the names of the files below."""
 
 
-class TakenDirectory:
+class LockedDirectory:
     """A data directory whose lock this process holds, until `release` or the store's end.
 
-    is_frozen: it was taken to be read, perhaps beside others that read it: nothing in it changes.
+    is_frozen: it is locked to be read, perhaps beside other readers: nothing in it changes.
     """
 
     def __init__(self, ring: Ring, path: str, fd: int, made_in: list[str], *, is_frozen: bool = False) -> None:
@@ -50,7 +50,7 @@ class TakenDirectory:
             self._ring.unlock(fd)
 
 
-def take(ring: Ring, config: Config) -> TakenDirectory:
+def lock_directory(ring: Ring, config: Config) -> LockedDirectory:
     """Create config.data_dir (mode 0700) if it is missing, check it and lock it.
 
     Blocking, before anything else is started.
@@ -63,7 +63,7 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
     refuse_unsafe(ring, path)
     try:
         made_in = make_with_parents(ring, path)
-        return TakenDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
+        return LockedDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
     except BlockingIOError as error:
         message = f"data directory {path} is in use, by another process or by this one: stop or close that first"
         raise LockedError(message) from error
@@ -71,7 +71,7 @@ def take(ring: Ring, config: Config) -> TakenDirectory:
         raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
 
 
-def take_frozen(ring: Ring, config: Config) -> TakenDirectory:
+def lock_to_read(ring: Ring, config: Config) -> LockedDirectory:
     """Check config.data_dir and lock it beside other readers, without a change. Blocking.
 
     A directory without a lock file, such as a copy, is used without a lock.
@@ -90,7 +90,7 @@ def take_frozen(ring: Ring, config: Config) -> TakenDirectory:
         raise no_log_in(path) from None
     except OSError as error:
         raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
-    return TakenDirectory(ring, path, fd, [], is_frozen=True)
+    return LockedDirectory(ring, path, fd, [], is_frozen=True)
 
 
 def no_log_in(path: str) -> StorageError:
@@ -146,7 +146,7 @@ def make_with_parents(ring: Ring, path: str) -> list[str]:
         return [*made_in, parent]
 
 
-async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> Marker:
+async def check_marker(loop: Loop, locked: LockedDirectory, *, cores: int = 1) -> Marker:
     """Write the marker of a new directory, or compare that of a used one; return it.
 
     A used directory that has lost its marker gets the newest format, because what it holds is not
@@ -154,23 +154,23 @@ async def check_marker(loop: Loop, taken: TakenDirectory, *, cores: int = 1) -> 
 
     Raises FormatError, StorageError or OSError.
     """
-    path = f"{taken.path}/{MARKER_NAME}"
+    path = f"{locked.path}/{MARKER_NAME}"
     try:
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
     except FileNotFoundError:
-        used = SNAPSHOT_DIRECTORY in loop.files.list_directory(taken.path)
+        used = SNAPSHOT_DIRECTORY in loop.files.list_directory(locked.path)
         marker = Marker(DIRECTORY_FORMAT if used else FIRST_DIRECTORY_FORMAT, cores)
-        if taken.is_frozen:
+        if locked.is_frozen:
             if not used:
-                raise no_log_in(taken.path) from None
+                raise no_log_in(locked.path) from None
             return marker
-        await sync_parents(loop, taken.path, taken.made_in)
-        taken.made_in.clear()
+        await sync_parents(loop, locked.path, locked.made_in)
+        locked.made_in.clear()
         await replace_file(loop.files, path, msgspec.json.encode(marker))
         return marker
     except msgspec.DecodeError as error:
         raise FormatError(f"{path}: {error}") from error
-    if refusal := refused_marker(marker, taken.path, cores=cores):
+    if refusal := refused_marker(marker, locked.path, cores=cores):
         raise FormatError(refusal)
     return marker
 

@@ -12,7 +12,7 @@ from topics.errors import LockedError, StorageError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
-from topics.store.disk.data_directory import TakenDirectory, refuse_links, take
+from topics.store.disk.data_directory import LockedDirectory, lock_directory, refuse_links
 from topics.store.repair.rebuild import Rebuilt, rebuild
 from topics.store.repair.verify_directory import Damage, VerifyReport, verify
 
@@ -49,7 +49,7 @@ def check_directory(config: Config, *, mend: bool) -> FsckReport:
     ring, _ = open_ring(config, shared=False)
     loop = Loop(ring, SystemClock())
     try:
-        taken = _take(ring, config)
+        locked = _lock(ring, config)
         try:
             first = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
             if first.sound or not mend:
@@ -60,14 +60,14 @@ def check_directory(config: Config, *, mend: bool) -> FsckReport:
             again = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
             return FsckReport(config.data_dir, again, result, first.findings)
         finally:
-            taken.release()
+            locked.release()
     finally:
         loop.close()
 
 
-def _take(ring: Ring, config: Config) -> TakenDirectory:
+def _lock(ring: Ring, config: Config) -> LockedDirectory:
     try:
-        return take(ring, config)
+        return lock_directory(ring, config)
     except LockedError as error:
         raise LockedError(f"{error}, then check again") from error
 

@@ -191,22 +191,3 @@ def choose(shard: ShardView, size: int, *, fsync: bool, lone: bool) -> Choice | 
     if setting == "direct":
         return _DIRECT
     return _DSYNC_IN_PLACE if in_place else _DSYNC
-
-
-def explain_commit(setting: str, block_bytes: int) -> list[str]:
-    """Return a line for each case: the primitive that `choose` takes, and why.
-
-    block_bytes: 0 without O_DIRECT.
-    """
-    if not block_bytes:
-        return ["link: a buffered write linked to an fdatasync, for lack of O_DIRECT"]
-    if setting != "auto":
-        return [f"{setting}: asked for; link where unsynced bytes precede"]
-    return [
-        "auto:",
-        "  no writer waits for a sync    a bare write, synced in the background",
-        "  a lone commit                 dsync: one O_DIRECT write with RWF_DSYNC",
-        "  a group                       dsync or link, whichever proves faster",
-        "  unsynced bytes precede it     link: a buffered write linked to an fdatasync",
-        "  64 KiB and more               direct: an O_DIRECT write linked to an fdatasync",
-    ]
