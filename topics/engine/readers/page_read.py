@@ -7,18 +7,19 @@ waits for records is not in that line, and looks again after every change of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
+from topics.engine.readers.page_wait import PageWait
 from topics.engine.readers.reader_positions import PositionCore, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderQuery
 from topics.engine.state import refusals
 from topics.engine.state.named_reader import AT_MOST_ONCE, HandedPage, Interval, LinedUp, NamedReader
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
-from topics.engine.values.ports import LoopPort, TimerPort
+from topics.engine.values.ports import LoopPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
@@ -32,16 +33,22 @@ class PageCore(ReadCore, PositionCore, Protocol):
     loop: LoopPort
 
 
+class PageSource(NamedTuple):
+    """What all reads of named readers share."""
+
+    core: PageCore
+    catch_up: CatchUpFirst
+    take_token: Callable[[], int]
+    """Returns the token of a new page, not 0."""
+
+
 class PageRead(LinedUp):
     """One read in progress. `cancel` may be called at any time: its page is given back."""
 
     __slots__ = (
-        "_catch_up",
         "_commits",
         "_core",
         "_done",
-        "_expiry",
-        "_final",
         "_interval",
         "_moves",
         "_page",
@@ -49,26 +56,17 @@ class PageRead(LinedUp):
         "_query",
         "_read_query",
         "_reader",
-        "_take_token",
+        "_source",
         "_taken",
-        "_timer",
         "_topic",
+        "_wait",
     )
 
-    def __init__(  # noqa: PLR0917 - one call a request
-        self,
-        core: PageCore,
-        catch_up: CatchUpFirst,
-        take_token: Callable[[], int],
-        topic: Topic,
-        reader: NamedReader,
-        query: ReaderQuery,
-        done: Done[ReaderPage],
+    def __init__(
+        self, source: PageSource, topic: Topic, reader: NamedReader, query: ReaderQuery, done: Done[ReaderPage]
     ) -> None:
-        """take_token: returns the token of a new page, not 0."""
-        self._core = core
-        self._catch_up = catch_up
-        self._take_token = take_token
+        core = self._core = source.core
+        self._source = source
         self._topic = topic
         self._reader = reader
         self._query = query
@@ -81,21 +79,22 @@ class PageRead(LinedUp):
             )
         )
         self._done: Done[ReaderPage] | None = done
-        self._final = not query.wait_ms or core.closing
-        """Whether the next page is the answer, even without records."""
+        waits = query.wait_ms and not core.closing
+        self._wait = PageWait(core, topic, self._line_up, self._on_topic_gone) if waits else None
+        """The wait for records; None: the next page is the answer, even without records."""
+        # --- the page that is being read
         self._interval: Interval | None = None
-        self._taken: Interval | None = None
-        """Records that are delivered at most once, until their position is committed."""
         self._moves = 0
+        """The reader's seeks when the read began."""
         self._passed = 0
         """The look at the next page found nothing up to here, and moves nothing."""
+        # --- the answer
+        self._taken: Interval | None = None
+        """Records that are delivered at most once, until their position is committed."""
         self._commits = 0
         """Positions in flight that the answer waits for."""
         self._page: ReaderPage | None = None
         """The answer, while it waits for them."""
-        self._timer: TimerPort | None = None
-        self._expiry: TimerPort | None = None
-        """Timer, while parked, of the first lease that ends."""
 
     def begin(self) -> None:
         """Read for the first time. Raises: TopicsError; nothing was done then."""
@@ -108,10 +107,9 @@ class PageRead(LinedUp):
             if reader.done_records >= query.commit_every:
                 self._commit()
         mark_read(self._topic, now_ms)
-        if not self._final:
-            wait_ms = core.bounds.wait_ms(query.wait_ms)
-            self._timer = core.loop.call_later(wait_ms * 1_000_000, self._on_deadline)
-        self._catch_up(self._topic, self._line_up)
+        if self._wait is not None:
+            self._wait.begin(core.bounds.wait_ms(query.wait_ms))
+        self._source.catch_up(self._topic, self._line_up)
 
     def cancel(self) -> None:
         """Give up the answer."""
@@ -185,10 +183,10 @@ class PageRead(LinedUp):
                 self.take_turn()
                 return
             self._end_turn()
-            if self._final or self._core.closing:
+            if self._wait is None or self._wait.has_ended or self._core.closing:
                 self._answer(ReaderPage(result, 0, 0))
             else:
-                self._park(result.head_seq)
+                self._park(self._wait, result.head_seq)
 
     def _on_page(self, result: DiffResult, interval: Interval | None) -> None:
         """Hand out what was read, and commit it first where a page is delivered at most once."""
@@ -211,7 +209,7 @@ class PageRead(LinedUp):
                 self._fail(refusals.limit_reached("max_reader_pages", core.config.max_reader_pages))
                 return
             else:
-                token = self._take_token()
+                token = self._source.take_token()
                 if query.lease_ms is not None:
                     until_ms = core.clock.now_ms() + query.lease_ms
                 reader.hand_out(token, HandedPage(after, upto, result.count, until_ms), interval)
@@ -256,43 +254,19 @@ class PageRead(LinedUp):
             done(error)
 
     def _leave(self) -> None:
-        self._unpark()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait.end()
 
     # --- waiting -----------------------------------------------------------------------------------------------------
-    def _park(self, head: int) -> None:
+    def _park(self, wait: PageWait, head: int) -> None:
         topic, reader = self._topic, self._reader
         is_new = topic.head != head or topic.floors.lost > reader.position
         if is_new or (reader.next_interval() is not None and not self._query.peek):
             self._line_up()
             return
         self._passed = 0
-        topic.waiters[self] = None
-        due_ms = reader.next_deadline()
-        if due_ms:
-            left_ms = max(1, due_ms + 1 - self._core.clock.now_ms())
-            self._expiry = self._core.loop.call_later(left_ms * 1_000_000, self.look_again)
+        wait.park(reader.next_deadline())
 
-    def _unpark(self) -> None:
-        self._topic.waiters.pop(self, None)
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-
-    def look_again(self) -> None:
-        self._unpark()
-        self._line_up()
-
-    def on_topic_gone(self) -> None:
+    def _on_topic_gone(self) -> None:
         self._fail(refusals.reader_not_found(self._topic.name, self._reader.name))
-
-    def on_shutdown(self) -> None:
-        self._on_deadline()
-
-    def _on_deadline(self) -> None:
-        """Answer with the next page."""
-        self._final = True
-        if self in self._topic.waiters:
-            self.look_again()

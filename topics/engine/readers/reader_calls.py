@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Protocol
 
 from topics.engine.read.begin_cursor import begin_cursor
-from topics.engine.readers.page_read import PageCore, PageRead
+from topics.engine.readers.page_read import PageCore, PageRead, PageSource
 from topics.engine.readers.reader_positions import Then, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state import refusals
@@ -145,6 +145,7 @@ class ReaderCalls:
     def __init__(self, core: ReadersCore, catch_up: CatchUpFirst) -> None:
         self._core = core
         self._catch_up = catch_up
+        self._source = PageSource(core, catch_up, self._take_token)
         self._last_token = 0
 
     def _take_token(self) -> int:
@@ -312,7 +313,7 @@ class ReaderCalls:
         """Hand out the next page, or show it."""
         try:
             topic, reader = self._find(topic_name, name, incarnation)
-            read = PageRead(self._core, self._catch_up, self._take_token, topic, reader, query, done)
+            read = PageRead(self._source, topic, reader, query, done)
             read.begin()
         except TopicsError as error:
             done(error)
