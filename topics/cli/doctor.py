@@ -77,7 +77,7 @@ def report(config: Config) -> Iterator[str]:
 
 
 def commit_cases(setting: str, block_bytes: int) -> list[str]:
-    """Return a line for each case that `commit_choice.choose` distinguishes: its primitive, and why.
+    """Return a line for each case of `commit_choice.choose`: its primitive, and why.
 
     block_bytes: 0 without O_DIRECT.
     """

@@ -50,7 +50,7 @@ class Store:
 
         Everything in the catalog is durable on return.
 
-        directory: locked already, by `data_directory.lock_directory` or `lock_to_read`; None: it is locked
+        directory: locked already, by `lock_directory` or `lock_to_read`; None: it is locked
             here.
         Raises: LockedError, CorruptError, FormatError, StorageError or OSError; the lock is
             released then.

@@ -12,29 +12,27 @@ from typing import NamedTuple, Protocol
 from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
-from topics.engine.readers.page_wait import PageWait
+from topics.engine.readers.page_wait import PageWait, PageWaitCore
 from topics.engine.readers.reader_positions import PositionCore, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderQuery
 from topics.engine.state import refusals
 from topics.engine.state.named_reader import AT_MOST_ONCE, HandedPage, Interval, LinedUp, NamedReader
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
-from topics.engine.values.ports import LoopPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
 
 
-class PageCore(ReadCore, PositionCore, Protocol):
+class PageCore(ReadCore, PositionCore, PageWaitCore, Protocol):
     """The part of the core that a read of a named reader needs."""
 
     bounds: ReadBounds
     closing: bool
-    loop: LoopPort
 
 
 class PageSource(NamedTuple):
-    """What all reads of named readers share."""
+    """The part that all reads of named readers share."""
 
     core: PageCore
     catch_up: CatchUpFirst
