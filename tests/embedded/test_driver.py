@@ -105,6 +105,31 @@ def test_a_call_runs_exclusively_only_when_no_work_is_due(disk: Disk) -> None:
     assert driver.run_exclusively(str, "after the end") is None
 
 
+def test_work_that_is_due_is_done_before_an_exclusive_call(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    done: list[str] = []
+    disk.loop.call_soon(lambda: done.append("due"))
+    assert driver.run_exclusively(lambda text: done.append(text) or text, "mine") == "mine"  # type: ignore[func-returns-value]
+    assert done == ["due", "mine"]
+    driver.has_line = lambda: True
+    disk.loop.call_soon(lambda: done.append("due again"))
+    assert driver.run_exclusively(str, "an append waits for room by then") is None
+    assert done[2:] == ["due again"]
+    disk.loop.call_soon(lambda: done.append("left to a call"))
+    thread = threading.Thread(target=lambda: done.append(str(driver.run_exclusively(str, "of a thread that may end"))))
+    thread.start()
+    thread.join()
+    assert done[3:] == ["None"]
+
+
+def test_a_failure_of_work_that_is_due_ends_the_driver_and_leaves_it_to_nobody(disk: Disk) -> None:
+    driver = Driver(disk.loop)
+    disk.loop.call_soon(lambda: 1 / 0)
+    with pytest.raises(LogFailedError, match="ZeroDivisionError"):
+        driver.run_exclusively(str, "mine")
+    assert driver._wheel.acquire(blocking=False)
+
+
 def test_an_unexpected_error_of_an_exclusive_call_ends_the_driver(disk: Disk) -> None:
     def fail(_: None) -> None:
         raise ZeroDivisionError("a bug")

@@ -113,6 +113,8 @@ class Driver:
         )
         self.allow_in_place: Callable[[bool], None] = _ignore
         """Allows, or forbids, that the log's commits and syncs stop the thread that drives."""
+        self.has_line: Callable[[], bool] = _never
+        """Returns whether appends wait for room, which no later one may overtake."""
         self._lasting = {threading.main_thread().ident}
         """Ids of threads that do not end before the log does."""
 
@@ -225,10 +227,10 @@ class Driver:
             signals.release()
 
     def run_exclusively(self, do: Callable[[A], R | None], argument: A) -> R | None:
-        """Call `do(argument)` in one step if no thread drives and no work is due; else return None.
+        """Call `do(argument)` in one step if no thread drives and no call waits; else return None.
 
-        Skips the pass: no calls, no timers, and no check for completions. None may also be the
-        result of `do`, which waits for no operation.
+        Skips the pass, unless work is due or operations may have ended. None may also be the result
+        of `do`, which waits for no operation.
         Raises: as `call`; an exception of `do` that is no TopicsError ends the log.
         """
         loop = self._loop
@@ -238,12 +240,10 @@ class Driver:
                 return None
             self._driving = _get_ident()
             now_ns = loop.clock.monotonic_ns()
-            if (
-                self._refusal is not None
-                or self._inbox
-                or not loop.is_quiet(now_ns)
-                or (now_ns - self._drove_ns >= _LOOK_NS and loop.operations_in_flight)
-            ):
+            is_due = not loop.is_quiet(now_ns) or (now_ns - self._drove_ns >= _LOOK_NS and loop.operations_in_flight)
+            if is_due and not self._inbox and self._look():
+                is_due = self.has_line() or not loop.is_quiet(loop.clock.monotonic_ns())
+            if self._refusal is not None or self._inbox or is_due:
                 self._release_wheel()
                 self.check()
                 return None
@@ -261,6 +261,21 @@ class Driver:
                     self._hand_over()
         finally:
             signals.release()
+
+    def _look(self) -> bool:
+        """Make a pass that waits for nothing, for work that is due and operations that have ended.
+
+        Return False, and nothing was done, if this thread may end before the operations that the
+        pass submits: a call waits for them. The caller holds `_wheel`, which an exception releases.
+        """
+        if self._refusal is not None or self._driving not in self._lasting:
+            return False
+        try:
+            self._drive(_at_once)
+        except BaseException:
+            self._give_wheel()
+            raise
+        return True
 
     def drive_due(self) -> int | None:
         """Run the work that is due by now, without waiting.
@@ -621,6 +636,10 @@ def _doing(do: Callable[[], None]) -> Start[None]:
 
 def _ignore(_outcome: object) -> None:
     pass
+
+
+def _never() -> bool:
+    return False
 
 
 def _at_once() -> bool:

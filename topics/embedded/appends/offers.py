@@ -157,6 +157,7 @@ class Admission:
         self._left = 0
         """Number of appends that may still leave it in that pass."""
         loop.on_pass_end(self._look, _ORDER)
+        driver.has_line = lambda: bool(self.line)
 
     # --- any thread --------------------------------------------------------------------------------------------------
     def nowait(self, request: AppendRequest) -> Pending[AppendResult]:
