@@ -117,9 +117,9 @@ WORKLOADS ?= write-lone write-64 write-batch read-one tail-empty deliver-sse del
 bench-peers: venv
 	$(BIN)/topics bench run $(WORKLOADS) --peers auto $(ARGS)
 
-# The table of goals of perf/README.md: Redis and NATS where they are here.
+# The table of goals, each met or missed, from runs of `topics bench`; ARGS="--only lone,tails".
 bench-goals: venv
-	$(BIN)/python -m perf.peers $(ARGS)
+	$(BIN)/python -m perf.goals $(ARGS)
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -21,6 +21,7 @@ import pytest
         "loop_echo",
         "json_scan",
         "writes --only lone",
+        "goals --only tails,embedded",
         "peers --only reads",
         "embedded_wal --only bytes,flush,nowait,beside",
         "peers --only sustained",

@@ -1,0 +1,341 @@
+"""The table of goals: what `topics` is to reach beside its peers, and whether it does, from runs of `topics bench`.
+
+    python -m perf.goals [--rounds 5] [--seconds 2] [--only lone,tails,...] [--smoke]
+
+Each row is a ratio of two figures of one run, in which the sides take turns: ours by a peer's, or ours by another of
+ours. The ratio is the median of those of the rounds, the range in brackets; a goal is met if the median meets it. A
+peer that is not on this machine leaves its rows out with a sentence. The checks of `topics bench` (every record is read
+back, every delivery counted) apply to every run; one that fails ends the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from perf.peers import machine
+from perf.writes import commit_id
+from topics.bench.bench_run import BenchRun, with_run
+from topics.bench.outcome import RoundOutcome
+from topics.bench.peers.known_peers import known_peers, own_side
+from topics.bench.results.bench_result import BenchResult
+from topics.bench.results.figure_text import number, spread
+from topics.bench.sides import Side
+from topics.bench.workload import Case, SweepSpec, Workload
+from topics.bench.workload_files import find_workload
+from topics.clock import SystemClock
+from topics.errors import UsageError
+
+P50, P99, RATE = "answer p50", "answer p99", "rate"
+HEARD50, HEARD99 = "delivery p50", "delivery p99"
+HALF = 0.5
+"""Share of the peak at which tails are measured."""
+
+
+class Figure(NamedTuple):
+    """One metric of one side in one case. case: the label of `topics bench`; peer empty: ours."""
+
+    load: str
+    name: str
+    case: str = ""
+    peer: str = ""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One row. by: figures whose sum divides ours; none for a goal that is a number by itself."""
+
+    what: str
+    ours: Figure
+    by: tuple[Figure, ...]
+    sign: str
+    limit: float
+
+    def is_met(self, ratio: float) -> bool:
+        return ratio <= self.limit if self.sign == "<=" else ratio >= self.limit
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of a workload of `topics bench`, and the goals that it decides.
+
+    sweep: other values of its sweep, or another sweep; rate_of: a load whose rate is to be half of its peak.
+    """
+
+    workload: str
+    goals: tuple[Goal, ...]
+    sweep: SweepSpec | None = None
+    rate_of: str = ""
+
+    @property
+    def peers(self) -> list[str]:
+        return sorted({figure.peer for goal in self.goals for figure in goal.by if figure.peer})
+
+
+def _beside(what: str, load: str, name: str, case: str, peer: str, sign: str, limit: float) -> Goal:  # noqa: PLR0917
+    """Our figure by the same one of a peer."""
+    return Goal(what, Figure(load, name, case), (Figure(load, name, case, peer),), sign, limit)
+
+
+def _own(what: str, ours: Figure, by: Figure, sign: str, limit: float) -> Goal:
+    return Goal(what, ours, (by,), sign, limit)
+
+
+def _classes(*names: str) -> SweepSpec:
+    return SweepSpec("topic.durability", names)
+
+
+def _deliveries(workload: str, over: str) -> Measurement:
+    limits = {1: 1.2, 10: 1.2, 100: 1.0, 1000: 1.0}
+    goals: list[Goal] = []
+    for count, limit in limits.items():
+        case, what = f"connections {count}", f"a write reaches {count:,} {over} watchers"
+        goals.append(_beside(f"{what}, p50", "watch", HEARD50, case, "redis-pubsub", "<=", limit))
+        tail, middle = Figure("watch", HEARD99, case), Figure("watch", HEARD50, case)
+        goals.append(_own(f"{what}, p99 by p50", tail, middle, "<=", 3.0))
+    return Measurement(workload, tuple(goals))
+
+
+def _half_of_peak(durability: str) -> Measurement:
+    what = f"single writes, `{durability}`, open loop at half the peak, p99 by p50"
+    goal = _own(what, Figure("write", P99), Figure("write", P50), "<=", 4.0)
+    return Measurement(f"write-open-{durability}", (goal,), SweepSpec(), rate_of="write")
+
+
+PARTS: dict[str, tuple[Measurement, ...]] = {
+    "lone": (
+        Measurement(
+            "write-lone",
+            (
+                _beside("lone write, `fsync`, p50", "write", P50, "durability fsync", "redis", "<=", 1.0),
+                Goal(
+                    "the same by bare write and sync, and an echo",
+                    Figure("write", P50, "durability fsync"),
+                    (
+                        Figure("write", P50, "durability fsync", "commit"),
+                        Figure("write", P50, "durability fsync", "echo"),
+                    ),
+                    "<=",
+                    1.1,
+                ),
+                _beside("lone write, `disk`, p50", "write", P50, "durability disk", "redis", "<=", 1.15),
+            ),
+            _classes("disk", "fsync"),
+        ),
+        Measurement("read-one", (_beside("lone read of one record, p50", "read", P50, "", "redis", "<=", 1.3),)),
+        Measurement(
+            "tail-empty",
+            (
+                _beside("read at the end, p50", "poll", P50, "connections 1", "redis", "<=", 1.3),
+                _beside("the same, 64 connections, requests/s", "poll", RATE, "connections 64", "redis", ">=", 1.3),
+            ),
+        ),
+    ),
+    "deliveries": (
+        _deliveries("deliver-sse", "SSE"),
+        _deliveries("deliver-ws", "WebSocket"),
+        Measurement(
+            "deliver-flat-out",
+            (
+                _beside(
+                    "deliveries/s to 1,000 WebSockets", "watch", RATE, "connections 1000", "redis-pubsub", ">=", 1.0
+                ),
+            ),
+            SweepSpec("load.watch.connections", (1000,)),
+        ),
+        Measurement(
+            "router-visible",
+            (
+                _own(
+                    "a routed record reaches a watcher, p50 by a direct one's",
+                    Figure("watch", HEARD50, "topic destination"),
+                    Figure("watch", HEARD50, "topic "),
+                    "<=",
+                    1.3,
+                ),
+            ),
+            SweepSpec("load.watch.topic", ("", "destination")),
+        ),
+    ),
+    "writes": (
+        Measurement(
+            "write-64",
+            (
+                _beside("single writes, 64 connections, `disk`", "write", RATE, "durability disk", "redis", ">=", 1.6),
+                _beside("the same, `fsync`", "write", RATE, "durability fsync", "redis", ">=", 1.4),
+            ),
+            _classes("disk", "fsync"),
+        ),
+        Measurement(
+            "write-open-fsync",
+            (_beside("single writes, 256 connections, `fsync`", "write", RATE, "connections 256", "redis", ">=", 1.6),),
+            SweepSpec("load.write.connections", (256,)),
+        ),
+        Measurement(
+            "write-batch",
+            (_beside("batches of 100, 16 connections, `disk`", "write", RATE, "durability disk", "redis", ">=", 4.0),),
+            _classes("disk"),
+        ),
+    ),
+    "tails": (_half_of_peak("disk"), _half_of_peak("fsync")),
+    "topics": (
+        Measurement(
+            "many-topics",
+            tuple(
+                _own(
+                    f"single writes to {count:,} topics by turns, by those to 10",
+                    Figure("write", RATE, f"topics {count}"),
+                    Figure("write", RATE, "topics 10"),
+                    ">=",
+                    limit,
+                )
+                for count, limit in ((1000, 0.85), (100_000, 0.75))
+            ),
+        ),
+    ),
+    "embedded": (
+        Measurement(
+            "embedded-append",
+            (
+                _beside(
+                    "library: `append`, `fsync`, calls/s", "append", RATE, "durability fsync", "sqlite", ">=", 1.05
+                ),
+                _beside("the same, `disk`", "append", RATE, "durability disk", "sqlite", ">=", 1.5),
+            ),
+        ),
+        Measurement(
+            "embedded-batch",
+            (
+                Goal(
+                    "library: `append_many(1000)`, `disk`, millions of records/s",
+                    Figure("append", RATE, "durability disk"),
+                    (),
+                    ">=",
+                    6.0,
+                ),
+            ),
+            _classes("disk"),
+        ),
+    ),
+}
+
+
+class Silent:
+    """The observer of a run that shows nothing."""
+
+    def starts(self, case: Case, side: Side, number: int, rounds: int) -> None: ...
+
+    def progress(self, phase: str, count: int) -> None: ...
+
+    def ended(self, case: Case, side: Side, outcome: RoundOutcome | None, error: str) -> None:
+        if error:
+            print(f"{side.name}, {case.label}: {error}", file=sys.stderr)
+
+
+def measure(workload: Workload, peers: list[Side]) -> BenchResult:
+    """Run a workload with its sides by turns. Raises: UsageError if a check failed."""
+    result = BenchRun(workload, [own_side(workload, "", "", {}), *peers], Silent(), SystemClock()).run()
+    if failures := result.failures():
+        raise UsageError(f"{workload.name}: {'; '.join(failures)}")
+    return result
+
+
+def prepared(measurement: Measurement, seconds: float | None, rounds: int | None) -> Workload:
+    """Return the workload as its goals want it: the sweep changed, and the rate half of its peak."""
+    workload = find_workload(measurement.workload)
+    if measurement.sweep is not None:
+        workload = replace(workload, sweep=measurement.sweep)
+    workload = with_run(workload, seconds, None if seconds is None else min(1.0, seconds), rounds)
+    swept = measurement.sweep is not None and measurement.sweep.field.startswith("load.write.connections")
+    if measurement.rate_of or swept:  # a workload of the open loop without its rate is a closed one
+        workload = _with_rate(workload, 0.0)
+    if measurement.rate_of:
+        peak = measure(with_run(workload, None, None, 1), [])
+        workload = _with_rate(workload, values(peak, Figure(measurement.rate_of, RATE), {})[0] * HALF)
+    return workload
+
+
+def _with_rate(workload: Workload, rate: float) -> Workload:
+    return replace(workload, loads=tuple(replace(load, rate=rate) for load in workload.loads))
+
+
+def values(result: BenchResult, figure: Figure, names: dict[str, str]) -> list[float]:
+    """Return a figure of each round. names: of the sides, by the names of peers."""
+    side = names[figure.peer] if figure.peer else result.document["sides"][0]["name"]
+    for metric in result.metrics():
+        if (metric.case, metric.side, metric.load, metric.name) == (figure.case, side, figure.load, figure.name):
+            return metric.values
+    raise UsageError(f"{result.name}: there is no {figure}")
+
+
+def rows(measurement: Measurement, result: BenchResult, names: dict[str, str]) -> Iterator[str]:
+    """Yield a line of the table for each goal whose peers took part."""
+    for goal in measurement.goals:
+        if any(figure.peer not in names for figure in goal.by if figure.peer):
+            continue
+        ours = values(result, goal.ours, names)
+        shares = [values(result, figure, names) for figure in goal.by]
+        by = [sum(each) for each in zip(*shares, strict=True)] if shares else [1e6] * len(ours)
+        ratios = [a / b for a, b in zip(ours, by, strict=True)]
+        middle = statistics.median(ratios)
+        peer = " + ".join(names.get(figure.peer, "ours") for figure in goal.by) or "-"
+        met = "met" if goal.is_met(middle) else "**missed**"
+        theirs = spread(by) if shares else "-"
+        yield (
+            f"| {goal.what} | {spread(ours)} | {peer} | {theirs} | {spread(ratios)} "
+            f"| {goal.sign} {number(goal.limit)} | {met} |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", default="", help=f"parts by commas: {', '.join(PARTS)}")
+    parser.add_argument("--smoke", action="store_true", help="one short round of everything")
+    options = parser.parse_args()
+    rounds, seconds = (1, 0.2) if options.smoke else (options.rounds, options.seconds)
+    wanted = list(filter(None, options.only.split(","))) or list(PARTS)
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"--only has {', '.join(sorted(unknown))}: use parts of {', '.join(PARTS)}")
+    print(f"machine {machine()}, commit {commit_id()}, {rounds} rounds of {seconds} s\n")
+    print("| what | topics | beside | theirs | ratio | goal | |\n|---|---|---|---|---|---|---|", flush=True)
+    left_out: dict[str, str] = {}
+    run = smaller if options.smoke else prepared
+    for measurement in (each for part in wanted for each in PARTS[part]):
+        print_rows(measurement, run, seconds, rounds, left_out)
+    for name, reason in left_out.items():
+        print(f"\n{name} is left out: {reason}")
+
+
+def smaller(measurement: Measurement, seconds: float | None, rounds: int | None) -> Workload:
+    """Return the workload with as little as it can do before and beside its load."""
+    workload = prepared(measurement, seconds, rounds)
+    return replace(workload, fill=replace(workload.fill, records=min(workload.fill.records, 1000)))
+
+
+def print_rows(
+    measurement: Measurement,
+    run: Callable[[Measurement, float, int], Workload],
+    seconds: float,
+    rounds: int,
+    left_out: dict[str, str],
+) -> None:
+    known: dict[str, Any] = known_peers()
+    here = {}
+    for name in measurement.peers:
+        if reason := known[name].missing():
+            left_out[known[name].name] = reason
+        else:
+            here[name] = known[name]
+    result = measure(run(measurement, seconds, rounds), list(here.values()))
+    for row in rows(measurement, result, {name: side.name for name, side in here.items()}):
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
