@@ -16,8 +16,9 @@ from topics.engine.index import chunk as chunk_module
 from topics.engine.index import index as index_module
 from topics.engine.index import tags as tags_module
 from topics.engine.index.chunk import DEAD, Dead
-from topics.engine.index.index import Index, SelectedRows
+from topics.engine.index.index import Index
 from topics.engine.index.matching import Matching
+from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.index.usage import Usage
 from topics.engine.values.predicate import Predicate
 from topics.store.format.file_table import FileKind, FileTable

@@ -9,83 +9,20 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence, Set
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.chunk import CHUNK_ROWS_MAX, DEAD, THIN, Chunk, Dead
 from topics.engine.index.chunk_table import ChunkTable
+from topics.engine.index.found import Found
+from topics.engine.index.selected_rows import NO_ROWS, SelectedRows, joined, rows_of, slice_of
 from topics.engine.index.tags import Tags
 from topics.engine.index.usage import Usage
 from topics.store.format.catalog import NO_TAG
 
 _HOLE_ROWS_MAX = 64
 """A wider hole starts a new chunk."""
-
-
-class SelectedRows(NamedTuple):
-    """Live rows in seq order; the columns are copies of shape (n,)."""
-
-    seqs: NDArray[np.uint64]
-    file_ids: NDArray[np.uint32]
-    offsets: NDArray[np.uint32]
-    lengths: NDArray[np.uint32]
-    sizes: NDArray[np.uint32]
-    flags: NDArray[np.uint8]
-    ts: NDArray[np.uint64]
-
-    def rows(self, which: slice | NDArray[np.bool_]) -> SelectedRows:
-        return SelectedRows(
-            self.seqs[which],
-            self.file_ids[which],
-            self.offsets[which],
-            self.lengths[which],
-            self.sizes[which],
-            self.flags[which],
-            self.ts[which],
-        )
-
-
-_NOTHING = SelectedRows(
-    np.empty(0, np.uint64),
-    np.empty(0, np.uint32),
-    np.empty(0, np.uint32),
-    np.empty(0, np.uint32),
-    np.empty(0, np.uint32),
-    np.empty(0, np.uint8),
-    np.empty(0, np.uint64),
-)
-
-
-class Found:
-    """Rows of a chunk that were live when they were found.
-
-    which: shape (n,), the rows of [0, n) that were found; None: all live rows.
-    records, size: the number of these rows and their bytes.
-    """
-
-    __slots__ = ("_before", "_live", "chunk", "flags", "records", "size", "which")
-
-    def __init__(self, chunk: Chunk, which: NDArray[np.bool_] | None, records: int, size: int) -> None:
-        self.chunk = chunk
-        self.which = which
-        self.records = records
-        self.size = size
-        self.flags = self._before = chunk.flags
-        """The chunk's flags once these rows are dead."""
-        self._live = chunk.live
-        if which is not None:
-            self.flags = chunk.flags.copy()
-            self.flags[: len(which)] |= which.view(np.uint8) << _DEAD_BIT
-
-    @property
-    def holds(self) -> bool:
-        """Whether no row of the chunk has died since. The searcher checks for added rows."""
-        chunk = self.chunk
-        return chunk.live == self._live and chunk.flags is self._before
-
-
 _FIRST_ROWS = 16
 _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
@@ -98,8 +35,6 @@ _CHUNKS_A_STEP = 16
 _FEW_ROWS = 64
 """Up to so many rows, Python's numbers are faster than arrays."""
 _MANY_ROWS = 1 << 16
-_DEAD_BIT = np.uint8(7)
-assert DEAD == 1 << _DEAD_BIT
 
 
 class Index:
@@ -403,7 +338,7 @@ class Index:
                 continue
             if chunk.live == chunk.count and start < end:
                 rows_here = min(limit, end - start)
-                parts.append(_run(chunk, start, start + rows_here))
+                parts.append(slice_of(chunk, start, start + rows_here))
                 limit -= rows_here
                 continue
             window = 4 * limit + _WINDOW_ROWS  # A few rows are usually among the first ones.
@@ -413,11 +348,11 @@ class Index:
                 rows = chunk.live_rows(start, stop)[:limit]
                 limit -= len(rows)
                 if len(rows):
-                    parts.append(_columns(chunk, rows))
+                    parts.append(rows_of(chunk, rows))
                 start = stop
         if len(parts) == 1:
             return parts[0]
-        return _joined(parts) if parts else _NOTHING
+        return joined(parts) if parts else NO_ROWS
 
     def live_seqs(self, after: int, upto: int, limit: int) -> list[int]:
         """Return the first `limit` live seqs with after < seq <= upto."""
@@ -449,11 +384,11 @@ class Index:
             start = first - chunk.first
             end = start + count
             if end <= chunk.count:
-                return _run(chunk, start, end)
+                return slice_of(chunk, start, end)
         parts = []
         for chunk, start, end in self.by_chunk(seqs):
-            parts.append(_columns(chunk, (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)))
-        return parts[0] if len(parts) == 1 else _joined(parts) if parts else _NOTHING
+            parts.append(rows_of(chunk, (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)))
+        return parts[0] if len(parts) == 1 else joined(parts) if parts else NO_ROWS
 
     def locations(
         self, first: int, last: int, file_ids: Set[int] | None = None
@@ -911,40 +846,3 @@ def _bearing(numbers: NDArray[np.uint32]) -> int:
 def _last_ts(chunk: Chunk) -> int:
     """Return the `$ts` of a chunk's last row, live or dead."""
     return int(chunk.ts[chunk.count - 1])
-
-
-def _run(chunk: Chunk, start: int, end: int) -> SelectedRows:
-    """Return all rows of [start, end), by copies of slices: they cost less than chosen rows."""
-    return SelectedRows(
-        np.arange(chunk.first + start, chunk.first + end, dtype=np.uint64),
-        chunk.file_ids[start:end].copy(),
-        chunk.offsets[start:end].copy(),
-        chunk.lengths[start:end].copy(),
-        chunk.sizes[start:end].copy(),
-        chunk.flags[start:end].copy(),
-        chunk.ts[start:end].copy(),
-    )
-
-
-def _columns(chunk: Chunk, rows: NDArray[np.intp]) -> SelectedRows:
-    return SelectedRows(
-        (rows + chunk.first).astype(np.uint64),
-        chunk.file_ids[rows],
-        chunk.offsets[rows],
-        chunk.lengths[rows],
-        chunk.sizes[rows],
-        chunk.flags[rows],
-        chunk.ts[rows],
-    )
-
-
-def _joined(parts: list[SelectedRows]) -> SelectedRows:
-    return SelectedRows(
-        np.concatenate([part.seqs for part in parts]),
-        np.concatenate([part.file_ids for part in parts]),
-        np.concatenate([part.offsets for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-        np.concatenate([part.sizes for part in parts]),
-        np.concatenate([part.flags for part in parts]),
-        np.concatenate([part.ts for part in parts]),
-    )

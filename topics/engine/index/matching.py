@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.chunk import DEAD, Chunk
-from topics.engine.index.index import Found, Index
+from topics.engine.index.found import Found
+from topics.engine.index.index import Index
 from topics.engine.values.predicate import Predicate
 from topics.store.format.catalog import NO_TAG
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import SelectedRows
+from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.read.frame_read import FrameRead, OwnFrames, own, with_topic
 from topics.engine.read.read_pass import ReadCore, ReadPass, Renderer
 from topics.engine.state import refusals

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import SelectedRows
+from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.read.read_plan import plan_pieces
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import ReaderPort

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from topics.clock import Clock
 from topics.config import Config
-from topics.engine.index.index import SelectedRows
+from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.frame_read import FrameRead, with_topic
 from topics.engine.shared.read_turns import ReadTurns

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topics.engine.index.index import SelectedRows
+from topics.engine.index.selected_rows import SelectedRows
 from topics.store.read.reader import FileRange
 
 _FEW_ROWS = 32

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import SelectedRows
+from topics.engine.index.selected_rows import SelectedRows
 from topics.store.format.catalog import NO_TAG, SEQ_MAX, RowColumns
 from topics.store.format.log_format import FLAG_COPY, FLAG_TAG
 

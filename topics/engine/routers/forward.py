@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import Index, SelectedRows
+from topics.engine.index.index import Index
+from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.state.control_frames import encode
 from topics.engine.state.hops import Hops, Run
 from topics.engine.state.losses import TRIM, Gap

@@ -17,7 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import Index, SelectedRows
+from topics.engine.index.index import Index
+from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.read.frame_read import FrameRead, OwnFrames
 from topics.engine.routers.copies import Copies, copies_of
 from topics.engine.routers.destination_space import DestinationSpace, SpaceCore

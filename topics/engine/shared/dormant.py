@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.index import SelectedRows
+from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.index.usage import Usage
 from topics.engine.shared.topic_snapshot import PlainTopics, config_table
 from topics.engine.state.control_frames import parse_config
