@@ -2,11 +2,15 @@
 
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 from topics.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
+CODE = (".py", ".pyi", ".c", ".h")
 
 
 def test_every_setting_is_documented_and_every_documented_setting_exists() -> None:
@@ -60,3 +64,21 @@ def test_every_heading_that_the_code_names_is_there() -> None:
         for source in (ROOT / folder).rglob("*.py"):
             for page, title in re.findall(r"(docs/[\w/]+\.md), \"([^\"]+)\"", source.read_text()):
                 assert f" {title}\n" in (ROOT / page).read_text(), f"{source.relative_to(ROOT)} names {page}, {title}"
+
+
+NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`")
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/internals/*.md")), ids=lambda page: page.name)
+def test_every_name_of_code_in_a_page_of_internals_is_in_the_code(page: Path) -> None:
+    """Names with an underscore, a dot or capitals within; settings have a test of their own."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    names = {name for name in NAME.findall(text) if re.search(r"\w[_.]\w|[a-z][A-Z]", name)}
+    names = {name for name in names if not re.search(r"^TOPICS_|\.(?:py|pyi|c|h|json|md|idx)$", name)}
+    assert not {name for name in names if not set(name.split(".")) <= words_of_code()}
+
+
+@cache
+def words_of_code() -> frozenset[str]:
+    files = [path for tree in ("topics", "tests", "perf") for path in (ROOT / tree).rglob("*") if path.suffix in CODE]
+    return frozenset(word for path in files for word in re.findall(r"\w+", path.read_text()))
