@@ -42,6 +42,14 @@ def test_on_one_core_or_bound_to_some_or_with_a_quota_no_process_polls(
     assert polling.spare_cores() == (0, "there is one core")
 
 
+def test_the_doctor_says_whether_a_wait_polls_and_why(machine: pytest.MonkeyPatch) -> None:
+    assert polling.describe_polling("0") == "never, as asked for"
+    assert polling.describe_polling("50") == "up to 50 us, as asked for"
+    assert "one of 4 cores is idle" in polling.describe_polling("auto")
+    machine.setattr(os, "cpu_count", lambda: 1)
+    assert polling.describe_polling("auto") == "auto: never, because there is one core"
+
+
 @pytest.mark.parametrize(
     ("line", "file", "quotas"),
     [

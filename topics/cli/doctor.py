@@ -20,6 +20,7 @@ from topics.loop.choose import open_ring
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES
+from topics.uring.polling import describe_polling
 from topics.uring.probe import describe, probe
 
 FILE_BYTES = 4 << 20
@@ -51,6 +52,8 @@ def report(config: Config) -> Iterator[str]:
     made = False
     try:
         yield f"engine: {ring.name} (--io {config.io}): {reason}"
+        if ring.name == "uring":
+            yield f"polling before a wait sleeps: {describe_polling(config.spin_us)}"
         made = ring.make_directory(config.data_dir)
         low_water = LogSizes(config, ring.volume_bytes(config.data_dir)).low_water
         free = ring.free_bytes(config.data_dir)

@@ -67,6 +67,16 @@ def spare_cores() -> Cores:
     return Cores(count, "")
 
 
+def describe_polling(setting: str) -> str:
+    """Return whether waits poll, and why. setting: `auto`, or microseconds."""
+    if setting != "auto":
+        return f"up to {setting} us, as asked for" if int(setting) else "never, as asked for"
+    cores = spare_cores()
+    if not cores.count:
+        return f"auto: never, because {cores.reason}"
+    return f"auto: up to {AUTO_NS // 1000} us, while one client is served and one of {cores.count} cores is idle"
+
+
 def _has_quota() -> bool:
     """Return whether a control group of this process, or one above it, limits its CPU time.
 
