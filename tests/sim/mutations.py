@@ -145,9 +145,9 @@ MUTANTS = (
     _one(
         "the last block of a batch that the hot tail passed over is lost",
         "store/wal/commitment.py",
-        "            self._tail.pass_over(file.stored.file_id, position + used, self._passed_over)\n",
+        "            self._tail.pass_over(file.stored.file_id, end_of_batch, self._passed_over)\n",
         "            last = memoryview(bytes(len(self._passed_over)))\n"
-        "            self._tail.pass_over(file.stored.file_id, position + used, last)\n",
+        "            self._tail.pass_over(file.stored.file_id, end_of_batch, last)\n",
         "tests/store/wal/test_large_batches.py",
     ),
     _one(

@@ -13,6 +13,8 @@ from topics.loop.connection import Connection
 
 _log = logging.getLogger(__name__)
 
+_SAMPLED = 16
+
 
 class HttpHandler:
     """Serves all connections of a listener; a bug in handling one closes only that connection."""
@@ -23,7 +25,11 @@ class HttpHandler:
         self.takes_rows = lane is not None
         self.receive_single = None if lane is None else self._receive_single
         self.requests = Histogram()
-        """Durations of a pass's receives: parsing, handling and staging all requests in them."""
+        """Durations of a pass's receives: parsing, handling and staging all requests in them.
+
+        Of requests that are taken by themselves, one of `_SAMPLED` is timed.
+        """
+        self._singles = 0
 
     def connected(self, conn: Connection) -> None:
         conn.state = FirstBytes(self._service, conn)
@@ -61,7 +67,9 @@ class HttpHandler:
             return False
         if outcome is LEFT:
             return None
-        self.requests.add(service.now_ns() - started_ns)
+        self._singles += 1
+        if not self._singles % _SAMPLED:
+            self.requests.add(service.now_ns() - started_ns)
         if outcome is SETTLED:
             return True
         service.turns.seen_ns = started_ns

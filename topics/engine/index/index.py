@@ -297,10 +297,7 @@ class Index:
         self.last_seq = last
         if not self.earliest:
             self.earliest = first
-        usage = self.usage
-        usage.records += count
-        usage.bytes += size
-        usage.placed(file_id, count)
+        self.usage.added(file_id, count, size)
 
     # --- looking -----------------------------------------------------------------------------------------------------
     def position_of(self, seq: int) -> int:

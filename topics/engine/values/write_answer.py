@@ -26,6 +26,7 @@ ONE_WRITTEN = (
 """Format of the most common answer: one record, listed, neither created nor deduped. Values: topic,
 first, last, seq, head, times.
 """
+_LONE_TIMES = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b'
 STAGED = _TOPIC + b'%b,"staged":true,"piece":%d' + _COUNT + b"%d" + _ENDED
 """Format of the answer to a piece of a part that waits for the other pieces. Values: topic, piece,
 count, created, deduped, times.
@@ -50,6 +51,14 @@ def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> 
     if window_ns:
         total += _throttle_wait(window_ns, total_ns - append_ns - sync_ns)
     return total + _commit_times(append_ns, sync_ns)
+
+
+def lone_write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> bytes:
+    """Return `write_times` of a write that shares its commit with no other."""
+    if window_ns:
+        return write_times(total_ns, append_ns, sync_ns, window_ns)
+    sync = milliseconds(sync_ns) if sync_ns else b"0.0"
+    return _LONE_TIMES % (milliseconds(total_ns), milliseconds(append_ns), sync)
 
 
 def repeat_times(total_ns: int) -> bytes:

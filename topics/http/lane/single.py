@@ -15,7 +15,7 @@ from typing import Any
 from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import write_times
+from topics.engine.values.write_answer import lone_write_times
 from topics.engine.write.write_columns import GROUP, KEYED, WriteColumns
 from topics.errors import TopicsError
 from topics.http.handlers.record_endpoints import one_written_json, write_json
@@ -146,7 +146,7 @@ class Single:
 
         def answer(result: AppendResult) -> None:
             append_ns, sync_ns = result.append_ns, result.sync_ns
-            times = write_times(service.now_ns() - started_ns, append_ns, sync_ns, engine.throttle_window_ns)
+            times = lone_write_times(service.now_ns() - started_ns, append_ns, sync_ns, engine.throttle_window_ns)
             topic, first = topics.names_json[number], result.first_seq
             with_seqs = not scanned.requests[0].flags & WITHOUT_SEQS
             if count == 1 and with_seqs:

@@ -160,6 +160,8 @@ class RowRecord(NamedTuple):
 
 def any_tagged(spans: bytes | memoryview) -> bool:
     """Return whether any of the packed rows has a tag; reads one byte per row."""
+    if len(spans) == ROW_BYTES:
+        return bool(spans[_FLAGS_AT] & TAG)
     return bool(bytes(spans[_FLAGS_AT::ROW_BYTES]).strip(_FLAGS_WITHOUT_TAG))
 
 

@@ -1,7 +1,8 @@
 """The commit that a shard is making: sealed, placed, judged and counted, however it is written.
 
 Two drivers in `shard.py` call the same two halves. `prepare` returns which bytes to write where;
-the driver has them written, through the ring or in place; `finish` judges the results.
+the driver has them written, through the ring or in place; `finish` judges the results. For a lone
+request `commit_rows` does both around one write in place.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from topics.store.wal.commit import Batch, Commit, Durability, Prepared, Primiti
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
+from topics.store.wal.wal_files import WalFile
 from topics.store.wal.write_latch import WriteLatch
 
 _REST_ATTEMPTS_MAX = 64
@@ -41,9 +43,10 @@ AT_ONCE = Commit(None)
 
 Target = tuple[int, memoryview, int]
 """A descriptor, the blocks to write to it, and their offset in the file."""
-
 Parts = tuple[int, list[Buffer], int]
 """A descriptor, buffers to write to it one after the other, and their offset in the file."""
+WriteNow = Callable[[int, memoryview, int, bool], int]
+"""Function that writes a target and returns the raw result. The bool: with RWF_DSYNC."""
 
 
 def failed(error: StorageError) -> Commit:
@@ -165,8 +168,9 @@ class Commitment:
         self.submitted_ns = self._clock.monotonic_ns()
         return stored.direct_fd if primitive.is_direct else stored.fd, blocks, begin
 
-    def prepare_rows(  # noqa: PLR0917 - one call a lone write
+    def commit_rows(  # noqa: PLR0917 - one call a lone write
         self,
+        write: WriteNow,
         batch: Batch,
         primitive: Primitive,
         size: int,
@@ -177,14 +181,15 @@ class Commitment:
         node: bytes | None,
         fsync: bool,
         placed: Pointer,
-    ) -> Target | None:
-        """Make a batch of one request's rows in its place in the hot tail; return what is written.
+    ) -> Commit | Verdict | None:
+        """Commit one request's rows, framed in their place in the hot tail; return as `finish`.
 
-        batch: an empty one, which stands for it. size: the bytes for which there is room in the
-        file. placed: room for a PLACED of each row; their starts count from the body.
+        write: writes blocks in place. primitive: one write. batch: an empty one, which stands for
+        the rows if the write fails. size: the bytes for which there is room in the file.
+        placed: room for a PLACED of each row; their starts count from the body.
 
-        Return None, and nothing was done, if they take more, are better passed over, or come with
-        the file's header.
+        Return None, and nothing was done, if the rows take more, are better passed over, or come
+        with the file's header.
         """
         end, tail = self._end, self._tail
         file = end.file
@@ -194,15 +199,15 @@ class Commitment:
         stored, position, durable, clock = file.stored, file.position, self._durable, self._clock
         written, synced, chain = durable.written + 1, durable.synced, end.chain
         chunk = tail.chunk_at(stored.file_id, position, size)
-        at = position - chunk.start
+        start = chunk.start
+        at = position - start
         buffer, spans, count, _size = rows
-        length = len(buffer)
         used: int = lib.tp_frame_batch(
             chunk.pointer,
             at,
             chunk.capacity,
             buffer if type(buffer) is bytes else ffi.from_buffer(buffer),
-            length,
+            len(buffer),
             spans,
             count,
             topic_id,
@@ -222,18 +227,18 @@ class Commitment:
         )
         if not 0 < used <= size:
             return None
-        self._checksum = _checksum[0]
         chunk.used = end_at = at + used
-        batch.used, batch.frames = used, count
-        self.batch, self.primitive = batch, primitive
-        self._passed_over = None
         begin = at & -BLOCK_BYTES
-        self._blocks = blocks = chunk.view[begin : (end_at + BLOCK_BYTES - 1) & -BLOCK_BYTES]
-        self._expected = len(blocks)
-        self._offset = offset = begin + chunk.start
-        self._attempts = 0
-        self.submitted_ns = clock.monotonic_ns()
-        return stored.direct_fd if primitive.is_direct else stored.fd, blocks, offset
+        blocks = chunk.view[begin : (end_at + BLOCK_BYTES - 1) & -BLOCK_BYTES]
+        fd = stored.direct_fd if primitive.is_direct else stored.fd
+        began_ns = clock.monotonic_ns()
+        res = write(fd, blocks, begin + start, primitive.is_dsync)
+        if res == len(blocks) and not self._latch.read_only:  # as `judge` judges one write
+            return self._on_written(file, used, count, 0, _checksum[0], began_ns, primitive.syncs)
+        self.batch, self.primitive, self.submitted_ns = batch, primitive, began_ns
+        self._blocks, self._expected, self._passed_over = blocks, len(blocks), None
+        self._offset, self._attempts = begin + start, 0
+        return self.finish(res)
 
     def prepare_apart(  # noqa: PLR0917 - one call a lone write
         self,
@@ -300,8 +305,7 @@ class Commitment:
 
         After REST the driver writes `rest` before anything else.
         """
-        primitive, batch, end = self.primitive, self.batch, self._end
-        file = end.file
+        primitive, batch, file = self.primitive, self.batch, self._end.file
         assert batch is not None, "a completion came for a commit that was not submitted"
         assert file is not None, "a file is left only when nothing is in flight"
         verdict = judge(primitive, self._expected, write_res, sync_res)
@@ -309,30 +313,41 @@ class Commitment:
         if verdict is not _DONE or self._latch.read_only:
             return self._on_unfinished(verdict, write_res, sync_res)
         self.batch = None
-        self.ended_ns = self._clock.monotonic_ns()
-        elapsed_ns = self.ended_ns - self.submitted_ns
-        used, position, synced = batch.used, file.position, primitive.syncs
-        durable = self._durable
+        end_of_batch = file.position + batch.used
+        commit = self._on_written(
+            file, batch.used, batch.frames, batch.uncounted, self._checksum, self.submitted_ns, primitive.syncs
+        )
+        if self._passed_over is not None:
+            self._tail.pass_over(file.stored.file_id, end_of_batch, self._passed_over)
+            self._passed_over = None
+        return commit
+
+    def _on_written(  # noqa: PLR0917 - hot
+        self, file: WalFile, used: int, frames: int, uncounted: int, checksum: int, began_ns: int, synced: bool
+    ) -> Commit:
+        """Move the end of the log past a batch that is written, and count it."""
+        end, durable, counters, position = self._end, self._durable, self._counters, file.position
+        self.ended_ns = ended_ns = self._clock.monotonic_ns()
+        elapsed_ns = ended_ns - began_ns
         durable.on_written(synced=synced, size=used)
         file.position = (position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
-        end.chain = self._checksum
+        end.chain = checksum
         end.header = b""
-        if self._passed_over is not None:
-            self._tail.pass_over(file.stored.file_id, position + used, self._passed_over)
-            self._passed_over = None
-        counters = self._counters
-        counters.all_frames += batch.frames
-        if batch.uncounted:
-            counters.uncounted_frames += batch.uncounted
+        counters.all_frames += frames
+        if uncounted:
+            counters.uncounted_frames += uncounted
         counters.bytes_written += used
         counters.commit.add(elapsed_ns)
         self._bound.on_written(used)
         if synced:
             end.waited_syncs += 1
             counters.count_sync(elapsed_ns)
-        base, sync_ns = position + BATCH_HEADER_BYTES, elapsed_ns if synced else 0
-        unsynced = None if synced else durable.topics
-        return make_tuple(Commit, (None, file.stored.file_id, base, elapsed_ns, sync_ns, unsynced))
+            return make_tuple(
+                Commit, (None, file.stored.file_id, position + BATCH_HEADER_BYTES, elapsed_ns, elapsed_ns, None)
+            )
+        return make_tuple(
+            Commit, (None, file.stored.file_id, position + BATCH_HEADER_BYTES, elapsed_ns, 0, durable.topics)
+        )
 
     def rest(self) -> Target:
         """Return the rest of a short write, as a commit of its own."""

@@ -14,7 +14,7 @@ _PAUSE_BESIDE_SYNCS_NS = 60_000_000_000
 
 
 class InPlaceLimit:
-    """The limit of one shard; `watch` is called after each commit or sync that it is for.
+    """The limit of one shard; `on_slow` is called after a commit or sync that took longer.
 
     A slow one sends the next ones through the ring for a while.
 
@@ -23,7 +23,7 @@ class InPlaceLimit:
 
     def __init__(self, clock: Clock, max_ns: int) -> None:
         self._clock = clock
-        self._max_ns = max_ns
+        self.max_ns = max_ns
         self._from_ns = 0
         """When they are allowed again after a slow one."""
         self._beside_syncs_from_ns = 0
@@ -34,7 +34,7 @@ class InPlaceLimit:
 
     def allows(self) -> bool:
         """Whether the next one may be made in place."""
-        return self._max_ns > 0 and (not self._from_ns or self._clock.monotonic_ns() >= self._from_ns)
+        return self.max_ns > 0 and (not self._from_ns or self._clock.monotonic_ns() >= self._from_ns)
 
     def allows_beside_sync(self) -> bool:
         """Whether commits may be made in place while a sync of the file runs.
@@ -43,10 +43,12 @@ class InPlaceLimit:
         """
         return not self._beside_syncs_from_ns or self._clock.monotonic_ns() >= self._beside_syncs_from_ns
 
-    def watch(self, took_ns: int, *, sync_running: bool) -> None:
-        """Note how long one in place took. sync_running: it was a commit beside a sync."""
-        if took_ns > self._max_ns:
-            now_ns = self._clock.monotonic_ns()
-            self._from_ns = now_ns + _PAUSE_NS
-            if sync_running:
-                self._beside_syncs_from_ns = now_ns + _PAUSE_BESIDE_SYNCS_NS
+    def on_slow(self, *, sync_running: bool) -> None:
+        """Note that one in place took longer than `max_ns`.
+
+        sync_running: it was a commit beside a sync.
+        """
+        now_ns = self._clock.monotonic_ns()
+        self._from_ns = now_ns + _PAUSE_NS
+        if sync_running:
+            self._beside_syncs_from_ns = now_ns + _PAUSE_BESIDE_SYNCS_NS

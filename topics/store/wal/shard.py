@@ -19,6 +19,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 from topics.errors import StorageError
 from topics.loop.loop import Loop
@@ -257,8 +258,8 @@ class Shard:
         self._end.waited_syncs += 1
         began_ns = clock.monotonic_ns()
         self._sync.start(in_place=in_place)
-        if in_place:
-            self._in_place_limit.watch(clock.monotonic_ns() - began_ns, sync_running=False)
+        if in_place and clock.monotonic_ns() - began_ns > self._in_place_limit.max_ns:
+            self._in_place_limit.on_slow(sync_running=False)
 
     def commit_in_place(self) -> None:
         """Let commits block the thread from here on, which waits for nothing else."""
@@ -287,14 +288,48 @@ class Shard:
         choice = choose(self, size, fsync=fsync, lone=True)
         if not isinstance(choice, Choice) or not choice.in_place:
             return None
-        batch, commitment, primitive = staging.filling, self._commitment, choice.primitive
-        placed = staging.placed_for(rows.count)
+        commitment, primitive, placed = self._commitment, choice.primitive, staging.placed_for(rows.count)
+        outcome = commitment.commit_rows(
+            self._write_now, staging.filling, primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync, placed
+        )
+        if outcome is None:
+            staged = self._write_staged(primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync)
+            if staged is None:
+                return None
+            packed, outcome = staged
+        else:
+            packed = ffi.unpack(placed, _PLACED_BYTES * rows.count)
+            if not self.exclusive:
+                self._watch(outcome)
+        if type(outcome) is not Commit:
+            commitment.take_back()
+            return None
+        if self.max_unsynced:
+            self._sync_in_time()
+        return packed, outcome
+
+    def _write_staged(  # noqa: PLR0917 - as `write_lone`
+        self,
+        primitive: Primitive,
+        size: int,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        node: bytes | None,
+        fsync: bool,
+    ) -> tuple[bytes, Commit | Verdict] | None:
+        """Commit a request as a batch: around its bytes, or staged in memory that is emptied.
+
+        Return as `write_lone`, and how the commit ended; None if the request takes more than `size`
+        bytes, and nothing was done.
+        """
+        staging, commitment = self.staging, self._commitment
+        batch = staging.filling
         try:
-            target: Target | Parts | None = commitment.prepare_rows(
-                batch, primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync, placed
-            )
-            if target is None:
-                target = commitment.prepare_apart(batch, primitive, topic_id, first_seq, ts_ms, rows, fsync, placed)
+            placed = staging.placed_for(rows.count)
+            target: Target | Parts | None
+            target = commitment.prepare_apart(batch, primitive, topic_id, first_seq, ts_ms, rows, fsync, placed)
             if target is not None:
                 packed = ffi.unpack(placed, _PLACED_BYTES * rows.count)
             else:
@@ -302,17 +337,11 @@ class Shard:
                 if batch.used > size:
                     return None
                 target = commitment.prepare(batch, primitive)
-            commit = self._write_in_place(target, primitive)
+            return packed, self._write_in_place(target, primitive)
         finally:  # also after an exception: the next request gets the same seqs
             batch.clear()
             if size > BATCH_ROLL_BYTES:
                 staging.limit_memory()
-        if not isinstance(commit, Commit):
-            commitment.take_back()
-            return None
-        if self.max_unsynced:
-            self._sync_in_time()
-        return packed, commit
 
     def sync_lone(self) -> bool:
         """Bring all there is to stable storage in this call, if one sync in place is all it takes.
@@ -456,28 +485,34 @@ class Shard:
     # --- the two drivers of a commitment -----------------------------------------------------------------------------
     def _write_in_place(self, target: Target | Parts, primitive: Primitive) -> Commit | Verdict:
         """Commit what was prepared by one write that the thread waits for."""
-        commitment = self._commitment
         fd, blocks, offset = target
+        outcome = self._commitment.finish(self._write_now(fd, blocks, offset, primitive.is_dsync))
+        if not self.exclusive:
+            self._watch(outcome)
+        return outcome
+
+    def _write_now(self, fd: int, blocks: memoryview | list[Buffer], offset: int, dsync: bool) -> int:
+        """Write blocks, or parts, while the thread waits; return the raw result."""
         try:
             if isinstance(blocks, list):
-                write_res = self._files.write_parts_now(fd, blocks, offset)
-            else:
-                write_res = self._files.write_now(fd, blocks, offset, dsync=primitive.is_dsync)
+                return self._files.write_parts_now(fd, blocks, offset)
+            return self._files.write_now(fd, blocks, offset, dsync=dsync)
         except Exception as error:
             _log.exception("a write of the log failed by a bug of ours")
             # Which of its bytes the disk has is unknown.
             self._latch(f"a write in place ended by {error!r}")
-            write_res = -errno.EIO
-        outcome = commitment.finish(write_res)
-        if not self.exclusive:
-            self._counters.in_place += 1
-            took_ns = (
-                outcome.write_ns
-                if isinstance(outcome, Commit)
-                else self._clock.monotonic_ns() - commitment.submitted_ns
-            )
-            self._in_place_limit.watch(took_ns, sync_running=self._sync.running)
-        return outcome
+            return -errno.EIO
+
+    def _watch(self, outcome: Commit | Verdict) -> None:
+        """Count a commit in place of a server, and note how long it took."""
+        self._counters.in_place += 1
+        if type(outcome) is Commit:
+            took_ns = outcome.write_ns
+        else:
+            took_ns = self._clock.monotonic_ns() - self._commitment.submitted_ns
+        limit = self._in_place_limit
+        if took_ns > limit.max_ns:
+            limit.on_slow(sync_running=self._sync.running)
 
     def _write_through_ring(self, fd: int, blocks: memoryview, offset: int) -> None:
         """Submit a prepared commit, or its rest; `_on_results` gets its results."""
