@@ -12,7 +12,7 @@ from tests.loop.rings.test_loop_on_rings import RINGS, make_loop, until
 from tests.loop.stuck_sends import fill_buffers
 from topics.loop import Connection, Loop
 from topics.loop._links import ffi, lib
-from topics.loop.links import Links
+from topics.loop.links import SHARED_BYTES_MAX, Links
 
 
 class ColumnEcho(Recorder):
@@ -287,3 +287,146 @@ def test_spans_of_what_was_received_are_answers(span_world: World) -> None:
     gone = world.server.conns[1]
     gone.abort()
     assert links.answer_spans(b"12345678", [gone.ref], [2], [4], 1) == [(gone.ref, b"34")]
+
+
+# --- the same bytes to many -----------------------------------------------------------------------------------------
+class Sharer(Recorder):
+    """Writes nothing by itself."""
+
+    def __init__(self, links: Links) -> None:
+        super().__init__()
+        self.links = links
+
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
+        for conn, view in batch:
+            self.events.append(("data", conn.id, bytes(view)))
+
+
+class SharingWorld:
+    def __init__(self, loop: Loop, count: int) -> None:
+        self.loop = loop
+        self.server = Sharer(loop.use_links())
+        self.links = self.server.links
+        self.listener = loop.listen("127.0.0.1", 0, self.server)
+        self.client = Recorder()
+        futures = [loop.connect(*self.listener.address, self.client) for _ in range(count)]
+        until(loop, lambda: all(future.done for future in futures) and len(self.server.conns) == count)
+        self.conns = [future.result() for future in futures]
+        self.ends = list(self.server.conns)
+        self.refs = self.links.column([conn.ref for conn in self.ends])
+
+    def share(self, data: bytes) -> list[int]:
+        return self.links.share(data, self.refs, len(self.ends))
+
+    def idle(self, sharing: list[Connection]) -> None:
+        """Wait until all is sent. A short send, as the simulator makes some, ends the sharing: these begin it again."""
+        until(self.loop, lambda: not any(conn.outbound_bytes for conn in self.ends))
+        for conn in sharing:
+            assert conn.shares or self.links.begin_sharing(conn)
+
+    def count_heard(self) -> int:
+        return sum(len(event[2]) for event in self.client.events if event[0] == "data")  # type: ignore[arg-type]
+
+    def heard(self) -> list[bytes]:
+        """Return the bytes of each client, sorted."""
+        texts: dict[int, list[bytes]] = {conn.id: [] for conn in self.conns}
+        for event in self.client.events:
+            if event[0] == "data":
+                texts[event[1]].append(event[2])  # type: ignore[index, arg-type]
+        return sorted(map(b"".join, texts.values()))
+
+
+@pytest.fixture(params=RINGS)
+def sharing(request: pytest.FixtureRequest) -> Iterator[SharingWorld]:
+    loop = make_loop(request.param)
+    yield SharingWorld(loop, 5)
+    loop.close()
+
+
+def test_one_call_sends_to_all_that_share_and_names_the_others(sharing: SharingWorld) -> None:
+    world = sharing
+    assert world.share(b"a") == [0, 1, 2, 3, 4], "none shares yet"
+    assert [world.links.begin_sharing(conn) for conn in world.ends[:4]] == [True] * 4
+    assert world.share(b"b") == [4]
+    assert world.share(b"c") == [0, 1, 2, 3, 4], "all have a send in flight"
+    assert [conn.outbound_bytes for conn in world.ends] == [1, 1, 1, 1, 0]
+    until(world.loop, lambda: world.heard() == [b"", b"b", b"b", b"b", b"b"])
+    world.idle(world.ends[:4])
+    assert world.share(b"d") == [4]
+    until(world.loop, lambda: world.heard() == [b"", b"bd", b"bd", b"bd", b"bd"])
+    world.idle([])
+    assert not world.loop.pinned()
+
+
+def test_a_write_of_its_own_follows_a_shared_send_and_ends_the_sharing(sharing: SharingWorld) -> None:
+    world = sharing
+    for conn in world.ends:
+        assert world.links.begin_sharing(conn)
+    assert world.share(b"one ") == []
+    for conn in world.ends[:2]:
+        conn.write(b"two ")
+    assert [conn.shares for conn in world.ends] == [False, False, True, True, True]
+    assert world.share(b"three") == [0, 1, 2, 3, 4]
+    until(world.loop, lambda: world.heard() == [b"one "] * 3 + [b"one two "] * 2)
+    world.idle(world.ends[2:])
+    assert world.share(b"four") == [0, 1]
+    until(world.loop, lambda: world.heard() == [b"one four"] * 3 + [b"one two "] * 2)
+
+
+@pytest.mark.parametrize("end", [Connection.abort, Connection.close])
+def test_a_connection_that_shares_ends_like_any_other(sharing: SharingWorld, end: Callable[[Connection], None]) -> None:
+    world = sharing
+    for conn in world.ends:
+        world.links.begin_sharing(conn)
+    gone, *others = world.ends
+    world.share(b"x")
+    end(gone)
+    assert not gone.shares
+    until(world.loop, lambda: world.client.has("end") or world.client.has("lost"))
+    world.idle(others)
+    assert world.share(b"y") == [0], "a name of none is skipped"
+    until(world.loop, lambda: [text[-1:] for text in world.heard()].count(b"y") == 4)
+    assert not world.links.begin_sharing(gone)
+
+
+def test_a_peer_that_takes_only_some_gets_the_rest_from_its_connection(sharing: SharingWorld) -> None:
+    world = sharing
+    for conn in world.ends:
+        world.links.begin_sharing(conn)
+    world.conns[2].pause_reading()
+    text = bytes(range(256)) * 200
+    sent = 0
+    while not any(conn.outbound_bytes for conn in world.ends) and sent < 400:
+        sent += 1
+        for at in world.share(text):
+            world.ends[at].write(text)
+        until(world.loop, lambda: sum(conn.outbound_bytes == 0 for conn in world.ends) >= 4)
+    assert sum(conn.outbound_bytes > 0 for conn in world.ends) <= 1
+    world.conns[2].resume_reading()
+    until(world.loop, lambda: world.count_heard() == len(text) * sent * 5, passes=20_000)
+    assert world.heard() == [text * sent] * 5
+
+
+def test_more_than_a_connection_takes_at_once_is_not_shared(sharing: SharingWorld) -> None:
+    world = sharing
+    world.ends[1].set_water_marks(3, 1)
+    for conn in world.ends:
+        assert world.links.begin_sharing(conn)
+    assert world.share(b"four") == [1]
+    world.idle([])
+    assert world.share(bytes(SHARED_BYTES_MAX + 1)) == [0, 1, 2, 3, 4]
+
+
+def test_shared_sends_go_by_bytes_while_all_buffers_are_in_flight() -> None:
+    loop = make_loop(RINGS[-1])
+    try:
+        world = SharingWorld(loop, 2)
+        for conn in world.ends:
+            world.links.begin_sharing(conn)
+        fill_buffers(world.links)
+        assert world.share(b"x") == [0, 1]
+        for conn in world.ends:
+            conn.write(b"x")
+        until(loop, lambda: world.heard() == [b"x", b"x"])
+    finally:
+        loop.close()

@@ -128,7 +128,6 @@ class Connection:
         "_end",
         "_error",
         "_held",
-        "_high_water",
         "_linger",
         "_low_water",
         "_pending",
@@ -139,6 +138,7 @@ class Connection:
         "expected",
         "fd",
         "flying",
+        "high_water",
         "id",
         "inbox",
         "over_high_water",
@@ -148,6 +148,7 @@ class Connection:
         "phase",
         "recv_data",
         "send_data",
+        "shares",
         "slot",
         "state",
         "streams",
@@ -171,6 +172,8 @@ class Connection:
         """user_data of the receive in flight; 0 without one."""
         self.owned = False
         """Whether its receives and answers are columns at the moment: see `links.py`."""
+        self.shares = False
+        """Whether `Links.share` may send from it. Any other write ends that."""
         self.slot = 0 if traffic.links is None else traffic.links.open(self)
         self.send_data = traffic.operations.number(SEND, self.slot)
         if traffic.links is not None:
@@ -178,11 +181,14 @@ class Connection:
         self.flying: bytes | memoryview | None = None
         """Bytes of the one send: queued in this pass, or in flight."""
         self.expected = 0
-        """Result of a send that leaves no work; 0: open and idle, so a write is sent directly."""
+        """Result of a send that leaves no work; 0: open and idle, so a write is sent directly.
+
+        `LOOK_CLOSER` while the connection is in a table.
+        """
         self._traffic = traffic
         self.streams = streams
         self._sends = traffic.sends
-        self._high_water = streams.limits.send_high_water_bytes
+        self.high_water = streams.limits.send_high_water_bytes
         self._low_water = streams.limits.send_low_water_bytes
         self._staged: list[bytes | memoryview] = []
         self._staged_bytes = 0
@@ -203,7 +209,7 @@ class Connection:
         Bytes are dropped silently once the connection is closing. If it has the loop to itself, the
         first bytes are sent before this returns.
         """
-        if self.expected == 0 and 0 < len(data) <= self._high_water:
+        if self.expected == 0 and 0 < len(data) <= self.high_water:
             rest = self._traffic.send_now(self, data) if self._traffic.lone_send == self.send_data else data
             if rest:
                 self.expected = len(rest)
@@ -219,12 +225,13 @@ class Connection:
 
     def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
         """Set the bounds of bytes written from now on (`over_high_water`, `drained`)."""
-        self._high_water, self._low_water = high_bytes, low_bytes
+        self.stop_sharing()
+        self.high_water, self._low_water = high_bytes, low_bytes
 
     @property
     def outbound_bytes(self) -> int:
         """Bytes written and not yet taken by the kernel."""
-        if self.owned:
+        if self.owned or self.shares:
             return self._links.outbound_bytes(self)
         return self._staged_bytes + (0 if self.flying is None else len(self.flying))
 
@@ -243,6 +250,11 @@ class Connection:
         links = self._traffic.links
         assert links is not None, "owned by no table"
         return links
+
+    def stop_sharing(self) -> None:
+        """Leave the connections that `Links.share` sends from, if it is one of them."""
+        if self.shares:
+            self._links.leave(self)
 
     def pause_reading(self) -> None:
         """Stop `receive` until `resume_reading`, except for rows of the batch being handled.
@@ -270,7 +282,7 @@ class Connection:
         """Close after all staged bytes were sent. No more data is received."""
         if self.phase != OPEN:
             return
-        if self.owned:
+        if self.owned or self.shares:
             self._links.leave(self)
         self.phase = FLUSHING
         self._traffic.closed_some = True
@@ -322,7 +334,7 @@ class Connection:
 
         The rest of a short send precedes newer bytes.
         """
-        if self.owned:
+        if self.owned or self.shares:
             self._links.leave(self)
         flying = self.flying
         assert flying is not None, "a send's completion without a send"
@@ -351,6 +363,7 @@ class Connection:
     def _stage(self, data: bytes) -> None:
         """Stage a write that cannot be sent directly: it is not the first, or too large."""
         assert not self.owned, "written to past the table that owns it"
+        self.stop_sharing()
         if self.expected == 0:
             self.flying = data
             self._sends.append((self.send_data, self.fd, data))
@@ -360,7 +373,7 @@ class Connection:
             self._staged.append(data)
             self._staged_bytes += len(data)
         self.expected = LOOK_CLOSER
-        if self.outbound_bytes > self._high_water:
+        if self.outbound_bytes > self.high_water:
             self.over_high_water = True
 
     def _take_staged(self) -> bytes | memoryview:
@@ -447,7 +460,7 @@ class Connection:
         `_finish` closes when the last completion has come.
         """
         traffic = self._traffic
-        if self.owned:
+        if self.owned or self.shares:
             self._links.leave(self)
         self.phase = CLOSING
         self._error = error

@@ -16,6 +16,8 @@ struct link {
     uint32_t length; /* of the send in flight */
     int fd, buffer;  /* buffer: of the send in flight, -1 without one; its completion frees it */
     uint8_t open, owned, busy;
+    uint8_t shares; /* its sends are made by tp_links_share */
+    uint32_t most;  /* bytes that it takes in one such send */
     uint8_t ended; /* the send from the buffer has failed or was short: its bytes wait for the
                     * Connection */
     uint32_t next_free;
@@ -116,13 +118,20 @@ void tp_link_own(tp_links *l, uint32_t slot)
     link->length = 0;
 }
 
+void tp_link_begin_sharing(tp_links *l, uint32_t slot, uint32_t most)
+{
+    l->links[slot].shares = 1;
+    l->links[slot].most = most;
+    l->links[slot].length = 0;
+}
+
 int tp_link_leave(tp_links *l, uint32_t slot, char **flying, uint32_t *length)
 {
     struct link *link = l->links + slot;
     int busy = link->busy;
     *flying = link->flying;
     *length = link->length;
-    link->owned = link->busy = 0;
+    link->owned = link->busy = link->shares = 0;
     link->length = 0;
     if (link->ended) give_back(l, link);
     return busy;
@@ -158,10 +167,10 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
         if (slot < l->count && kind == TP_SEND) {
             struct link *link = l->links + slot;
             if (link->send_data == user_data[i] && link->buffer >= 0) {
-                int whole = link->owned && (uint32_t)res[i] == link->length;
+                int in_table = link->owned || link->shares, whole = in_table && (uint32_t)res[i] == link->length;
                 /* After a bad send, the Connection copies the bytes (leave) before the buffer is
                  * used again. */
-                if (whole || !link->owned) give_back(l, link);
+                if (whole || !in_table) give_back(l, link);
                 else link->ended = 1;
                 if (whole) {
                     link->length = 0;
@@ -281,6 +290,29 @@ uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const ui
         p += lengths[i];
     }
     return odd;
+}
+
+uint32_t tp_links_share(tp_links *l, int buffer, uint32_t length, const uint64_t *refs, uint32_t count,
+                        uint64_t *user_data, int *fds, uint32_t *left)
+{
+    struct buffer *b = l->buffers + buffer;
+    uint32_t sends = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t slot = (uint32_t)refs[i] & ((1u << TP_SLOT_BITS) - 1);
+        struct link *link = slot < l->count ? l->links + slot : NULL;
+        uint64_t send_data = refs[i] << TP_KIND_BITS | TP_SEND;
+        if (link && link->shares && link->send_data == send_data && !link->length && length <= link->most) {
+            link->flying = b->memory;
+            link->length = length;
+            link->buffer = buffer;
+            user_data[sends] = send_data;
+            fds[sends++] = link->fd;
+        } else {
+            left[i - sends] = i;
+        }
+    }
+    b->users += sends;
+    return sends;
 }
 
 int64_t tp_links_answer_spans(tp_links *l, const char *memory, uint64_t bytes, const uint64_t *refs,

@@ -3,8 +3,9 @@
  *
  * A link is a connection's row, by slot. It is owned by the columns or left to its Connection
  * object. An owned link has at most one request unit at a time: received, then taken, then
- * answered by one send. A `ref` names a link and is not reused: it is its send's user_data
- * without the kind, (serial << 24 | slot). */
+ * answered by one send. A link that shares is left to its Connection except for sends of equal
+ * bytes to many links, made by tp_links_share. A `ref` names a link and is not reused: it is its
+ * send's user_data without the kind, (serial << 24 | slot). */
 #ifndef TOPICS_LOOP_LINKS_H
 #define TOPICS_LOOP_LINKS_H
 
@@ -32,6 +33,9 @@ void tp_link_reads(tp_links *l, uint32_t slot, uint64_t recv_data);
 void tp_link_close(tp_links *l, uint32_t slot);
 /* Makes the next receives rows. A request received already is to be answered first. */
 void tp_link_own(tp_links *l, uint32_t slot);
+/* Lets tp_links_share send from a link that is open and has nothing to send. most: bytes that it
+ * takes in one send. */
+void tp_link_begin_sharing(tp_links *l, uint32_t slot, uint32_t most);
 /* Returns a link to its Connection. Returns 1 if a request was received and not answered.
  * *flying and *length get the bytes of the send in flight (length 0: none), valid until its
  * completion, or if that has come, until the next call. */
@@ -40,10 +44,10 @@ int tp_link_leave(tp_links *l, uint32_t slot, char **flying, uint32_t *length);
  * flight. */
 uint64_t tp_link_since(tp_links *l, uint32_t slot, int *busy, uint32_t *length);
 
-/* Takes from `count` completions those that need no Connection: sends of owned links that were
- * sent whole, and the receives of owned links between requests, which become rows. The others
- * are moved to the front, in order; returns their number. buffer_bytes: size of a receive buffer
- * in the memory of all of them; 0: starts and ends count received bytes. */
+/* Takes from `count` completions those that need no Connection: sends of links in the table (owned
+ * or sharing) that were sent whole, and the receives of owned links between requests, which become
+ * rows. The others are moved to the front, in order; returns their number. buffer_bytes: size of a
+ * receive buffer in the memory of all of them; 0: starts and ends count received bytes. */
 uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *res, uint32_t *flags,
                        uint64_t buffer_bytes);
 /* Returns the number of rows since tp_links_begin, and these columns, which never move. */
@@ -68,6 +72,11 @@ uint64_t tp_links_trim(tp_links *l);
  * from now on. Returns the number of fds that are -1. */
 uint32_t tp_links_answer(tp_links *l, int buffer, const uint64_t *refs, const uint32_t *lengths, uint32_t count,
                          uint64_t tick, uint64_t *user_data, int *fds);
+/* Sends the first `length` bytes of a buffer to all of refs[:count] that share, have no send in
+ * flight and take so many bytes. user_data and fds get the sends to queue, in flight from now on;
+ * left gets the indexes of the other refs, in order. Returns the number of sends. */
+uint32_t tp_links_share(tp_links *l, int buffer, uint32_t length, const uint64_t *refs, uint32_t count,
+                        uint64_t *user_data, int *fds, uint32_t *left);
 /* Copies the spans memory[starts[i] .. ends[i]), of `bytes`, one after the other into a buffer,
  * and answers with them as tp_links_answer. *data gets the buffer's memory, lengths the size of
  * each. Returns the number of fds that are -1, or -EINVAL for a span that is empty or outside of

@@ -4,7 +4,12 @@ A connection is a `Connection`. As long as its handler wishes, it is *owned* by 
 data is then a row of the pass (`rows`), and `answer` queues the sends of many connections without
 touching an object. Any unusual event of an owned connection (a second receive before the answer, a
 short send, an end, a close) returns it to its object (`leave`), which continues as if it had done
-all the work itself. The table itself is links.c.
+all the work itself.
+
+A connection that *shares* is left to its Connection except for one thing: `share` sends the same
+bytes to many of them by one call, and such sends that complete whole touch no object either.
+Whatever else the Connection has to send makes it leave the table first. The table itself is
+links.c.
 """
 
 from __future__ import annotations
@@ -17,11 +22,14 @@ from typing import Any, NamedTuple, Protocol, cast
 from typing_extensions import Buffer
 
 from topics.loop._links import ffi, lib
-from topics.loop.connection import LOOK_CLOSER, OPEN, Connection
+from topics.loop.connection import LARGE_BYTES, LOOK_CLOSER, OPEN, Connection
 from topics.loop.operations import KIND_BITS, SEND, SLOT_BITS
 from topics.loop.ring import Completions, Ring
+from topics.loop.stats import LoopStats
 
 _SLOT_MASK = (1 << SLOT_BITS) - 1
+SHARED_BYTES_MAX = LARGE_BYTES - 1
+"""Bytes of the largest shared send: a Connection sends a larger one without a copy."""
 _BY_BYTES = -1
 """Number of memory that is no send buffer: see `Links.room`."""
 
@@ -47,6 +55,9 @@ class ColumnRing(Protocol):
         fd -1: skipped.
         """
 
+    def queue_broadcast_columns(self, count: int, user_data: Any, fds: Any, length: int, data: Any) -> None:
+        """Queue sends of the same `length` bytes at `data`, held by the caller."""
+
     def recycle_columns(self, flags: Any, count: int) -> None: ...
 
 
@@ -71,12 +82,13 @@ class Links:
     Connections.
     """
 
-    def __init__(self, ring: Ring, receives: int = 4096) -> None:
+    def __init__(self, ring: Ring, stats: LoopStats, receives: int = 4096) -> None:
         table = lib.tp_links_new(receives)
         if table == ffi.NULL:
             raise MemoryError("no memory for the table of connections")
         self._table = ffi.gc(table, lib.tp_links_free)
         self._ring = ring
+        self._stats = stats
         self._columns = cast(ColumnRing, ring) if hasattr(ring, "reap_sorted") else None
         self._conns: list[Connection | None] = []
         self._out = ffi.new("uint64_t **"), ffi.new("uint32_t **"), ffi.new("uint64_t **"), ffi.new("uint64_t **")
@@ -90,6 +102,7 @@ class Links:
         self._sends: tuple[Any, Any] = (None, None)
         self._lengths_room = 0
         self._lengths: Any = None
+        self._left: Any = None
         self.count = 0
         """Number of rows of this pass."""
         self.reaped = 0
@@ -134,7 +147,7 @@ class Links:
     def leave(self, conn: Connection) -> bool:
         """Return it to the Connection. Return whether a request was received and not answered."""
         busy = lib.tp_link_leave(self._table, conn.slot, self._flying, self._length)
-        conn.owned = False
+        conn.owned = conn.shares = False
         length = self._length[0]
         if length:
             conn.flying = bytes(ffi.buffer(self._flying[0], length))
@@ -144,7 +157,7 @@ class Links:
         return bool(busy)
 
     def outbound_bytes(self, conn: Connection) -> int:
-        """Return the unsent bytes of an owned connection."""
+        """Return the unsent bytes of a connection that is owned or shares."""
         lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
         return cast(int, self._length[0])
 
@@ -269,6 +282,42 @@ class Links:
             return [(refs[row], bytes(ffi.buffer(spans + starts[row], lengths[row]))) for row in range(count)]
         return self._queue(count, odd, lengths, self._memory[0])
 
+    # --- the same bytes to many ---------------------------------------------------------------------------------------
+    def begin_sharing(self, conn: Connection) -> bool:
+        """Let `share` send from a connection. Return False if it is not open and idle."""
+        if conn.expected != 0 or conn.phase != OPEN or conn.owned:
+            return False
+        conn.shares = True
+        conn.expected = LOOK_CLOSER
+        lib.tp_link_begin_sharing(self._table, conn.slot, min(conn.high_water, SHARED_BYTES_MAX))
+        return True
+
+    @staticmethod
+    def column(refs: list[int]) -> Any:
+        """Return names of connections (`Connection.ref`) as a column; 0: of none."""
+        return ffi.new("uint64_t[]", refs)
+
+    def share(self, data: bytes, refs: Any, count: int) -> list[int]:
+        """Queue sends of `data` to all of refs[:count] (a C column) that share and are idle.
+
+        Returns: the indexes of the others: connections that are gone, do not share, have a send in
+        flight, or may not be given so many bytes at once.
+        """
+        size = len(data)
+        number, memory = self.room(size)
+        if number == _BY_BYTES:
+            return list(range(count))
+        ffi.memmove(memory, data, size)
+        user_data, fds = self._room_for(count)
+        sends = lib.tp_links_share(self._table, number, size, refs, count, user_data, fds, self._left)
+        if sends:
+            self._stats.sends += sends
+            if self._columns is not None:
+                self._columns.queue_broadcast_columns(sends, user_data, fds, size, memory)
+            else:
+                self._ring.queue_sends([(user_data[row], fds[row], data) for row in range(sends)])
+        return ffi.unpack(self._left, count - sends) if sends < count else []
+
     # --- what is kept for those who take nothing ---------------------------------------------------------------------
     def pinned(self) -> dict[int, int]:
         """Return the memory that sends from the buffers hold beyond their own bytes, by send_data.
@@ -291,6 +340,7 @@ class Links:
         if count > self._sends_room:
             self._sends_room = room = max(count, 256)
             self._sends = ffi.new("uint64_t[]", room), ffi.new("int[]", room)
+            self._left = ffi.new("uint32_t[]", room)
         return self._sends
 
     def _queue(self, count: int, odd: int, lengths: Any, data: Any) -> list[tuple[int, bytes]]:

@@ -309,7 +309,7 @@ class Loop:
         links = self._traffic.links
         if links is None:
             assert not self._traffic.connections(), "connections without a row"
-            links = self._traffic.links = Links(self.ring)
+            links = self._traffic.links = Links(self.ring, self._stats)
         return links
 
     def pinned(self) -> dict[int, int]:

@@ -317,6 +317,10 @@ class UringRing(BlockingCalls):
         """
         self._check(lib.tp_sends(self._ring, count, user_data, fds, lengths, ffi.cast("uint8_t *", data)))
 
+    def queue_broadcast_columns(self, count: int, user_data: Any, fds: Any, length: int, data: Any) -> None:
+        """Queue sends of the same bytes; the caller holds them until the sends complete."""
+        self._check(lib.tp_broadcast(self._ring, count, user_data, fds, ffi.cast("uint8_t *", data), length))
+
     def recycle_columns(self, flags: Any, count: int) -> None:
         self._check(lib.tp_recycle(self._ring, flags, count))
 
