@@ -17,6 +17,7 @@ _ECHO = "tests/sim/world/test_echo.py"
 _FILES = "tests/files/test_beside_checkpoints.py"
 _BESIDE = "tests/embedded/calls/test_readers_beside.py"
 _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
+_AUDIENCE = "tests/engine/delivery/test_audience.py"
 
 
 class Mutant(NamedTuple):
@@ -834,6 +835,48 @@ MUTANTS = (
         "                core.log.latch(",
         "                str(",
         "tests/engine/write/test_append_lone.py",
+    ),
+    _one(
+        "a shared send from a connection that has one in flight",
+        "loop/links.c",
+        " && !link->length && length <= link->most",
+        " && length <= link->most",
+        "tests/loop/test_links.py",
+    ),
+    _one(
+        "a short send of a table taken for a whole one",
+        "loop/links.c",
+        "in_table && (uint32_t)res[i] == link->length;",
+        "in_table && res[i] > 0;",
+        "tests/loop/test_links.py",
+    ),
+    _one(
+        "a watcher credited with a burst that its cohort sent before it joined",
+        "engine/delivery/subscription.py",
+        "if cohort is None or cohort.sent is self.joined_after else",
+        "if cohort is None else",
+        _AUDIENCE,
+    ),
+    _one(
+        "a watcher that has paused is sent to with the others",
+        "engine/delivery/feed.py",
+        "        if conn is not None:\n            conn.stop_sharing()\n",
+        "",
+        _AUDIENCE,
+    ),
+    _one(
+        "the bytes of one protocol sent to the watchers of another",
+        "engine/delivery/audience.py",
+        "[AudienceRow(audience, some) for audience, some in",
+        "[AudienceRow(next(iter(by_audience)), some) for _, some in",
+        _AUDIENCE,
+    ),
+    _one(
+        "the session of a watcher does not know what a shared send has sent",
+        "http/streams/watch_stream.py",
+        "self._cursors[self._only.name], at_ns = self._noted",
+        "at_ns = self._noted[1]",
+        "tests/server/test_shared_sends.py",
     ),
     _one(
         "readers that wait not told of a write",

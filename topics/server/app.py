@@ -8,14 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from topics.config import Config
+from topics.engine.delivery.audience import Audience
 from topics.errors import RequestError, TopicsError, UsageError, without_paths
 from topics.http.access.keyring import parse_keys
 from topics.http.lane.lane import Lane
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table
+from topics.http.streams import watch_stream
 from topics.http.wire.error_answers import envelope
 from topics.http.wire.response import ResponseWriter
 from topics.loop.connection import Connection
+from topics.loop.links import SHARED_BYTES_MAX
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
@@ -31,6 +34,7 @@ from topics.server.shutdown import drain
 from topics.server.startup import check_address
 from topics.server.timeouts import Sweep
 from topics.server.websocket import WebSockets
+from topics.ws import subscriptions
 
 _log = logging.getLogger("topics.server")
 
@@ -92,6 +96,9 @@ class Server:
                 self.service, loop.use_links(), keyring, int.from_bytes(loop.ring.random_bytes(8), "little")
             )
             loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
+            links = loop.use_links()
+            self.service.watch_audience = Audience(links, SHARED_BYTES_MAX, watch_stream.shared_bytes)
+            self._websockets.audience = Audience(links, SHARED_BYTES_MAX, subscriptions.shared_bytes)
         self._handler = HttpHandler(self.service, self.lane)
         metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
         self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms)

@@ -5,6 +5,7 @@ Source: wire contract 11.1.
 
 from __future__ import annotations
 
+from topics.engine.delivery.audience import Audience
 from topics.engine.values.ports import TimersPort
 from topics.http.access.scope import Scope
 from topics.http.plan.call import Call
@@ -24,6 +25,8 @@ class WebSockets:
         self.turns = FrameTurns(timers, service.config.ws_pass_frames)
         """The budget of frames; call its `next_pass` at the end of each pass, before the flush."""
         self._host: Host | None = None
+        self.audience: Audience | None = None
+        """The audience of all sessions, if their connections share sends."""
         self._open: set[ServedSession] = set()
         service.open_websocket = self.open
         service.at_drain.append(self._end_all)
@@ -54,7 +57,13 @@ class WebSockets:
         service = self._service
         if self._host is None:
             self._host = Host(
-                service.config, service.now_ns, service.scanner, service.engine, self.turns, service.long_bodies
+                service.config,
+                service.now_ns,
+                service.scanner,
+                service.engine,
+                self.turns,
+                service.long_bodies,
+                self.audience,
             )
         return self._host
 

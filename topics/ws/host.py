@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from topics.config import Config
+from topics.engine.delivery.audience import Audience
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.state.append_request import AppendRequest
@@ -44,3 +45,5 @@ class Host:
     engine: WsEngine
     turns: FrameTurns
     long_bodies: LongBodies
+    audience: Audience | None = None
+    """The audience of all WebSockets, if their connections share sends."""

@@ -7,7 +7,7 @@ contract 11.3 and 11.5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
@@ -37,12 +37,13 @@ class FrameSink(Protocol):
 class Subscriptions:
     """The sink of the connection's feed. Nothing is delivered between `pause` and `go_on`."""
 
-    __slots__ = ("_count_again", "_feed", "_host", "_look_up", "_reader", "_write", "held_bytes")
+    __slots__ = ("_count_again", "_feed", "_host", "_look_up", "_reader", "_write", "audience", "held_bytes")
 
     def __init__(self, host: Host, reader: FrameSink) -> None:
         self._host = host
         self._reader = reader
         self._write = reader.write
+        self.audience = host.audience
         self._feed = host.engine.open_feed(self)
         self._look_up: LookUp | None = None
         self.held_bytes = 0
@@ -129,19 +130,28 @@ class Subscriptions:
         self._feed.close()
 
     # --- as the feed's sink ------------------------------------------------------------------------------------------
+    @property
+    def shared_connection(self) -> Any | None:
+        return None if self.audience is None else self._reader
+
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
         # This runs once for each reader and burst, for up to a thousand readers, so it makes no
         # further calls.
-        frames: bytes | None = burst.renderings.get(_RENDERING)
-        if frames is None:
-            frames = burst.renderings[_RENDERING] = rendered(burst)
-        self._write(frames)
+        self._write(burst.renderings.get(_RENDERING) or shared_bytes(burst))
         return not self._reader.over_high_water
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
         """Report a subscription that has ended because its topic cannot be read."""
         cause = as_request_error(error)
         self._write(text_frame(replies.error(None, cause.code, f"topic {subscription.name}: {cause.message}")))
+
+
+def shared_bytes(burst: Burst) -> bytes:
+    """Return the frames of a burst, rendered once."""
+    frames: bytes | None = burst.renderings.get(_RENDERING)
+    if frames is None:
+        frames = burst.renderings[_RENDERING] = rendered(burst)
+    return frames
 
 
 def rendered(burst: Burst) -> bytes:

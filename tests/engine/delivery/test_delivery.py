@@ -35,6 +35,8 @@ class Reader:
         self.feed.resume()
         return self
 
+    audience = shared_connection = None
+
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
         if self.raises:
             raise ValueError("a bug")

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.amount import seeds
+from tests.engine.delivery.shared_sends import FakeSharedSends, SharingReader
 from tests.engine.harness import Harness, records
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
@@ -45,6 +46,16 @@ class Reader:
         self.enough = False
         self.owed = False
         """It had enough and was not resumed."""
+        self.audience = world.audience if world.rng.random() < 0.7 else None
+        self.connection = SharingReader(world.shared, self._take_shared)
+
+    @property
+    def shared_connection(self) -> SharingReader | None:
+        return None if self.audience is None else self.connection
+
+    def _take_shared(self, burst: Burst) -> None:
+        assert not self.enough, "its connection had something in flight"
+        self._check(burst.frames[0].topic, burst)
 
     def follow(self, name: str, cursor: int) -> None:
         self.feed.subscribe(name, self.query, cursor)
@@ -55,8 +66,13 @@ class Reader:
             self.feed.resume()
 
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
+        self.connection.stop_sharing()
+        self._check(subscription.name, burst)
+        self.owed = self.enough
+        return not self.owed
+
+    def _check(self, name: str, burst: Burst) -> None:
         assert not self.owed, "it had enough"
-        name = subscription.name
         life = self.world.lives.get(name)
         tombstoned = False
         if life is not self.lives[name]:
@@ -98,8 +114,6 @@ class Reader:
                     self._check_skipped(life, before, cursor)
                     self.cursors[name] = cursor
             self.told[name] = isinstance(frame, CaughtUpFrame)
-        self.owed = self.enough
-        return not self.owed
 
     def _check_skipped(self, life: Life, after: int, upto: int) -> None:
         """Whatever was passed over silently was deleted on purpose, or is of a node this reader leaves out."""
@@ -108,6 +122,10 @@ class Reader:
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
         raise AssertionError(error)
+
+    def set_enough(self, *, enough: bool) -> None:
+        self.enough = enough
+        self.connection.idle = not enough
 
     def resume(self) -> None:
         self.owed = False
@@ -126,6 +144,8 @@ class World:
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rng = random.Random(seed)
         self.h = Harness()
+        self.shared = FakeSharedSends()
+        self.audience = self.shared.audience()
         self.lives: dict[str, Life] = {}
         self.readers: list[Reader] = []
         self.waiting: list[tuple[Any, Any]] = []
@@ -168,9 +188,9 @@ class World:
         elif dice < 0.55:
             h.advance_ms(rng.choice((1, 20, 60)))
         elif dice < 0.65:
-            reader = Reader(self, tuple(rng.sample(NODES, rng.choice((0, 0, 1, 2)))), rng.choice((1, 5, 256)))
+            reader = Reader(self, tuple(rng.sample(NODES, rng.choice((0, 0, 0, 1)))), rng.choice((1, 256, 256)))
             self.readers.append(reader)
-            reader.enough = rng.random() < 0.3
+            reader.set_enough(enough=rng.random() < 0.3)
             for each in rng.sample(TOPICS, rng.randint(1, 3)):
                 head = len(self.lives[each].nodes) if each in self.lives else 0
                 reader.follow(each, rng.randint(0, head + 2))
@@ -185,7 +205,7 @@ class World:
                 del reader.cursors[gone]
         elif dice < 0.85 and self.readers:
             reader = rng.choice(self.readers)
-            reader.enough = not reader.enough
+            reader.set_enough(enough=not reader.enough)
             if reader.owed:
                 reader.resume()
         elif dice < 0.95 and self.waiting:
@@ -200,7 +220,7 @@ class World:
             while self.waiting:
                 self.fetch(*self.waiting.pop())
             for reader in self.readers:
-                reader.enough = False
+                reader.set_enough(enough=False)
                 if reader.owed:
                     reader.resume()
             self.h.advance_ms(1)
@@ -209,6 +229,7 @@ class World:
             for name, subscription in reader.feed.subscriptions.items():
                 assert subscription.cohort is not None, "it stands with those that have caught up"
                 assert subscription.cohort.cursor == heads[name]
+                assert subscription.sent[0] == reader.cursors[name], "the cursor of the last frame"
                 assert reader.told[name]
         topics = self.h.engine._core.registry.by_name.values()
         assert all(cohort.members for topic in topics for cohort in topic.waiters)  # type: ignore[attr-defined]
@@ -216,7 +237,7 @@ class World:
 
 @pytest.mark.parametrize("seed", seeds(20))
 def test_no_reader_misses_anything(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-WATCH-16, R-WATCH-12, R-WATCH-14: through stalls, slow disks, deletes, caps, expiry and recreated topics."""
+    """R-WATCH-16, R-WATCH-12, R-WATCH-14: through stalls, shared sends, slow disks, deletes, caps, expiry."""
     world = World(seed, monkeypatch)
     for _ in range(300):
         world.step()

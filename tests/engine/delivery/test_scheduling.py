@@ -176,6 +176,8 @@ class Costly:
         self.feed.resume()
         return self
 
+    audience = shared_connection = None
+
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
         self.h.loop.clock.advance_ns(self.cost_us * 1000)
         for frame in burst.frames:

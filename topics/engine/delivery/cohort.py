@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from topics.engine.delivery.audience import AudienceRow, rows_of
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
-from topics.engine.delivery.subscription import Subscription
+from topics.engine.delivery.subscription import NOTHING_SENT, Sent, Subscription
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.ports import TimersPort
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
+
+_MANY = 2
+"""Members from which one call for all costs less than one for each."""
 
 
 class Cohort:
@@ -22,12 +26,14 @@ class Cohort:
     __slots__ = (
         "_cohorts",
         "_more",
+        "_rows",
         "_running",
         "cursor",
         "members",
         "query",
         "reading",
         "reported_caught_up",
+        "sent",
         "topic",
     )
 
@@ -40,6 +46,10 @@ class Cohort:
         self.reading = False
         self.reported_caught_up = True
         """Whether the last frame was a caught-up."""
+        self.sent: Sent = NOTHING_SENT
+        """The last burst that all members have got."""
+        self._rows: list[AudienceRow] | None = None
+        """The members by audience; None: not known since a change of them."""
         self._more = False
         """Whether another pass is due."""
         self._running = False
@@ -60,11 +70,15 @@ class Cohort:
         if not self.members:
             self.topic.waiters[self] = None
         self.members[subscription] = None
+        self._rows = None
         subscription.cohort = self
+        subscription.joined_after = self.sent
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a member, which takes the cohort's cursor and state along."""
         del self.members[subscription]
+        self._rows = None
+        subscription.own_sent = subscription.sent
         subscription.cohort = None
         subscription.cursor = self.cursor
         subscription.reported_caught_up = self.reported_caught_up
@@ -118,7 +132,7 @@ class Cohort:
         self._run()
 
     def _deliver(self, burst: Burst) -> None:
-        for subscription in list(self.members):
+        for subscription in self._send_to_many(burst):
             feed = subscription.feed
             if feed.paused:
                 if subscription.cohort is self:
@@ -130,6 +144,19 @@ class Cohort:
                         feed.paused = True
                 except Exception as error:
                     feed.give_up(subscription, error)
+        self.sent = burst.cursor, burst.at_ns
+
+    def _send_to_many(self, burst: Burst) -> list[Subscription]:
+        """Send to the members of each audience by one call. Return the members that remain."""
+        if len(self.members) < _MANY:
+            return list(self.members)
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = rows_of(self.members)
+        left: list[Subscription] = []
+        for row in rows:
+            left += row.send(burst)
+        return left
 
 
 class Cohorts:

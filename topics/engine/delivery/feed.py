@@ -95,6 +95,9 @@ class Feed:
     def pause(self) -> None:
         """Deliver nothing until `resume`: the connection holds enough."""
         self.paused = True
+        conn = self.sink.shared_connection
+        if conn is not None:
+            conn.stop_sharing()
 
     def resume(self) -> None:
         """Continue from the cursor: deliver what is readable until the sink has enough."""
@@ -195,6 +198,7 @@ class Feed:
             self._defer()
 
     def _deliver(self, subscription: Subscription, burst: Burst) -> None:
+        subscription.own_sent = burst.cursor, burst.at_ns
         try:
             if not self.sink.deliver(subscription, burst):
                 self.paused = True
@@ -225,6 +229,8 @@ class Feed:
 
 class _NoSink:
     """Sink of a closed feed, which does not hold its former one."""
+
+    audience = shared_connection = None
 
     def deliver(self, _subscription: Subscription, _burst: Burst) -> bool:
         return False

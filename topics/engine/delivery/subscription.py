@@ -11,11 +11,33 @@ from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError
 
 
+class SharedConnection(Protocol):
+    """A connection that may be sent the same bytes as others by one call: see audience.py."""
+
+    @property
+    def ref(self) -> int:
+        """Its name in a column."""
+
+    def stop_sharing(self) -> None:
+        """Let every send be the connection's own from now on."""
+
+
 class Sink(Protocol):
     """The protocol's side of a connection, to which a feed delivers.
 
     The loop makes one call at a time.
     """
+
+    @property
+    def audience(self) -> object | None:
+        """The `Audience` whose readers get equal bytes; None: `deliver` is called for each burst.
+
+        An audience may send a burst without a call of `deliver`: see `Subscription.sent`.
+        """
+
+    @property
+    def shared_connection(self) -> SharedConnection | None:
+        """The connection, if its audience may send from it now."""
 
     def deliver(self, subscription: Subscription, burst: Burst) -> bool:
         """Take a burst. Return False if the sink holds enough now; it calls `Feed.resume` later.
@@ -53,8 +75,15 @@ class OwningFeed(Protocol):
 class JoinedCohort(Protocol):
     """The cohort of a subscription, as its feed sees it: see cohort.py."""
 
+    sent: Sent
+
     def remove(self, subscription: Subscription) -> None:
         """Remove a member, which takes the cohort's cursor along."""
+
+
+Sent = tuple[int, int]
+"""A burst that was sent: the reader's cursor after it, and the monotonic time of its pass, ns."""
+NOTHING_SENT: Sent = (0, 0)
 
 
 class Subscription:
@@ -63,7 +92,18 @@ class Subscription:
     query: clamped options; `from_seq` in it is not used.
     """
 
-    __slots__ = ("cohort", "cursor", "feed", "fresh", "name", "query", "reported_caught_up", "topic")
+    __slots__ = (
+        "cohort",
+        "cursor",
+        "feed",
+        "fresh",
+        "joined_after",
+        "name",
+        "own_sent",
+        "query",
+        "reported_caught_up",
+        "topic",
+    )
 
     def __init__(self, feed: OwningFeed, name: str, query: DiffQuery, cursor: int) -> None:
         self.feed = feed
@@ -79,3 +119,13 @@ class Subscription:
         """Whether the last frame of this topic was a caught-up."""
         self.cohort: JoinedCohort | None = None
         """Cohort of the caught-up subscription; None if it lags."""
+        self.own_sent: Sent = NOTHING_SENT
+        """The last burst that it got before it joined its cohort."""
+        self.joined_after: Sent = NOTHING_SENT
+        """The last burst of its cohort before it joined."""
+
+    @property
+    def sent(self) -> Sent:
+        """The last burst that this reader got. A cohort sets it after the delivery to all."""
+        cohort = self.cohort
+        return self.own_sent if cohort is None or cohort.sent is self.joined_after else cohort.sent

@@ -128,7 +128,7 @@ def open_stream(call: Call) -> None:
         slot.release()
         del service.watch_streams[watch]
 
-    watch = WatchStream(session, service.sessions, service.heartbeats, service.now_ns(), on_end)
+    watch = WatchStream(session, service.sessions, service.heartbeats, service.now_ns(), on_end, service.watch_audience)
     slot.on_key_gone = watch.on_key_gone
     service.watch_streams[watch] = None
     stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, watch.on_drained, watch.on_disconnect)

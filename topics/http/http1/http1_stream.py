@@ -45,6 +45,10 @@ class Http1Stream:
     def over_high_water(self) -> bool:
         return self._transport.over_high_water
 
+    @property
+    def shared_connection(self) -> Transport | None:
+        return self._transport if self._chunked and self._connection is not None else None
+
     def write(self, data: bytes) -> None:
         if self._connection is not None:
             self._transport.write(chunked(data) if self._chunked else data)

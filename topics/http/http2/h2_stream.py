@@ -46,6 +46,8 @@ class Http2Stream:
     `Sender` takes that frame by frame. plan: None for a header list that is not a request.
     """
 
+    shared_connection = None
+
     __slots__ = (
         "_connection",
         "_counted",

@@ -9,6 +9,7 @@ from topics.clock import Clock
 from topics.common.memory import MemoryReturns
 from topics.common.metrics import Histogram
 from topics.config import Config
+from topics.engine.delivery.audience import Audience
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.ports import TimersPort
 from topics.engine.write.long_bodies import LongBodies
@@ -132,6 +133,8 @@ class Service:
         """Times of sampled writes: admission, seqs, frames in the log's batch."""
         self.watch_streams: dict[WatchStream, None] = {}
         """The open watch streams."""
+        self.watch_audience: Audience | None = None
+        """The audience of watch streams of one topic, if `server/` has set one."""
         self.at_drain.append(self._end_watch_streams)
         self.has_one_sender: Callable[[], bool] = lambda: False
         """Whether a single connection has work: see `Loop.has_one_sender`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Callable, Container
+from typing import Protocol
 
 from topics.clock import Clock
 from topics.engine.state.refusals import limit_reached
@@ -17,14 +18,20 @@ from topics.http.streams.watch_cursors import Cursors
 SESSION_TTL_MS = 300_000
 
 
+class SessionStream(Protocol):
+    """An open stream of a session."""
+
+    def note_sent(self) -> None:
+        """Update the session's cursors by what was sent without a call of the stream."""
+
+    def leave_audience(self) -> None:
+        """Let every send be a call of the stream from now on."""
+
+
 class WatchSession:
-    """One session.
+    """One session. key_id: the key that created it; None without keys."""
 
-    key_id: the key that created it; None without keys. cursors: after the last frame sent on any of
-    its streams.
-    """
-
-    __slots__ = ("cursors", "interval_ns", "key_id", "query", "size", "streams", "used_ns", "wid")
+    __slots__ = ("_cursors", "_open", "interval_ns", "key_id", "query", "size", "streams", "used_ns", "wid")
 
     def __init__(self, key_id: int | None, query: DiffQuery, interval_ns: int, cursors: Cursors) -> None:
         self.wid = ""
@@ -33,12 +40,40 @@ class WatchSession:
         self.query = query
         self.interval_ns = interval_ns
         """Time between heartbeats."""
-        self.cursors = cursors
+        self._cursors = cursors
+        self._open: list[SessionStream] = []
         self.size = len(query.nodes) + sum(map(len, cursors))
         """Bytes of the names it holds."""
         self.streams = 0
         """Streams open now."""
         self.used_ns = 0
+
+    @property
+    def cursors(self) -> Cursors:
+        """The cursors after the last frame sent on any of its streams."""
+        if self.has_one_stream:
+            self._open[0].note_sent()
+        return self._cursors
+
+    @cursors.setter
+    def cursors(self, cursors: Cursors) -> None:
+        self._cursors = cursors
+
+    @property
+    def has_one_stream(self) -> bool:
+        return len(self._open) == 1
+
+    def add_stream(self, stream: SessionStream) -> None:
+        """Add an open stream. Each of several streams notes what it sends at once."""
+        for other in self._open:
+            other.note_sent()
+            other.leave_audience()
+        self._open.append(stream)
+
+    def remove_stream(self, stream: SessionStream) -> None:
+        """Remove a stream that ends."""
+        stream.note_sent()
+        self._open.remove(stream)
 
 
 class Sessions:

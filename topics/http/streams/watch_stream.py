@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from topics.engine.delivery.audience import Audience
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, Frame, RecordsFrame, TombstoneFrame
-from topics.engine.delivery.subscription import Subscription
+from topics.engine.delivery.subscription import NOTHING_SENT, SharedConnection, Subscription
 from topics.errors import TopicsError
 from topics.http.streams import sse
 from topics.http.streams.heartbeats import Heartbeats
@@ -41,17 +42,27 @@ class WatchStream:
         "_cursors",
         "_feed",
         "_heartbeats",
+        "_last_ns",
+        "_noted",
         "_on_end",
+        "_only",
         "_session",
         "_sessions",
         "_stream",
+        "audience",
         "interval_ns",
-        "last_ns",
     )
 
-    def __init__(
-        self, session: WatchSession, sessions: Sessions, heartbeats: Heartbeats, now_ns: int, on_end: Callable[[], None]
+    def __init__(  # noqa: PLR0917 - one call
+        self,
+        session: WatchSession,
+        sessions: Sessions,
+        heartbeats: Heartbeats,
+        now_ns: int,
+        on_end: Callable[[], None],
+        audience: Audience | None = None,
     ) -> None:
+        """audience: that of all streams of one topic; None: there is none."""
         self._session = session
         self._sessions = sessions
         self._heartbeats = heartbeats
@@ -59,8 +70,14 @@ class WatchStream:
         self._cursors: Cursors = dict(session.cursors)
         self._feed: Feed | None = None
         self._stream: Stream | None = None
+        self._noted = NOTHING_SENT
+        """The value of `Subscription.sent` that the cursors include."""
+        self._only: Subscription | None = None
+        """The subscription of a stream of one topic."""
+        self.audience = audience if len(self._cursors) == 1 else None
+        """See `Sink`. The bytes of a stream of several topics depend on all its cursors."""
         self.interval_ns = session.interval_ns
-        self.last_ns = now_ns
+        self._last_ns = now_ns
 
     # --- life --------------------------------------------------------------------------------------------------------
     def open(self, feed: Feed, stream: Stream) -> None:
@@ -68,10 +85,13 @@ class WatchStream:
         self._feed = feed
         self._stream = stream
         self._sessions.on_stream_open(self._session)
+        self._session.add_stream(self)
         stream.write_block(sse.RETRY)
         self._heartbeats.add(self)
         for name, cursor in self._cursors.items():
-            feed.subscribe(name, self._session.query, cursor)
+            self._only = feed.subscribe(name, self._session.query, cursor)
+        if self.audience is None:
+            self._only = None
         if feed.subscriptions:
             feed.resume()
         else:
@@ -86,6 +106,7 @@ class WatchStream:
 
     def shut_down(self) -> None:
         """Send the goodbye and end, because the server stops (R-WATCH-15)."""
+        self.note_sent()
         if self._stream is not None:
             self._stream.write(sse.frame(b"error", _GOODBYE, cursor_id(self._cursors)))
         self._end()
@@ -105,6 +126,8 @@ class WatchStream:
         feed, self._feed = self._feed, None
         self._stream = None
         if feed is not None:
+            self._session.remove_stream(self)
+            self._only = None
             feed.close()
             self._heartbeats.remove(self)
             self._sessions.on_stream_end(self._session)
@@ -112,6 +135,35 @@ class WatchStream:
             on_end()
 
     # --- frames ------------------------------------------------------------------------------------------------------
+    @property
+    def shared_connection(self) -> SharedConnection | None:
+        """See `Sink`. With several streams, a session has the cursors of the one that sent last."""
+        stream = self._stream
+        return stream.shared_connection if stream is not None and self._session.has_one_stream else None
+
+    def leave_audience(self) -> None:
+        conn = self.shared_connection
+        if conn is not None:
+            conn.stop_sharing()
+
+    def note_sent(self) -> None:
+        """Note the bursts that an audience has sent without a call of `deliver`."""
+        if self._only is not None and self._only.sent is not self._noted:
+            self._noted = self._only.sent
+            self._cursors[self._only.name], at_ns = self._noted
+            self._session.cursors = self._cursors
+            self._last_ns = max(self._last_ns, at_ns)
+
+    @property
+    def last_ns(self) -> int:
+        """See `Beating`."""
+        self.note_sent()
+        return self._last_ns
+
+    @last_ns.setter
+    def last_ns(self, now_ns: int) -> None:
+        self._last_ns = now_ns
+
     def beat(self) -> None:
         """Send a heartbeat, except to a client that does not read."""
         if self._stream is not None and not self._stream.over_high_water:
@@ -125,34 +177,22 @@ class WatchStream:
         stream, cursors = self._stream, self._cursors
         if stream is None:
             return False
+        self.note_sent()
         first = subscription.fresh and burst.has_tombstone
         # All that the bytes depend on beside the burst. The cursor of a stream of one topic is in
         # it.
         key = (_FIRST if first else _LATER) if len(cursors) == 1 else (first, *cursors.items())
         block = burst.renderings.get(key)
         if block is None:
-            block = burst.renderings[key] = Block(self._render(subscription.name, burst, first=first))
+            block = burst.renderings[key] = Block(_rendered(cursors, burst, first=first))
         cursors[subscription.name] = burst.cursor
         self._session.cursors = cursors
-        self.last_ns = burst.at_ns
+        self._last_ns = burst.at_ns
         stream.write_block(block)
         if not subscription.feed.subscriptions:
             self._end()  # the last topic has ended
             return False
         return not stream.over_high_water
-
-    def _render(self, name: str, burst: Burst, *, first: bool) -> bytes:
-        """Return the frames of a burst.
-
-        first: it is the topic's first burst on this stream, whose tombstone has a reason of its own
-        (R-WATCH-11).
-        """
-        cursors = dict(self._cursors)
-        parts = []
-        for frame in burst.frames:
-            cursors[name] = frame.cursor
-            parts.append(sse.frame(_EVENTS[type(frame)], _data(frame, first=first), cursor_id(cursors)))
-        return b"".join(parts)
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
         """End without a frame, because a topic cannot be read (R-WATCH-15).
@@ -161,6 +201,28 @@ class WatchStream:
         """
         _log.error("a watch stream ends: %s cannot be read: %s", subscription.name, error)
         self._end()
+
+
+def shared_bytes(burst: Burst) -> bytes:
+    """Return the chunk of a burst that streams of only this topic send, beyond their first one."""
+    block: Block | None = burst.renderings.get(_LATER)
+    if block is None:
+        block = burst.renderings[_LATER] = Block(_rendered({}, burst, first=False))
+    return block.chunk
+
+
+def _rendered(cursors: Cursors, burst: Burst, *, first: bool) -> bytes:
+    """Return the frames of a burst.
+
+    cursors: those of the stream before it. first: it is the topic's first burst on this stream,
+    whose tombstone has a reason of its own (R-WATCH-11).
+    """
+    cursors = dict(cursors)
+    parts = []
+    for frame in burst.frames:
+        cursors[frame.topic] = frame.cursor
+        parts.append(sse.frame(_EVENTS[type(frame)], _data(frame, first=first), cursor_id(cursors)))
+    return b"".join(parts)
 
 
 def _data(frame: Frame, *, first: bool) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Block:
@@ -33,6 +33,10 @@ class Stream(Protocol):
 
     @property
     def over_high_water(self) -> bool: ...
+
+    @property
+    def shared_connection(self) -> Any | None:
+        """The connection, if `Block.chunk` written to it is the same as `write_block`."""
 
     def write(self, data: bytes) -> None:
         """Send bytes to the client. data: never empty."""
