@@ -79,14 +79,17 @@ def note_passes() -> None:
     def delayed_ns() -> int:
         return int(os.pread(schedstat[0], 64, 0).split()[1])
 
-    @patched(UringRing, "submit_and_wait")
-    def wait(original: Callable[..., None], ring: Any, timeout_ns: int | None) -> None:
-        if not schedstat:
-            schedstat.append(os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY))
-        before = now_ns(), cpu_ns(), delayed_ns()
-        original(ring, timeout_ns)
-        after = now_ns(), cpu_ns(), delayed_ns()
-        passes.extend((before[0], after[0], before[1], after[1], before[2], after[2]))
+    for name in ("submit_and_wait", "wait_single"):
+
+        @patched(UringRing, name)
+        def wait(original: Callable[..., Any], ring: Any, timeout_ns: int | None) -> Any:
+            if not schedstat:
+                schedstat.append(os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY))
+            before = now_ns(), cpu_ns(), delayed_ns()
+            single = original(ring, timeout_ns)
+            after = now_ns(), cpu_ns(), delayed_ns()
+            passes.extend((before[0], after[0], before[1], after[1], before[2], after[2]))
+            return single
 
 
 def place_of(coro: Any) -> str:
