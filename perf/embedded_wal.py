@@ -11,6 +11,7 @@ here.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import statistics
 import subprocess
@@ -245,6 +246,8 @@ def worst_of(call: str, count: int, scratch: Path) -> float:
     with log_without_checkpoints(scratch, **busy) as log:
         one, worst = [PAYLOAD], 0.0
         append = getattr(log, call)
+        gc.collect()
+        gc.freeze()  # what the program has loaded: Python's collector would walk it in the midst of a call
         for at in range(count):
             if at and at % PROGRESS_CALLS == 0:
                 print(f"{call}: {at:,} of {count:,}, the worst so far {worst * 1e3:.1f} ms", file=sys.stderr)
