@@ -12,12 +12,11 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.engine.state.control_frames import LeaseRow, LeasesPayload, encode, to_runs
-from topics.engine.state.staged_operations import Operation, OperationCore
+from topics.engine.state.staged_operations import Notice, OperationCore
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.job import LeasedJob
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
-from topics.store.wal.commit import Commit
 
 Then = Callable[[TopicsError | None], None]
 
@@ -26,22 +25,6 @@ class LeaseLogCore(OperationCore, Protocol):
     """The part of the core that the log of leases needs."""
 
     clock: Clock
-
-
-class LeaseChange(Operation[OperationCore]):
-    """A change of leases that is in force already, while the caller waits for its durability."""
-
-    __slots__ = ("then",)
-
-    def __init__(self, core: OperationCore, topic: Topic, then: Then) -> None:
-        super().__init__(core, topic)
-        self.then = then
-
-    def apply(self, commit: Commit) -> None:
-        self.then(None)
-
-    def fail(self, error: TopicsError) -> None:
-        self.then(error)
 
 
 def log_leases(core: LeaseLogCore, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
@@ -67,4 +50,4 @@ def log_ended(core: LeaseLogCore, topic: Topic, jobs: Sequence[LeasedJob], then:
 def _stage(core: LeaseLogCore, topic: Topic, payload: LeasesPayload, then: Then) -> None:
     with core.log.use_reserve():
         core.log.stage_control(topic.id, FrameType.LEASES, topic.next_seq - 1, core.clock.now_ms(), encode(payload))
-    LeaseChange(core, topic, then).stage(synced=topic.stage_class == "fsync")
+    Notice(core, topic, then).stage(synced=topic.stage_class == "fsync")

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from topics.engine.state import refusals
 from topics.engine.state.named_reader import NamedReader
-from topics.engine.state.staged_operations import Operation
+from topics.engine.state.staged_operations import Notice, Operation
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
 from topics.engine.write.delete import RecordDeletionCore, trim
@@ -50,22 +50,6 @@ class PositionChange(Operation[PositionCore]):
         self.then(error)
 
 
-class _Settled(Operation[PositionCore]):
-    """The end of the operations before it."""
-
-    __slots__ = ("then",)
-
-    def __init__(self, core: PositionCore, topic: Topic, then: Then) -> None:
-        super().__init__(core, topic)
-        self.then = then
-
-    def apply(self, commit: Commit) -> None:
-        self.then(None)
-
-    def fail(self, error: TopicsError) -> None:
-        self.then(error)
-
-
 def release(core: PositionCore, topic: Topic, reader: NamedReader) -> None:
     """Let caps and expiry take what the reader no longer holds."""
     readers = topic.readers
@@ -100,7 +84,7 @@ def stage_position(
         if reader.is_settled:
             then(None)
         else:
-            _Settled(core, topic, then).stage_unlogged()
+            Notice(core, topic, then).stage_unlogged()
         return
     change = PositionChange(core, topic, reader, position, then)
     if topic.stage_class == "ephemeral":

@@ -20,7 +20,7 @@ from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
 from topics.engine.state.router import RouterConfig, RouterLife, StoredConfig
 from topics.engine.state.router_frames import RouterDeletePayload, RouterPayload
-from topics.engine.state.staged_operations import Operation, OperationCore
+from topics.engine.state.staged_operations import Notice, OperationCore
 from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.name_rules import Allowed, check_router_name, check_topic_name
 from topics.engine.values.results import Done
@@ -28,7 +28,6 @@ from topics.engine.write.admission import check_backlog
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import RequestError, TopicsError
 from topics.store.format.log_format import FrameType
-from topics.store.wal.commit import Commit
 
 
 class ManagerCore(OperationCore, Protocol):
@@ -38,22 +37,6 @@ class ManagerCore(OperationCore, Protocol):
     config: Config
     registry: Registry
     routers: Routers
-
-
-class _ChangeFrame(Operation[OperationCore]):
-    """One of the frames of a change, in the queue of the topic whose shard has it."""
-
-    __slots__ = ("done",)
-
-    def __init__(self, core: OperationCore, topic: Topic, done: Callable[[TopicsError | None], None]) -> None:
-        super().__init__(core, topic)
-        self.done = done
-
-    def apply(self, commit: Commit) -> None:
-        self.done(None)
-
-    def fail(self, error: TopicsError) -> None:
-        self.done(error)
 
 
 class RouterManager:
@@ -151,7 +134,7 @@ class RouterManager:
             self._end(router, partial(done, RouterPut(True, router.config)))
 
         for topic in (source, dest):
-            _ChangeFrame(core, topic, partial(on_part, topic)).stage(synced=True)
+            Notice(core, topic, partial(on_part, topic)).stage(synced=True)
 
     def _stage_deletion(self, router: Router, topics: list[Topic], then: Callable[[], None]) -> None:
         """Log the router's deletion in these topics' shards; then call `then`, in any case."""
@@ -177,7 +160,7 @@ class RouterManager:
             except TopicsError:
                 continue  # the log accepts no writes any more
             waits += 1
-            _ChangeFrame(core, topic, one).stage(synced=True)
+            Notice(core, topic, one).stage(synced=True)
         one()
 
     def _end(self, router: Router, answer: Callable[[], None]) -> None:
@@ -204,7 +187,7 @@ class RouterManager:
             done(RouterPut(False, config))
 
         router.changing += 1
-        _ChangeFrame(core, router.dest, on_part).stage(synced=True)
+        Notice(core, router.dest, on_part).stage(synced=True)
 
     # --- delete ------------------------------------------------------------------------------------------------------
     def delete(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None:
@@ -250,7 +233,7 @@ class RouterManager:
                 self._forwarding.note(router)
             self._end(router, partial(done, error))
 
-        _ChangeFrame(core, router.dest, on_part).stage(synced=True)
+        Notice(core, router.dest, on_part).stage(synced=True)
 
     # --- look --------------------------------------------------------------------------------------------------------
     def state(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:

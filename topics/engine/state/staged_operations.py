@@ -63,6 +63,26 @@ class Operation(Generic[C]):
         settle(self.topic)
 
 
+class Notice(Operation[OperationCore]):
+    """An operation that changes no state when it is applied: `then` gets its outcome.
+
+    Either its frame records a change that is in force already, or it has none and marks the end
+    of the operations before it.
+    """
+
+    __slots__ = ("then",)
+
+    def __init__(self, core: OperationCore, topic: Topic, then: Callable[[TopicsError | None], None]) -> None:
+        super().__init__(core, topic)
+        self.then = then
+
+    def apply(self, commit: Commit) -> None:
+        self.then(None)
+
+    def fail(self, error: TopicsError) -> None:
+        self.then(error)
+
+
 class Turn(Operation[OperationCore]):
     """A change that waits until all operations before it are decided, and is then tried again."""
 
