@@ -1232,7 +1232,7 @@ MUTANTS = (
     _one(
         "a commit in place without its sync",
         "store/wal/shard.py",
-        "fd, blocks, offset, dsync=primitive.is_dsync)\n        except",
+        "fd, blocks, offset, dsync=dsync)\n        except",
         "fd, blocks, offset, dsync=False)\n        except",
     ),
     _one(
