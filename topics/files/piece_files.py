@@ -271,7 +271,7 @@ class PieceSource:
         index = memoryview(read_range(self.calls, fd, footer.table_offset, size - FOOTER_BYTES - footer.table_offset))
         table_bytes = footer.columns_offset - footer.table_offset
         footer.check(memoryview(fixed), index[:table_bytes], index[table_bytes:], path)
-        columns = IndexColumns.unpack(index[table_bytes:], footer.rows, footer.tag_count, parity=footer.parity)
+        columns = IndexColumns.unpack(index[table_bytes:], footer.rows, footer.tag_count, footer.marks)
         return footer, np.frombuffer(index[:table_bytes], RUN_DTYPE), columns
 
     def _scanned_run(self, pack: OpenPack, piece: Piece) -> LiveRows:

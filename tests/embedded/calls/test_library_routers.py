@@ -13,6 +13,7 @@ import topics
 from tests.embedded.conftest import SMALL
 from topics import NewRecord, RequestError, UsageError
 from topics.engine.values.predicate import Predicate
+from topics.store.format.log_format import FLAG_ROUTED
 
 
 @pytest.fixture
@@ -56,6 +57,26 @@ def test_more_routers_than_a_page_are_all_listed(tmp_path: Path) -> None:
             log.put_router(f"r{number}", "a", f"b{number}")
         assert len(log.routers()) == 5
         assert len(asyncio.run(log.aio.routers("r"))) == 5
+
+
+@pytest.mark.parametrize("pack_run_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("tag", [None, "k"])
+def test_files_with_exactly_once_copies_are_sound_and_an_opening_finds_which_they_are(
+    tmp_path: Path, pack_run_bytes: int, tag: str | None
+) -> None:
+    """R-EO-3: from the index; its parity is in the bit that marks such copies elsewhere."""
+    options = SMALL | {"segment_max_events": 10, "pack_run_bytes": pack_run_bytes}
+    with topics.open(tmp_path / "data", **options) as log:
+        log.append("a", [NewRecord(0, tag=tag)])
+        log.put_router("r", "a", "b", guarantee="exactly_once")
+        log.append("a", [NewRecord(number, tag=tag) for number in range(20)])
+        assert log.page("b").head_seq == 20
+        log.checkpoint()
+    assert topics.fsck(tmp_path / "data").sound
+    with topics.open(tmp_path / "data", **options) as log:
+        log.append("b", ["a client's"])
+        flags = log._opened.engine._core.registry.by_name["b"].index.select(0, 21, 100).flags
+        assert [bool(each & FLAG_ROUTED) for each in flags.tolist()] == [True] * 20 + [False]
 
 
 def test_the_same_from_asyncio(log: topics.Log) -> None:

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from topics.errors import CorruptError, FormatError
 from topics.store.format.catalog import NO_TAG, RowColumns
+from topics.store.format.log_format import FLAG_FSYNC, FLAG_META, FLAG_NODE, FLAG_ROUTED, FLAG_TAG
 from topics.store.format.row_columns import index_of, select
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     INDEX_DELETE,
+    INDEX_DELETED,
     ROW_BYTES,
     IndexColumns,
     IndexHeader,
@@ -86,6 +88,26 @@ def test_a_deleted_flag_in_an_index_breaks_no_checksum_and_a_single_bit_its_pari
     data[64 + 2 * 28] ^= 0x80
     with pytest.raises(CorruptError, match="flags"):
         IndexHeader.unpack(bytes(data), "x")
+
+
+@pytest.mark.parametrize("others", [0, FLAG_TAG, FLAG_TAG | FLAG_META, FLAG_FSYNC | FLAG_NODE])
+@pytest.mark.parametrize("deleted", [0, INDEX_DELETED])
+def test_the_mark_of_an_exactly_once_copy_is_in_the_index_beside_the_parity(others: int, deleted: int) -> None:
+    flags = np.array([FLAG_ROUTED | others | deleted, others | deleted], np.uint8)
+    packed = INDEX.pack(COLUMNS._replace(flags=flags))
+    assert IndexHeader.unpack(bytes(packed), "x")[1].flags.tolist() == (flags & ~np.uint8(FLAG_FSYNC)).tolist()
+    for bit in range(8):
+        damaged = bytearray(packed)
+        damaged[64 + 2 * 28] ^= 1 << bit
+        with pytest.raises(CorruptError, match="flags"):
+            IndexHeader.unpack(bytes(damaged), "x")
+
+
+def test_an_index_without_such_copies_has_the_bytes_that_it_always_had() -> None:
+    flags = np.array([FLAG_FSYNC | FLAG_TAG, FLAG_META], np.uint8)
+    packed = INDEX.pack(COLUMNS._replace(flags=flags))
+    assert packed[6:8] == b"\1\0"
+    assert packed[64 + 2 * 28 : 64 + 2 * 29].hex() == "1144"
 
 
 def test_an_index_that_was_written_without_parity_is_taken_as_it_is() -> None:

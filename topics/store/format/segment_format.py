@@ -28,8 +28,9 @@ Pack `packs/pack-<number:016x>.data`, short runs of records of many topics, writ
 Index columns of n rows (see `IndexColumns`): ts u64, seq delta u32, offset u32, length u32, size
 u32, tag number u32, flags u8, then the tag table: u16 lengths, bytes. The checksum of an index
 leaves out the flags column, because a delete sets INDEX_DELETED there in place, as it sets the byte
-after the frame's own checksum. Each byte of the column therefore includes its parity. A flipped bit
-makes the index a damaged one, which is derived from the frames again.
+after the frame's own checksum. Each byte of the column therefore includes its parity, in the bit
+that is FLAG_ROUTED elsewhere; a file with such rows has them in another bit, and says so in its
+marks. A flipped bit makes the index a damaged one, which is derived from the frames again.
 
 Snapshot `snapshots/snapshot-<number:016x>`: SnapshotHeader, the store's part (JSON), the catalog's
 part (JSON).
@@ -51,7 +52,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError
-from topics.store.format.log_format import BLOCK_BYTES, align_up
+from topics.store.format.log_format import BLOCK_BYTES, FLAG_FSYNC, FLAG_ROUTED, align_up
 
 VERSION = 1
 SNAPSHOT_VERSION = 2
@@ -276,16 +277,27 @@ INDEX_DELETED = 0x80
 """The bit of a deleted row in the flags column, beside the frame's own flags."""
 _INDEX_PARITY = 0x40
 """The parity bit, only in files: it makes the number of ones in each byte of the column even."""
+_ROUTED_IN_FILE = FLAG_FSYNC
+"""The bit of FLAG_ROUTED in files, whose own bit is the parity. No reader of an index needs this
+one: the class of a record is in its frame.
+"""
 _HAS_PARITY = 1
-"""The bit in the header of an index that says that its flags have parity.
+"""The mark in the header of an index that says that its flags have parity.
 
 Older indexes have 0 there, and their flags are not checked.
 """
+_HAS_ROUTED = 2
+"""The mark of an index with rows of FLAG_ROUTED, in the bit _ROUTED_IN_FILE."""
 INDEX_DELETE = INDEX_DELETED | _INDEX_PARITY
 """The bits that a delete changes in a file's flags column."""
 _IS_ODD = np.array([value.bit_count() % 2 for value in range(256)], np.uint8)
 _ODD_BYTES = _IS_ODD.tobytes()
 _WITH_PARITY = np.arange(256, dtype=np.uint8) | _IS_ODD * np.uint8(_INDEX_PARITY)
+_OTHERS = np.uint8(~(FLAG_ROUTED | _ROUTED_IN_FILE) & 0xFF)
+assert _INDEX_PARITY == FLAG_ROUTED
+assert not FLAG_ROUTED % _ROUTED_IN_FILE
+_MOVED = (FLAG_ROUTED // _ROUTED_IN_FILE).bit_length() - 1
+"""Bits between the two places of FLAG_ROUTED."""
 ROW_BYTES = 8 + 5 * 4 + 1
 """Bytes of the index columns per row, without the tag table."""
 FLAGS_OFFSET_PER_ROW = ROW_BYTES - 1
@@ -336,14 +348,22 @@ class IndexColumns(NamedTuple):
     flags: NDArray[np.uint8]
     tag_table: Sequence[bytes]
 
+    @property
+    def marks(self) -> int:
+        """Return what the header of a file with these columns says of their flags."""
+        return _HAS_PARITY | (_HAS_ROUTED if (self.flags & FLAG_ROUTED).any() else 0)
+
     def pack(self, before: bytes = b"") -> bytearray:
-        """Return `before` and the columns as a file stores them."""
+        """Return `before` and the columns as a file with their marks stores them."""
         tag_lengths = np.fromiter((len(tag) for tag in self.tag_table), "<u2", len(self.tag_table))
-        columns = [np.ascontiguousarray(column).data for column in (*self[:6], _WITH_PARITY[self.flags], tag_lengths)]
+        flags = self.flags
+        if self.marks & _HAS_ROUTED:
+            flags = (flags & _OTHERS) | ((flags & np.uint8(FLAG_ROUTED)) >> np.uint8(_MOVED))
+        columns = [np.ascontiguousarray(column).data for column in (*self[:6], _WITH_PARITY[flags], tag_lengths)]
         return bytearray().join((before, *columns, *self.tag_table))
 
     @classmethod
-    def unpack(cls, data: memoryview, rows: int, tag_count: int, *, parity: bool = True) -> IndexColumns:
+    def unpack(cls, data: memoryview, rows: int, tag_count: int, marks: int = _HAS_PARITY) -> IndexColumns:
         """Return views into `data`.
 
         Raises CorruptError: too short, or bits of the flags have flipped.
@@ -363,9 +383,12 @@ class IndexColumns(NamedTuple):
             raise CorruptError("the tag table of an index extends past its end", {})
         tags = TagTable(tag_ends, bytes(data[at:end]))
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
-        if parity and b"\1" in flags.tobytes().translate(_ODD_BYTES):
+        if marks & _HAS_PARITY and b"\1" in flags.tobytes().translate(_ODD_BYTES):
             raise CorruptError("a byte of the index's flags column is damaged", {})
-        flags = flags & np.uint8(~_INDEX_PARITY & 0xFF)
+        if marks & _HAS_ROUTED:
+            flags = (flags & _OTHERS) | ((flags & np.uint8(_ROUTED_IN_FILE)) << np.uint8(_MOVED))
+        else:
+            flags = flags & np.uint8(~_INDEX_PARITY & 0xFF)
         return cls(ts, deltas, offsets, row_lengths, sizes, numbers, flags, tags)
 
 
@@ -383,7 +406,7 @@ def _index_checksum(head: bytes | memoryview, columns: memoryview, rows: int, be
 
 INDEX_MAGIC = b"TPIX"
 _INDEX_HEADER = struct.Struct("<4sHHQQQIIQ8x")
-"""magic, version, 1 for flags with parity, topic_id, epoch, first_seq, rows, tags, sum.
+"""magic, version, marks of the flags, topic_id, epoch, first_seq, rows, tags, sum.
 
 U64 checksum.
 """
@@ -404,7 +427,7 @@ class IndexHeader(NamedTuple):
 
     def pack(self, columns: IndexColumns) -> bytearray:
         """Return the whole file: header and columns."""
-        head = _INDEX_HEADER.pack(INDEX_MAGIC, VERSION, _HAS_PARITY, *self)
+        head = _INDEX_HEADER.pack(INDEX_MAGIC, VERSION, columns.marks, *self)
         data = columns.pack(head.ljust(INDEX_HEADER_BYTES))
         checksum = _index_checksum(head, memoryview(data)[INDEX_HEADER_BYTES:], self.rows)
         data[len(head) : INDEX_HEADER_BYTES] = checksum.to_bytes(8, "little")
@@ -427,8 +450,8 @@ class IndexHeader(NamedTuple):
         stored = int.from_bytes(data[_INDEX_HEADER.size : INDEX_HEADER_BYTES], "little")
         if stored != _index_checksum(data[: _INDEX_HEADER.size], columns, header.rows):
             raise CorruptError(f"{path}: checksum of the segment index is wrong", {"path": path})
-        parity = bool(_INDEX_HEADER.unpack_from(data)[2] & _HAS_PARITY)
-        return header, IndexColumns.unpack(columns, header.rows, header.tag_count, parity=parity)
+        marks: int = _INDEX_HEADER.unpack_from(data)[2]
+        return header, IndexColumns.unpack(columns, header.rows, header.tag_count, marks)
 
 
 # --- pack ------------------------------------------------------------------------------------------------------------
@@ -514,7 +537,7 @@ RUN_DTYPE = np.dtype(
 
 PACK_FOOTER_MAGIC = b"TPPF"
 _PACK_FOOTER = struct.Struct("<4sHHQIIIIQ80x")
-"""magic, version, 1 for flags with parity, epoch, runs, rows, tags, 0, offset of the run table.
+"""magic, version, marks of the flags, epoch, runs, rows, tags, 0, offset of the run table.
 
 U64 checksum.
 """
@@ -529,15 +552,15 @@ class PackFooter(NamedTuple):
     rows: int
     tag_count: int
     table_offset: int
-    parity: bool = True
-    """Whether the bytes of the flags column include their parity."""
+    marks: int = _HAS_PARITY
+    """Marks of the flags column (`IndexColumns.marks`)."""
 
     @property
     def columns_offset(self) -> int:
         return self.table_offset + self.runs * RUN_DTYPE.itemsize
 
     def pack(self, table: bytes, columns: bytes | bytearray) -> bytes:
-        head = _PACK_FOOTER.pack(PACK_FOOTER_MAGIC, VERSION, int(self.parity), *self[:4], 0, self.table_offset)
+        head = _PACK_FOOTER.pack(PACK_FOOTER_MAGIC, VERSION, self.marks, *self[:4], 0, self.table_offset)
         return head + _index_checksum(head, memoryview(columns), self.rows, table).to_bytes(8, "little")
 
     @classmethod
@@ -545,7 +568,7 @@ class PackFooter(NamedTuple):
         """Check kind and version only; `check` compares the checksum after the index was read."""
         _check_kind(fixed, FOOTER_BYTES, PACK_FOOTER_MAGIC, "a pack footer", path)
         _, _, marks, epoch, runs, rows, tag_count, _, table_offset = _PACK_FOOTER.unpack_from(fixed)
-        return cls(epoch, runs, rows, tag_count, table_offset, bool(marks & _HAS_PARITY))
+        return cls(epoch, runs, rows, tag_count, table_offset, marks)
 
     def check(self, fixed: bytes | memoryview, table: memoryview, columns: memoryview, path: str) -> None:
         """Compare the checksum of the index. Raises CorruptError."""

@@ -91,7 +91,8 @@ class PackWriter:
         self._put(bytes(self.frames_offset - self.position))
         table = np.array(self._runs, dtype=RUN_DTYPE).tobytes()
         columns = _joined(self._columns)
-        footer = PackFooter(self.epoch, len(self._runs), len(columns.ts), len(columns.tag_table), self.position)
+        counts = len(self._runs), len(columns.ts), len(columns.tag_table)
+        footer = PackFooter(self.epoch, *counts, self.position, columns.marks)
         packed = columns.pack()
         self._put(table)
         self._put(packed)
@@ -215,7 +216,7 @@ async def _read_index(files: ReadCalls, path: str, pack: Pack) -> PackIndex:
         raise CorruptError(f"{path}: not the pack the snapshot lists", {"path": path})
     return PackIndex(
         np.frombuffer(table, RUN_DTYPE),
-        IndexColumns.unpack(columns, footer.rows, footer.tag_count, parity=footer.parity),
+        IndexColumns.unpack(columns, footer.rows, footer.tag_count, footer.marks),
         False,
     )
 
