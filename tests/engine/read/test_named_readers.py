@@ -217,6 +217,20 @@ def test_a_commit_that_a_full_disk_refused_leaves_the_page_out() -> None:
     assert readers.commit(page.token) == 2
 
 
+def test_on_a_full_disk_a_reader_may_stop_to_hold_and_no_other_change_is_taken() -> None:
+    """R-READER-8: what it held may go then, which frees space."""
+    harness, readers = make()
+    readers.put("holds", holds=True)
+    readers.put("plain")
+    harness.store.log.disk_full = True
+    with pytest.raises(StorageError):
+        readers.put("plain", holds=True)
+    with pytest.raises(StorageError):
+        readers.put("another")
+    assert not readers.put("holds", holds=False).created
+    assert not readers.state("holds").config.holds
+
+
 def test_a_seek_that_a_full_disk_refused_moves_nothing() -> None:
     """R-READER-6: pages that are out stay so."""
     harness, readers = make()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.readers.page_read import PageCore, PageRead, PageSource
-from topics.engine.readers.reader_positions import Then, stage_position
+from topics.engine.readers.reader_positions import Then, reserve_for, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReaderPayload, encode
@@ -200,7 +200,8 @@ class ReaderCalls:
             position = self._position_of_new(topic, readers, begin) if found is None else 0
             payload = encode(ReaderPayload(name, *config))
             now_ms = core.clock.now_ms()
-            core.log.stage_control(topic.id, FrameType.READER_PUT, position, now_ms, payload, counted=False)
+            with reserve_for(core, found):
+                core.log.stage_control(topic.id, FrameType.READER_PUT, position, now_ms, payload, counted=False)
         except TopicsError as error:
             done(error)
             return

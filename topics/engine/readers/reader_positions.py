@@ -91,7 +91,7 @@ def stage_position(
         reader.stage(position)
         change.stage_unlogged()
     else:
-        with _reserve(core, reader):
+        with reserve_for(core, reader):
             log_position(core.log, topic, reader, position, core.clock.now_ms())
         reader.stage(position)
         change.stage(synced=topic.stage_class == "fsync")
@@ -107,7 +107,7 @@ def _stage_parked(core: PositionCore, topic: Topic, reader: NamedReader, then: T
         then(error)
 
 
-def _reserve(core: PositionCore, reader: NamedReader) -> AbstractContextManager[None]:
-    """Accept the position on a full disk, too, if it frees space."""
-    frees = reader.config.trims or reader.config.holds
+def reserve_for(core: PositionCore, reader: NamedReader | None) -> AbstractContextManager[None]:
+    """Accept a change of the reader on a full disk, too, if it may free space."""
+    frees = reader is not None and (reader.config.trims or reader.config.holds)
     return core.log.use_reserve() if frees else nullcontext()
