@@ -15,7 +15,6 @@ import msgspec
 from topics.config import Config
 from topics.errors import UsageError
 from topics.store.repair.check_directory import FsckReport, check_directory
-from topics.store.repair.verify_directory import Damage
 
 SOUND, DAMAGED, CANNOT_LOOK = 0, 1, 2
 
@@ -34,9 +33,9 @@ def exit_code(outcome: FsckReport) -> int:
 
 def lines(outcome: FsckReport) -> Iterator[str]:
     """Yield the outcome as lines for people."""
-    report, names = outcome.report, outcome.report.names
+    report = outcome.report
     for finding in outcome.damage:
-        yield f"damage: {describe(finding, names)}"
+        yield f"damage: {report.describe(finding)}"
     if outcome.rebuilt is not None:
         yield (
             f"rebuilt: {outcome.rebuilt.topics} topics, {outcome.rebuilt.records} records in segments and packs, "
@@ -47,7 +46,7 @@ def lines(outcome: FsckReport) -> Iterator[str]:
     for note in report.notes:
         yield f"note: {note}"
     for finding in report.findings:
-        yield f"{'still damaged' if outcome.rebuilt else 'damage'}: {describe(finding, names)}"
+        yield f"{'still damaged' if outcome.rebuilt else 'damage'}: {report.describe(finding)}"
     yield (
         f"{outcome.data_dir}: {report.snapshots} snapshots, {report.segments} segments, {report.packs} packs, "
         f"{report.records} records, {report.log_batches} batches of log read; {verdict(outcome)}"
@@ -67,23 +66,6 @@ def verdict(outcome: FsckReport) -> str:
         f"{len(findings)} damaged; copy the directory, then `topics fsck --rebuild` keeps all that is sound "
         "and sets damaged files aside"
     )
-
-
-def describe(finding: Damage, names: dict[int, str]) -> str:
-    """Return a line: path, offset, topic and seq as far as they are known, and what is wrong.
-
-    names: of topics, by id.
-    """
-    parts = [finding.path]
-    if finding.offset >= 0:
-        parts.append(f"offset {finding.offset}")
-    if finding.topic_id >= 0:
-        name = names.get(finding.topic_id)
-        parts.append(f"topic {name}" if name else f"topic number {finding.topic_id:x}")
-    if finding.seq >= 0:
-        parts.append(f"seq {finding.seq}")
-    message = finding.message.removeprefix(f"{finding.path}: ")
-    return f"{', '.join(parts)}: {message}"
 
 
 def as_json(outcome: FsckReport) -> bytes:

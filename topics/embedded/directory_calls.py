@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from topics.config import Config
 from topics.embedded import arguments
 from topics.engine.values.results import CheckpointResult, FlushResult
 from topics.store.repair.check_directory import FsckReport, check_directory, is_data_directory
+
+_log = logging.getLogger("topics.embedded")
 
 
 def fsck(path: str | os.PathLike[str], rebuild: bool = False, *, cold_dir: str = "") -> FsckReport:
@@ -26,13 +29,39 @@ def fsck(path: str | os.PathLike[str], rebuild: bool = False, *, cold_dir: str =
 
 
 def rebuild_if_damaged(config: Config) -> None:
-    """Rebuild the directory of a log that is about to be opened, unless there is none yet."""
+    """Rebuild the directory of a log that is about to be opened, unless there is none yet.
+
+    The caller of `topics.open` gets no report, so what was damaged is logged, place by place.
+    """
     try:
         is_used = is_data_directory(config.data_dir)
     except FileNotFoundError:
         return
     if is_used:
-        check_directory(config, mend=True)
+        _log_rebuild(check_directory(config, mend=True))
+
+
+def _log_rebuild(outcome: FsckReport) -> None:
+    rebuilt, report = outcome.rebuilt, outcome.report
+    if rebuilt is None:
+        return
+    for finding in outcome.damage:
+        _log.warning("damage: %s", report.describe(finding))
+    for path in rebuilt.set_aside:
+        _log.warning("set aside: %s", path)
+    if all(finding.is_index for finding in outcome.damage):
+        what = "all damage was in indexes and flags, so no record is lost"
+    else:
+        what = "records at the damaged places that are not among these are lost, and no tombstone reports them"
+    _log.warning(
+        "data directory %s was damaged and is rebuilt: %d records of %d topics are kept in segments and packs; %s",
+        outcome.data_dir,
+        rebuilt.records,
+        rebuilt.topics,
+        what,
+    )
+    for finding in report.findings:
+        _log.error("still damaged: %s", report.describe(finding))
 
 
 def snapshot_of(result: CheckpointResult) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,30 @@ def test_open_with_a_rebuild_opens_what_is_sound(path: Path) -> None:
         log.append("t", ["new"])
     with topics.open(path, rebuild=True, **SMALL) as log:
         assert [record.data for record in log.read("t", from_="first")][-1] == "new"
+
+
+def test_an_open_with_a_rebuild_logs_what_it_could_not_restore(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "data"
+    with topics.open(path, segment_max_events=100, pack_run_bytes=0, **SMALL) as log:
+        for _ in range(10):
+            log.append("t", list(range(100)))
+            log.checkpoint()
+        place = log.locate("t", 150)
+    assert place is not None
+    os.truncate(place.path, os.path.getsize(place.path) // 2)
+    with caplog.at_level("WARNING", "topics"), topics.open(path, rebuild=True, **SMALL) as log:
+        kept = len(list(log.read("t", from_="first")))
+    assert kept < 1000
+    messages = [entry.getMessage() for entry in caplog.records]
+    assert any(message.startswith(f"damage: {place.path}") and "topic t" in message for message in messages)
+    assert any(re.match(f"set aside: {re.escape(str(path))}/set-aside-", message) for message in messages)
+    assert any(f"{kept} records of 1 topics are kept" in message and "are lost" in message for message in messages)
+    caplog.clear()
+    with caplog.at_level("WARNING", "topics"), topics.open(path, rebuild=True, **SMALL):
+        pass
+    assert not caplog.records, "the directory is sound by now"
 
 
 def test_a_log_that_would_not_open_is_opened_after_a_rebuild(tmp_path: Path) -> None:

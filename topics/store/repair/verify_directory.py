@@ -87,6 +87,19 @@ class VerifyReport:
     def sound(self) -> bool:
         return not self.findings
 
+    def describe(self, finding: Damage) -> str:
+        """Return a line: path, offset, topic and seq as far as known, and what is wrong."""
+        parts = [finding.path]
+        if finding.offset >= 0:
+            parts.append(f"offset {finding.offset}")
+        if finding.topic_id >= 0:
+            name = self.names.get(finding.topic_id)
+            parts.append(f"topic {name}" if name else f"topic number {finding.topic_id:x}")
+        if finding.seq >= 0:
+            parts.append(f"seq {finding.seq}")
+        message = finding.message.removeprefix(f"{finding.path}: ")
+        return f"{', '.join(parts)}: {message}"
+
 
 async def verify(loop: Loop, directory: str, cold: str = "") -> VerifyReport:
     """Read and verify everything, in the cold directory, too.
