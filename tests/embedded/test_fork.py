@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import topics
+from tests.embedded.appends.test_pending import slow_pending
 
 
 def in_child(work: Callable[[], object]) -> str:
@@ -49,6 +51,25 @@ def test_the_log_is_refused_in_a_forked_child_and_goes_on_in_the_parent(tmp_path
         with pytest.raises(topics.LockedError):
             topics.open(tmp_path / "data", io=io)
         assert log.append("t", [3]).last_seq == 5
+
+
+@pytest.mark.parametrize("ask", ["done", "add_done_callback", "await", "result"])
+def test_a_pending_without_a_result_at_the_fork_is_refused_in_the_child(ask: str) -> None:
+    log, pending = slow_pending()
+
+    async def wait_for_it() -> int:
+        return await pending
+
+    asks = {
+        "done": pending.done,
+        "add_done_callback": lambda: pending.add_done_callback(print),
+        "await": lambda: asyncio.run(wait_for_it()),
+        "result": pending.result,
+    }
+    assert "UsageError: this log was opened before the fork" in in_child(asks[ask])
+    assert pending.result() == 1, "the parent's goes on"
+    assert in_child(asks[ask]) in ("True", "None", "1"), "a result is there in the child, too"
+    log.close()
 
 
 def test_a_fork_in_the_midst_of_other_threads_calls_hangs_no_caller(tmp_path: Path) -> None:

@@ -393,6 +393,11 @@ class Driver:
         if self._refusal is not None:
             raise self._refusal()
 
+    def check_process(self) -> None:
+        """Raise UsageError in a forked child, where calls that are not answered never will be."""
+        if self._refusal is _forked:
+            raise _forked()
+
     # --- inside ------------------------------------------------------------------------------------------------------
     def _wait(self, call: PendingCall[Any]) -> None:
         """Drive, and sleep while another thread does, until the call is answered or a signal came.

@@ -41,8 +41,19 @@ class Answer:
         self.outcome = outcome
         self._call_all()
 
+    def is_there(self) -> bool:
+        """Return whether it was answered. Raises: UsageError in a forked child if it never will."""
+        if self.outcome is not None:
+            return True
+        self._driver.check_process()
+        return False
+
     def when_answered(self, call: Callable[[], None]) -> None:
-        """Make a call once answered, on the driving thread, or now. Any thread may ask."""
+        """Make a call once answered, on the driving thread, or now. Any thread may ask.
+
+        Raises: UsageError as `is_there`.
+        """
+        self.is_there()
         self._calls.append(call)
         if self.outcome is not None:
             self._call_all()
@@ -80,8 +91,11 @@ class Pending(Generic[R_co]):
         self._index = index
 
     def done(self) -> bool:
-        """Return whether `result` would return, or raise, at once."""
-        return self._answer.outcome is not None
+        """Return whether `result` would return, or raise the append's error, at once.
+
+        Raises: UsageError in a forked child if there was no result at the fork, as all calls do.
+        """
+        return self._answer.is_there()
 
     def result(self, timeout: float | None = None) -> R_co:
         """Return the result, once the topic's class is met. Raises the errors of `append`.
