@@ -92,6 +92,16 @@ def test_at_most_once_every_page_is_committed_when_it_is_there(log: topics.Log) 
     assert seqs(log.reader("orders", "billing").read(limit=1)) == [3]
 
 
+def test_a_page_of_a_reader_whose_delivery_was_changed_meanwhile_is_committed_by_its_close(log: topics.Log) -> None:
+    reader = log.reader("orders", "billing", delivery="at-most-once")
+    log.reader("orders", "billing", delivery="at-least-once")
+    with reader:
+        assert seqs(reader.read(limit=3)) == [1, 2, 3]
+        assert reader.delivery == "at-least-once"
+    (state,) = log.readers("orders")
+    assert (state.pages, state.committed) == (0, 3)
+
+
 def test_settings_that_are_not_given_stay(log: topics.Log) -> None:
     log.reader("orders", "billing", delivery="at-most-once", holds=True, from_seq=4).close()
     reader = log.reader("orders", "billing", trims=True)

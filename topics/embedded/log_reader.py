@@ -19,7 +19,7 @@ from topics.embedded.driver import Driver
 from topics.embedded.records import GapError, Page, Record, UnreadPage
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
-from topics.engine.state.named_reader import AT_MOST_ONCE, DELIVERIES, ReaderConfig
+from topics.engine.state.named_reader import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERIES, ReaderConfig
 from topics.engine.values.begin import Begin
 from topics.engine.values.results import Done
 from topics.errors import RequestError, TopicsError, UsageError
@@ -146,6 +146,7 @@ class ReaderObject:
         self.topic = asked.topic
         self.name = asked.name
         self.delivery = put.state.config.delivery
+        """The delivery when it was made; at least once from the first page that needs a commit."""
         self._commit_every = asked.commit_every
         self._incarnation = put.incarnation
         self._readers, self._driver, self._dropped, self._most, self._lender = home
@@ -251,6 +252,8 @@ class ReaderObject:
         """Note which page the caller has, to be read. Raises: GapError."""
         if not peek:
             self._token, self._upto = page.token, page.upto
+            if page.token:  # Another object may have changed the delivery.
+                self.delivery = AT_LEAST_ONCE
         if page.result.tombstone is not None:
             raise GapError(self.topic, page.result.tombstone)
         return UnreadPage(self.topic, page.result)
