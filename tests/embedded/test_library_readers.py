@@ -61,6 +61,23 @@ def test_an_object_that_was_dropped_gives_its_page_back(log: topics.Log) -> None
     assert seqs(log.reader("orders", "billing").read(limit=2)) == [1, 2]
 
 
+@pytest.mark.parametrize("io", ["auto", "portable"])
+def test_an_object_that_was_dropped_wakes_a_read_that_waits(tmp_path: Path, io: str) -> None:
+    async def wait_for_it() -> list[topics.Record]:
+        reader = await log.aio.reader("orders", "billing")
+        return await reader.read(wait_ms=25_000)
+
+    with topics.open(tmp_path / "data", io=io, **SMALL) as log:
+        log.append("orders", [1, 2])
+        for read in (lambda: log.reader("orders", "billing").read(wait_ms=25_000), lambda: asyncio.run(wait_for_it())):
+            holders = [log.reader("orders", "billing")]
+            assert seqs(holders[0].read()) == [1, 2]
+            dropping = threading.Timer(0.05, holders.clear)
+            dropping.start()
+            assert seqs(read()) == [1, 2]
+            dropping.join()
+
+
 def test_two_objects_share_a_position_and_a_seek_of_one_makes_the_page_of_the_other_late(log: topics.Log) -> None:
     one, two = log.reader("orders", "billing"), log.reader("orders", "billing")
     assert (seqs(one.read(limit=2)), seqs(two.read(limit=2))) == ([1, 2], [3, 4])

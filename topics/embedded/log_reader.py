@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,8 +25,6 @@ from topics.errors import RequestError, TopicsError, UsageError
 from topics.store.read.lender import Lender
 
 R = TypeVar("R")
-Dropped = deque[tuple[str, str, int, str]]
-"""Topic, reader, token and incarnation of pages whose objects were dropped."""
 
 
 class ReaderLag(NamedTuple):
@@ -43,7 +40,6 @@ class ReaderHome(NamedTuple):
 
     calls: ReaderCalls
     driver: Driver
-    dropped: Dropped
     most: int
     """Records of a page."""
     lender: Lender
@@ -149,7 +145,7 @@ class ReaderObject:
         """The delivery when it was made; at least once from the first page that needs a commit."""
         self._commit_every = asked.commit_every
         self._incarnation = put.incarnation
-        self._readers, self._driver, self._dropped, self._most, self._lender = home
+        self._readers, self._driver, self._most, self._lender = home
         self._token = 0
         """The page that the caller has; 0: none, or one that needs no commit."""
         self._upto = 0
@@ -195,9 +191,6 @@ class ReaderObject:
                 ReaderQuery,
                 (limit, max_bytes, wait_ms, peek, token, self._commit_every, None, False, True, self._lender),
             )
-            while self._dropped:
-                topic, name, number, incarnation = self._dropped.popleft()
-                self._readers.give_back(topic, name, number, incarnation=incarnation)
 
             answered = False
 
@@ -307,9 +300,14 @@ class ReaderObject:
             self._release(token)
 
     def __del__(self) -> None:
-        """Let the page be handed out again, by the next read of any object of the log."""
-        if getattr(self, "_token", 0):
-            self._dropped.append((self.topic, self.name, self._token, self._incarnation))
+        """Let the page be handed out again, to a read that waits, too.
+
+        A finalizer runs in the midst of any call; `Driver.submit` takes no lock.
+        """
+        token = getattr(self, "_token", 0)
+        if token:
+            readers, topic, name, incarnation = self._readers, self.topic, self.name, self._incarnation
+            self._submit(lambda: readers.give_back(topic, name, token, incarnation=incarnation))
 
 
 class LogReader(ReaderObject):

@@ -13,7 +13,7 @@ from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.driver import Driver
 from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
-from topics.embedded.log_reader import Dropped, Opening, ReaderHome, opened
+from topics.embedded.log_reader import Opening, ReaderHome, opened
 from topics.embedded.producer import Producer, part_of
 from topics.embedded.records import GapError, Record, UnreadColumns, UnreadPage, parse_one
 from topics.embedded.seen import Seen, known_topics
@@ -86,7 +86,6 @@ class Starts:
         """Scanners that are not in use. Any thread takes one, and a signal's handler another."""
         self._max_record_bytes = config.max_record_bytes
         self._max_batch_records = config.max_batch_records
-        self._dropped: Dropped = deque()
 
     def appending(self, request: AppendRequest) -> Start[AppendResult]:
         def start(done: Done[AppendResult]) -> None:
@@ -425,7 +424,7 @@ class Starts:
 
     def reader_home(self, driver: Driver) -> ReaderHome:
         """Return what the objects of named readers use."""
-        return ReaderHome(self._engine.readers, driver, self._dropped, self._config.max_limit, self._lender)
+        return ReaderHome(self._engine.readers, driver, self._config.max_limit, self._lender)
 
     def listing_readers(self, topic: str) -> Start[list[ReaderState]]:
         arguments.text("topic", topic)
