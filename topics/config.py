@@ -120,6 +120,10 @@ DURABILITIES = ("ephemeral", "memory", "disk", "fsync")
 
 _SPIN_US_MAX = 1_000_000
 _BLOCK_BYTES = 4096
+_LOG_BYTES_LEAST = 4096
+"""Lowest bound of the log, times the shards: some hundred bytes of each stay after a checkpoint,
+and a bound below them would refuse appends for ever.
+"""
 
 ON, OFF = ("true", "1"), ("false", "0", "")
 """The texts of a boolean variable. Any other text means off, and the server's log says so."""
@@ -291,7 +295,7 @@ class Config:
     max_log_bytes: int = 1 << 30
     """Bytes of log not yet in a checkpoint: from half of it on commits are delayed; 0: no limit.
 
-    At it appends are refused.
+    At it appends are refused. Less than 4096 for each shard would refuse all of them.
     """
     max_log_wait_ms: int = 1000
     """Longest delay of a commit because of `max_log_bytes`."""
@@ -447,6 +451,11 @@ class Config:
             if not getattr(self, name):
                 object.__setattr__(self, name, RANGES[name][1])
         object.__setattr__(self, "wal_file_bytes", -(-self.wal_file_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
+        log_bytes, least = self.max_log_bytes, _LOG_BYTES_LEAST * max(1, self.wal_shards)
+        if 0 < log_bytes < least:
+            raise UsageError(
+                f"max_log_bytes is {log_bytes}: use 0 (no limit), or {least} at least (wal_shards times 4096)"
+            )
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 

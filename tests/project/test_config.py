@@ -40,6 +40,13 @@ def test_a_value_of_another_type_or_range_names_the_setting_and_what_it_takes(
         Config(**{setting: value})  # type: ignore[arg-type]
 
 
+def test_a_bound_of_the_log_below_what_stays_after_a_checkpoint_is_refused() -> None:
+    for most, shards, least in ((1, 1, 4096), (200, 1, 4096), (4095, 1, 4096), (4096, 2, 8192), (4095, 0, 4096)):
+        with pytest.raises(UsageError, match=rf"^max_log_bytes is {most}: use 0 \(no limit\), or {least} at least"):
+            Config(max_log_bytes=most, wal_shards=shards)
+    assert [Config(max_log_bytes=most).max_log_bytes for most in (0, 4096)] == [0, 4096]
+
+
 def test_keys_of_a_wrong_type_are_not_shown() -> None:
     with pytest.raises(UsageError) as caught:
         Config(api_keys=["secret"])  # type: ignore[arg-type]

@@ -86,7 +86,12 @@ def test_ways_to_equal_states_are_one() -> None:
 
 def test_a_log_is_short_where_its_bound_is_met_and_no_longer() -> None:
     """Faults that are excused for it (refused appends, routers that stand still) is excused in no other life."""
-    for max_log_bytes, is_short in ((0, False), (1, True), (LONGEST_SHORT_LOG, True), (LONGEST_SHORT_LOG + 1, False)):
+    for max_log_bytes, is_short in (
+        (0, False),
+        (4096, True),
+        (LONGEST_SHORT_LOG, True),
+        (LONGEST_SHORT_LOG + 1, False),
+    ):
         machine = Machine.__new__(Machine)
         machine.config = replace(Config(), max_log_bytes=max_log_bytes)
         assert machine.log_is_short == is_short
