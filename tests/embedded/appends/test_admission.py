@@ -503,6 +503,7 @@ def test_a_log_that_is_as_long_as_it_may_be_refuses_with_rollover() -> None:
     with pytest.raises(topics.WouldBlockError) as late:
         log.append("t", [1], timeout=0.01)
     assert {error.reason for error in [*refused, nowait.value, late.value]} == {"rollover"}
+    assert all("raise max_log_bytes (TOPICS_MAX_LOG_BYTES)" in error.message for error in refused)
     assert len(data(log)) == 11 - len(refused)
     log._opened.store.checkpointer._stopped = False
     log.close()

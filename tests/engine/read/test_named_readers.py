@@ -345,7 +345,9 @@ def test_a_topic_has_only_so_many_readers() -> None:
     readers = Readers(harness)
     readers.put("a")
     readers.put("b")
-    assert refused(readers.put, "c").detail == {"limit": "max_readers", "max": 2}
+    refusal = refused(readers.put, "c")
+    assert refusal.detail == {"limit": "max_readers", "max": 2}
+    assert refusal.message.endswith("raise max_readers (TOPICS_MAX_READERS)"), "as the library and the server name it"
     assert readers.delete("a")
     assert readers.put("c").created
 

@@ -197,7 +197,7 @@ def test_nothing_is_looked_at_or_mended_without_the_cold_directory_or_with_anoth
     """A rebuild that missed it would leave its segments out, and the next start would sweep them away."""
     ring = filled().end(power_cut=False)
     loop = StoreWorld(ring, config=config()).loop
-    for cold, sentence in (("", "set TOPICS_COLD_DIR"), ("elsewhere", "is it mounted")):
+    for cold, sentence in (("", r"set cold_dir \(TOPICS_COLD_DIR\)"), ("elsewhere", "is it mounted")):
         with pytest.raises(StorageError, match=sentence):
             loop.run_task(look(loop, DIRECTORY, cold))
     other = StoreWorld(
@@ -302,7 +302,7 @@ def test_a_start_that_is_killed_while_it_claims_the_cold_directory_is_no_reason_
 
 
 def test_a_start_without_the_cold_directory_is_refused_with_the_remedy() -> None:
-    assert "set TOPICS_COLD_DIR" in refusal(filled(), cold_dir="")
+    assert "set cold_dir (TOPICS_COLD_DIR)" in refusal(filled(), cold_dir="")
 
 
 def test_a_cold_directory_that_is_not_mounted_is_refused() -> None:

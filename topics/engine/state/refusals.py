@@ -111,8 +111,8 @@ def topic_full(topic: DescribedTopic) -> RequestError:
 
 
 def limit_reached(name: str, maximum: int) -> RequestError:
-    """Refuse with 429 for one of the server's own limits; the wire adds Retry-After."""
-    message = f"the server's limit {name} ({maximum}) is reached: free something, or raise TOPICS_{name.upper()}"
+    """Refuse with 429 for one of the settings that are limits; the wire adds Retry-After."""
+    message = f"the limit {name} ({maximum}) is reached: free something, or raise {name} (TOPICS_{name.upper()})"
     return RequestError("throttled", message, {"limit": name, "max": maximum})
 
 
@@ -123,7 +123,7 @@ def backlogged() -> WouldBlockError:
 def log_too_long(retry_after_ms: int) -> WouldBlockError:
     message = (
         f"the log is as long as it may be, and a checkpoint is emptying it: try again in {retry_after_ms} ms, or raise "
-        "TOPICS_MAX_LOG_BYTES"
+        "max_log_bytes (TOPICS_MAX_LOG_BYTES)"
     )
     return WouldBlockError("rollover", message, retry_after_ms)
 

@@ -26,6 +26,9 @@ from topics.store.format.segment_format import COLD_MARK_NAME
 from topics.store.segments.manifest import COLD, HOT, Segment
 from topics.store.segments.snapshot_files import sound_snapshot
 
+_COLD_DIR = "cold_dir (TOPICS_COLD_DIR)"
+"""The setting, as the library and the server have it."""
+
 
 class Tiers(NamedTuple):
     """The directories of segments. cold: "" if there is no cold directory."""
@@ -68,7 +71,7 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool, is_frozen: bool 
     if not tiers.cold:
         if listed:
             raise StorageError(
-                f"data directory {tiers.hot} has segments in a cold directory: set TOPICS_COLD_DIR to where it is"
+                f"data directory {tiers.hot} has segments in a cold directory: set {_COLD_DIR} to where it is"
             )
         return
     _refuse_unfit(loop, tiers)
@@ -119,9 +122,9 @@ async def require_cold(loop: Loop, tiers: Tiers) -> None:
     if theirs is None and await _lists_none(loop, tiers):
         return  # nothing was moved there yet; perhaps a start that marks both was killed in between
     if not tiers.cold:
-        raise StorageError(f"{tiers.hot} has a cold directory, too: set TOPICS_COLD_DIR to where it is")
+        raise StorageError(f"{tiers.hot} has a cold directory, too: set {_COLD_DIR} to where it is")
     raise StorageError(
-        f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is TOPICS_COLD_DIR right? "
+        f"cold directory {tiers.cold} is not the one of {tiers.hot}: is it mounted, is {_COLD_DIR} right? "
         f"Their files {COLD_MARK_NAME} differ in the id: if one of them is damaged, copy the other one"
     )
 
