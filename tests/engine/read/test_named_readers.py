@@ -365,6 +365,19 @@ def test_a_reader_that_is_gone_is_named_in_the_refusal_and_its_waiting_reads_end
     assert refused(readers.start_read().get).code == "reader_not_found"
 
 
+def test_a_read_that_waits_is_answered_by_the_deletion_of_its_topic() -> None:
+    """R-READER-1: the end of the topic."""
+    harness, readers = make(records=0)
+    readers.put()
+    waiting = readers.start_read(wait_ms=1000)
+    harness.settle()
+    harness.delete_topic()
+    harness.settle()
+    refusal = refused(waiting.get)
+    assert (refusal.code, refusal.detail) == ("topic_not_found", {"topic": "t"})
+    assert refused(readers.start_read().get).code == "topic_not_found", "a later one is told the same"
+
+
 def test_a_topic_made_again_has_no_readers_and_its_incarnation_tells_that() -> None:
     """R-READER-1: the end of the topic."""
     harness, readers = make()

@@ -13,7 +13,7 @@ from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.readers.page_wait import PageWait, PageWaitCore
-from topics.engine.readers.reader_positions import PositionCore, stage_position
+from topics.engine.readers.reader_positions import PositionCore, refusal_of_gone, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderQuery
 from topics.engine.state import refusals
 from topics.engine.state.named_reader import AT_MOST_ONCE, HandedPage, Interval, LinedUp, NamedReader
@@ -147,7 +147,7 @@ class PageRead(LinedUp):
             return
         if reader.gone or topic.life is Life.GONE:
             self._end_turn()
-            self._fail(refusals.reader_not_found(topic.name, reader.name))
+            self._fail(refusal_of_gone(topic, reader))
             return
         reader.expire(self._core.clock.now_ms())
         interval = self._interval = reader.next_interval(self._passed)
@@ -267,4 +267,4 @@ class PageRead(LinedUp):
         wait.park(reader.next_deadline())
 
     def _on_topic_gone(self) -> None:
-        self._fail(refusals.reader_not_found(self._topic.name, self._reader.name))
+        self._fail(refusal_of_gone(self._topic, self._reader))

@@ -17,7 +17,7 @@ from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
 from topics.engine.write.delete import RecordDeletionCore, trim
 from topics.engine.write.reader_frames import log_position
-from topics.errors import TopicsError
+from topics.errors import RequestError, TopicsError
 from topics.store.wal.commit import Commit
 
 Then = Callable[[TopicsError | None], None]
@@ -62,6 +62,13 @@ def release(core: PositionCore, topic: Topic, reader: NamedReader) -> None:
             wake(core, topic)
 
 
+def refusal_of_gone(topic: Topic, reader: NamedReader) -> RequestError:
+    """Return the error of a call that was in progress when its reader, or the topic, went."""
+    if topic.life is Life.GONE:
+        return refusals.topic_not_found(topic.name)
+    return refusals.reader_not_found(topic.name, reader.name)
+
+
 def stage_position(
     core: PositionCore, topic: Topic, reader: NamedReader, then: Then, position: int | None = None
 ) -> None:
@@ -76,7 +83,7 @@ def stage_position(
         topic.parked.append(lambda: _stage_parked(core, topic, reader, then, position))
         return
     if reader.gone or topic.life is Life.GONE:
-        raise refusals.reader_not_found(topic.name, reader.name)
+        raise refusal_of_gone(topic, reader)
     if position is None:
         position = reader.done_through
     if position == reader.staged:
