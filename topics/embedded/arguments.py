@@ -41,16 +41,16 @@ def optional_encoded(name: str, value: object) -> bytes | None:
     return None if value is None else encoded(name, value)
 
 
-def path(given: object) -> str:
+def path(given: object, name: str = "path") -> str:
     """Return the absolute path of a directory; a change of working directory does not matter.
 
     given: a string or an object that os.fspath takes.
     """
     if not isinstance(given, str | bytes | os.PathLike):
-        raise UsageError(f"path is {shown(given)}: use the path of a directory, as a string or a Path")
+        raise UsageError(f"{name} is {shown(given)}: use the path of a directory, as a string or a Path")
     found = os.fsdecode(given)
     if not found.strip() or "\0" in found:
-        raise UsageError(f"path is {shown(given)}: use the path of a directory; it is made if it is missing")
+        raise UsageError(f"{name} is {shown(given)}: use the path of a directory; it is made if it is missing")
     return os.path.abspath(found)
 
 

@@ -23,8 +23,8 @@ def fsck(path: str | os.PathLike[str], rebuild: bool = False, *, cold_dir: str =
     """
     arguments.flag("rebuild", rebuild)
     config = Config(data_dir=arguments.path(path))
-    if cold_dir:
-        config = replace(config, cold_dir=arguments.path(cold_dir))
+    if cold_dir != "":
+        config = replace(config, cold_dir=arguments.path(cold_dir, "cold_dir"))
     return check_directory(config, mend=rebuild)
 
 

@@ -127,7 +127,8 @@ def test_what_cannot_be_checked_is_a_sentence(tmp_path: Path, path: Path) -> Non
     [
         ({"path": 5}, "path is 5: use the path of a directory"),
         ({"path": "x", "rebuild": 1}, "rebuild is 1: use True or False"),
-        ({"path": "x", "cold_dir": 5}, "path is 5: use the path of a directory"),
+        ({"path": "x", "cold_dir": 0}, "cold_dir is 0: use the path of a directory"),
+        ({"path": "x", "cold_dir": 5}, "cold_dir is 5: use the path of a directory"),
     ],
 )
 def test_a_wrong_argument_is_refused(arguments: dict[str, Any], words: str) -> None:
