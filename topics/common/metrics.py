@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from topics.errors import UsageError
+
 BUCKET_COUNT = 40
 """Powers of two from 1 ns to 9 minutes; the last bucket takes longer durations."""
 
@@ -78,7 +80,12 @@ class Distribution(NamedTuple):
         return self.total / self.count if self.count else 0.0
 
     def quantile(self, fraction: float) -> int:
-        """Return an upper bound of this quantile, at most twice its value; 0 without numbers."""
+        """Return an upper bound of this quantile, at most twice its value; 0 without numbers.
+
+        Raises: UsageError, the fraction is no number from 0 to 1.
+        """
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+            raise UsageError(f"fraction is {fraction!r}: use a number from 0 to 1, such as 0.99")
         return _quantile(self.buckets, self.count, fraction)
 
 

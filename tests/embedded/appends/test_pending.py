@@ -22,6 +22,16 @@ def slow_pending() -> tuple[topics.Log, topics.Pending[int]]:
     return log, log.append_soon("f", 1)
 
 
+@pytest.mark.parametrize("timeout", [-1, "x", True, float("nan")])
+def test_a_wrong_timeout_is_refused_when_the_result_is_there_too(timeout: Any) -> None:
+    log, pending = slow_pending()
+    for _ in range(2):
+        with pytest.raises(topics.UsageError, match="timeout is .*: use a number of seconds"):
+            pending.result(timeout)
+        assert pending.result() == 1
+    log.close()
+
+
 def test_a_result_that_takes_too_long_can_be_asked_for_again() -> None:
     log, pending = slow_pending()
     with pytest.raises(TimeoutError, match="it continues: wait with a longer timeout"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,3 +166,12 @@ def test_a_damaged_record_is_logged_once_with_its_place_and_counted_each_time(
     (line,) = [record.getMessage() for record in caplog.records]
     where = f"damage in {place.path} at byte {place.offset}: the {place.length} bytes of seq 2 of topic t do not match"
     assert line.startswith(where)
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 2, float("nan"), "x", None, True])
+def test_a_fraction_that_is_none_has_no_quantile(fraction: Any) -> None:
+    log, _ring = sim_log()
+    log.append("t", [1])
+    with pytest.raises(topics.UsageError, match="^fraction is .*: use a number from 0 to 1"):
+        log.stats().append.quantile(fraction)
+    log.close()

@@ -103,9 +103,9 @@ class Pending(Generic[R_co]):
         timeout: in seconds.
         Raises: TimeoutError if there is no result by then; the append continues.
         """
-        answer = self._answer
+        answer, wait_ms = self._answer, arguments.optional_milliseconds("timeout", timeout)
         if answer.outcome is None:
-            answer.wait(arguments.optional_milliseconds("timeout", timeout))
+            answer.wait(wait_ms)
             if answer.outcome is None:
                 raise TimeoutError("the append has not ended; it continues: wait with a longer timeout")
         return self._result()
