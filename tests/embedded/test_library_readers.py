@@ -310,6 +310,32 @@ def test_a_wait_that_was_cancelled_takes_no_record_that_comes_later(log: topics.
     assert log.stats().pendings == 0
 
 
+def test_the_asyncio_twin_is_awaited_or_used_by_async_with_and_has_the_same_numbers(log: topics.Log) -> None:
+    async def fail() -> None:
+        async with log.aio.reader("orders", "billing") as reader:
+            await reader.read(limit=1)
+            raise ZeroDivisionError
+
+    async def work() -> None:
+        async with log.aio.reader("orders", "billing") as reader:
+            await reader.read(limit=2)
+            await reader.read(limit=3)
+            assert (await reader.position, await reader.committed, (await reader.lag).records) == (5, 2, 8)
+        assert reader.closed
+        assert await (await asyncio.create_task(log.aio.reader("orders", "billing"))).committed == 5
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        with pytest.raises(UsageError, match="name is 5"):
+            await log.aio.reader("orders", 5)  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match="does not exist"):
+            async with log.aio.reader("none", "billing"):
+                pass
+
+    asyncio.run(work())
+    (state,) = log.readers("orders")
+    assert (state.committed, state.pages) == (5, 0)
+
+
 def test_the_asyncio_twin_reads_commits_and_gives_back_what_a_cancelled_await_got(log: topics.Log) -> None:
     async def work() -> None:
         async with await log.aio.reader("orders", "billing") as reader:

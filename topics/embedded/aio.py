@@ -14,7 +14,7 @@ from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
 from topics.embedded.jobs import AwaitedClaim, Job, Jobs
-from topics.embedded.log_reader import AsyncLogReader, opening
+from topics.embedded.log_reader import AsyncLogReader, OpeningReader, opening
 from topics.embedded.producer import Producer
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.embedded.records import Page, Record, UnreadPage
@@ -213,7 +213,7 @@ class AsyncLog:
     async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         return await self._run(self._starts.waiting(topics, wait_ms=wait_ms))
 
-    async def reader(
+    def reader(
         self,
         topic: str,
         name: str,
@@ -224,11 +224,16 @@ class AsyncLog:
         trims: bool | None = None,
         from_seq: int = 0,
         from_: From | None = None,
-    ) -> AsyncLogReader:
-        begin = self._starts.beginning(from_seq, from_, None)
-        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
-        put = await self._run(self._starts.opening_reader(asked))
-        return self._reader_type(self._starts.reader_home(self._log._driver), asked, put, self._run, self._finish)
+    ) -> OpeningReader:
+        """Open a named reader, as `Log.reader`: `await` it, or use it by `async with`."""
+
+        async def open_reader() -> AsyncLogReader:
+            begin = self._starts.beginning(from_seq, from_, None)
+            asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
+            put = await self._run(self._starts.opening_reader(asked))
+            return self._reader_type(self._starts.reader_home(self._log._driver), asked, put, self._run, self._finish)
+
+        return OpeningReader(open_reader())
 
     async def readers(self, topic: str) -> list[ReaderState]:
         return await self._run(self._starts.listing_readers(topic))

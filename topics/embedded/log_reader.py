@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, NamedTuple, TypeVar
 
 from topics.common.tuples import make_tuple
@@ -379,8 +379,7 @@ class LogReader(ReaderObject):
 
     @property
     def lag(self) -> ReaderLag:
-        state = self.state()
-        return ReaderLag(state.lag_records, state.lag_ms)
+        return _lag_of(self.state())
 
     def close(self) -> None:
         """Commit what was read, and end. Idempotent. The reader stays in the topic."""
@@ -449,6 +448,21 @@ class AsyncLogReader(ReaderObject):
     async def state(self) -> ReaderState:
         return await self._call(lambda _nothing: self._asking(), None)
 
+    @property
+    def position(self) -> Awaitable[int]:
+        return self._of_state(lambda state: state.position)
+
+    @property
+    def committed(self) -> Awaitable[int]:
+        return self._of_state(lambda state: state.committed)
+
+    @property
+    def lag(self) -> Awaitable[ReaderLag]:
+        return self._of_state(_lag_of)
+
+    async def _of_state(self, part: Callable[[ReaderState], R]) -> R:
+        return part(await self.state())
+
     async def _call(self, start: Callable[[Any], Start[R]], argument: Any) -> R:
         call = object()
         try:
@@ -474,6 +488,40 @@ class AsyncLogReader(ReaderObject):
             await self.close()
         else:
             self.abandon()
+
+
+class OpeningReader(Coroutine[Any, Any, AsyncLogReader]):
+    """The call `log.aio.reader(...)`: awaited for the reader, or used by `async with`."""
+
+    __slots__ = ("_opening", "_reader")
+
+    def __init__(self, opening: Coroutine[Any, Any, AsyncLogReader]) -> None:
+        self._opening = opening
+        self._reader: AsyncLogReader | None = None
+
+    def send(self, value: Any) -> Any:
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        self._opening.close()
+
+    def __await__(self) -> Generator[Any, Any, AsyncLogReader]:
+        return self._opening.__await__()
+
+    async def __aenter__(self) -> AsyncLogReader:
+        self._reader = await self._opening
+        return self._reader
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        assert self._reader is not None, "it was entered"
+        await self._reader.__aexit__(kind, error, traceback)
+
+
+def _lag_of(state: ReaderState) -> ReaderLag:
+    return ReaderLag(state.lag_records, state.lag_ms)
 
 
 def _left_by_caller() -> UsageError:
