@@ -27,6 +27,8 @@ def settle(log: topics.Log, trade: bytes) -> int:
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/aof2/trades.py DIRECTORY, where the log is, or is to be made")
     with open_log(sys.argv[1]) as log:
         offered = offer(log, b"\x01\x00buy")
         settled = settle(log, b"\x02\x00sell")

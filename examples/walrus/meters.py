@@ -34,6 +34,8 @@ def sum_up(log: topics.Log) -> Counter[int]:
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/walrus/meters.py DIRECTORY, where the log is, or is to be made")
     with open_log(sys.argv[1]) as log:
         collect(log, [(1, 40), (2, 60), (1, 2)])
         print(dict(sum_up(log)))

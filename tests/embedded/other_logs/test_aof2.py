@@ -32,6 +32,17 @@ def test_the_program_that_was_rewritten_takes_both_trades(tmp_path: Path) -> Non
         assert [record.data for record in log.read("trades")] == [b"buy", b"sell"]
 
 
+def test_the_program_takes_the_directory_as_its_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["trades.py", str(tmp_path / "data")])
+    trades.main()
+    assert "sell" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["trades.py"])
+    with pytest.raises(SystemExit, match=r"usage: .*trades\.py DIRECTORY"):
+        trades.main()
+
+
 @line("`AofManager`")
 def test_several_logs_are_open_at_a_time_with_one_thread_for_all(tmp_path: Path) -> None:
     with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:

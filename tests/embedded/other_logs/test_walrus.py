@@ -34,6 +34,17 @@ def test_the_program_that_was_rewritten_sums_up_each_reading_once(tmp_path: Path
             assert meters.sum_up(log) == {1: 42, 2: 60}
 
 
+def test_the_program_takes_the_directory_as_its_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["meters.py", str(tmp_path / "data")])
+    meters.main()
+    assert "1: 42" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["meters.py"])
+    with pytest.raises(SystemExit, match=r"usage: .*meters\.py DIRECTORY"):
+        meters.main()
+
+
 @line("`Walrus::new()`")
 def test_a_log_is_opened_by_its_path(tmp_path: Path) -> None:
     topics.open(tmp_path / "data", **SMALL).close()
