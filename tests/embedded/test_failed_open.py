@@ -10,6 +10,7 @@ import pytest
 
 import topics
 from topics.errors import CorruptError
+from topics.store.format import compressed_segment
 from topics.store.format.log_format import (
     BATCH_ALIGN,
     BATCH_HEADER_BYTES,
@@ -46,3 +47,12 @@ def test_a_directory_that_is_damaged_leaves_no_descriptor_open(tmp_path: Path, i
 def descriptors_below(directory: Path) -> list[str]:
     links = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
     return [link for link in links if link.startswith(str(directory))]
+
+
+def test_a_codec_without_its_package_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressed_segment, "zstandard", None)
+    with pytest.raises(topics.StorageError, match=r"segment_codec zstd needs .*: install it by pip install"):
+        topics.open(tmp_path / "data", segment_codec="zstd", cold_dir=str(tmp_path / "cold"))
+    assert list(tmp_path.iterdir()) == []

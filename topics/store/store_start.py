@@ -28,7 +28,6 @@ from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog
-from topics.store.format.compressed_segment import require_zstd
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import indices_by_topic
@@ -94,8 +93,6 @@ class StoreStart:
     async def run(self, progress: Progress, directory_format: DirectoryFormat) -> StoreParts:
         """Recover, and fill the catalog: everything in it is durable on return."""
         loop, config, directory = self._loop, self._config, self._config.data_dir
-        if config.segment_codec == "zstd":
-            require_zstd("segment_codec zstd")
         began_ns = loop.clock.monotonic_ns()
         session = await read_session(loop, directory)
         self._lost_writes = session is not None and session.lost_writes

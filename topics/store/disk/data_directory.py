@@ -18,6 +18,7 @@ from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.store.disk.directory_format import Marker, refused_marker
 from topics.store.disk.whole_files import read_file, replace_file
+from topics.store.format.compressed_segment import require_zstd
 from topics.store.format.segment_format import (
     DIRECTORY_FORMAT,
     FIRST_DIRECTORY_FORMAT,
@@ -61,6 +62,8 @@ def lock_directory(ring: Ring, config: Config) -> LockedDirectory:
     if (length := len(os.fsencode(path))) > _PATH_BYTES_MAX:
         raise StorageError(f"the data directory's path has {length} bytes: use one of at most {_PATH_BYTES_MAX}")
     refuse_unsafe(ring, path)
+    if config.segment_codec == "zstd":
+        require_zstd("segment_codec zstd")
     try:
         made_in = make_with_parents(ring, path)
         return LockedDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
