@@ -273,7 +273,7 @@ def test_a_checkpoint_of_a_log_that_is_being_closed_is_refused(log: topics.Log) 
 def test_a_checkpoint_that_is_not_over_in_time_goes_on(log: topics.Log) -> None:
     """R-CHK-3."""
     log.append("t", [1, 2])
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="timeout is 0 s, and the checkpoint has not ended; it continues"):
         log.checkpoint(timeout=0)
     assert log.checkpoint(timeout=60.5) > 0
 

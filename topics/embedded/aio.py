@@ -242,10 +242,10 @@ class AsyncLog:
         return await self._run(self._starts.deleting_reader(topic, name))
 
     async def checkpoint(self, *, timeout: float | None = None) -> int:
-        return snapshot_of(await self._run(self._starts.checkpointing(timeout)))
+        return snapshot_of(await self._run(self._starts.checkpointing(timeout)), timeout)
 
     async def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
-        return flushed_of(await self._run(self._log._asking_flush(topic, seq, timeout)))
+        return flushed_of(await self._run(self._log._asking_flush(topic, seq, timeout)), timeout)
 
     async def stats(self) -> LogStats:
         return await self._run(self._log._asking_stats())

@@ -111,6 +111,13 @@ def optional_milliseconds(name: str, value: Any) -> int | None:
     return math.ceil(value * 1000)
 
 
+def timed_out(what: str, timeout: float | None) -> TimeoutError:
+    """Return the error of a call whose timeout came first. what: the work that it waited for."""
+    return TimeoutError(
+        f"timeout is {timeout} s, and the {what} has not ended; it continues: wait with a longer timeout"
+    )
+
+
 def optional_incarnation(value: object) -> None:
     """Check an incarnation, as the state of a topic shows it."""
     if value is not None and not (isinstance(value, str) and is_shaped(value)):

@@ -64,18 +64,18 @@ def _log_rebuild(outcome: FsckReport) -> None:
         _log.error("still damaged: %s", report.describe(finding))
 
 
-def snapshot_of(result: CheckpointResult) -> int:
+def snapshot_of(result: CheckpointResult, timeout: float | None) -> int:
     """Return the number of the snapshot. Raises TimeoutError if the checkpoint has not ended."""
     if not result.done:
-        raise TimeoutError("the checkpoint has not ended; it continues: wait with a longer timeout")
+        raise arguments.timed_out("checkpoint", timeout)
     return result.snapshot
 
 
-def flushed_of(result: FlushResult) -> int:
+def flushed_of(result: FlushResult, timeout: float | None) -> int:
     """Return the seq up to which all is on stable storage.
 
     Raises: TimeoutError if a record that was to be there is not.
     """
     if not result.done:
-        raise TimeoutError("the sync has not ended; it continues: wait with a longer timeout")
+        raise arguments.timed_out("sync", timeout)
     return result.synced_seq

@@ -572,7 +572,7 @@ class Log:
         timeout: in seconds.
         Raises: TimeoutError if it has not ended by then; it continues.
         """
-        return snapshot_of(self._driver.call(self._starts.checkpointing(timeout)))
+        return snapshot_of(self._driver.call(self._starts.checkpointing(timeout)), timeout)
 
     def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
         """Return once a record and all before it are on stable storage, whatever the class.
@@ -590,7 +590,7 @@ class Log:
                 result = self._driver.run_exclusively(self._starts.flush_lone, (topic, seq))
                 if result is not None:
                     return result.synced_seq
-        return flushed_of(self._driver.call(self._asking_flush(topic, seq, timeout)))
+        return flushed_of(self._driver.call(self._asking_flush(topic, seq, timeout)), timeout)
 
     def _asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]:
         """Return the call of `flush`, for its awaitable, after what `append_soon` has gathered."""

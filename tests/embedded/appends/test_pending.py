@@ -34,7 +34,9 @@ def test_a_wrong_timeout_is_refused_when_the_result_is_there_too(timeout: Any) -
 
 def test_a_result_that_takes_too_long_can_be_asked_for_again() -> None:
     log, pending = slow_pending()
-    with pytest.raises(TimeoutError, match="it continues: wait with a longer timeout"):
+    with pytest.raises(
+        TimeoutError, match="timeout is 0 s, and the append has not ended; it continues: wait with a longer timeout"
+    ):
         pending.result(timeout=0)
     assert not pending.done()
     assert pending.result() == 1

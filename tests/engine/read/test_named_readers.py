@@ -427,7 +427,9 @@ def test_no_cap_takes_what_a_holding_reader_has_not_committed_and_writes_are_ref
     """R-READER-8: caps."""
     harness, readers = make(records=3, cap_records=3)
     readers.put(holds=True)
-    assert refused(harness.append, 4).code == "topic_full"
+    refusal = refused(harness.append, 4)
+    assert refusal.code == "topic_full"
+    assert "cap_records is 3, and reader 'r' holds what it has not committed" in refusal.message
     page = readers.page(limit=2)
     readers.commit(page.token)
     harness.append(4, 5)

@@ -202,6 +202,7 @@ def test_a_reject_topic_counts_what_is_staged(h: Harness) -> None:
     h.settle()
     assert accepted.get().last_seq == 3
     assert refused.results[0].code == "topic_full"
+    assert "cap_records is 3, and discard is reject" in refused.results[0].message
     with pytest.raises(RequestError) as too_large:
         h.append(1, 2, 3, 4)
     assert too_large.value.code == "record_too_large"

@@ -107,7 +107,7 @@ class Pending(Generic[R_co]):
         if answer.outcome is None:
             answer.wait(wait_ms)
             if answer.outcome is None:
-                raise TimeoutError("the append has not ended; it continues: wait with a longer timeout")
+                raise arguments.timed_out("append", timeout)
         return self._result()
 
     def add_done_callback(self, fn: Callable[[Pending[R_co]], object]) -> None:

@@ -314,6 +314,11 @@ class TopicReaders:
         reader.holding = holding
         self.held = self._holding[0] if self._holding else NO_HOLD
 
+    @property
+    def holder(self) -> str | None:
+        """The name of a reader that holds the lowest record of those held."""
+        return next((name for name, reader in self.by_name.items() if reader.holding == self.held), None)
+
     def is_trimming(self, name: str) -> bool:
         reader = self.by_name.get(name)
         return reader is not None and reader.config.trims

@@ -94,12 +94,20 @@ def over_whole_cap(topic: DescribedTopic, field: str) -> RequestError:
     return RequestError("record_too_large", message)
 
 
-def topic_full(topic: DescribedTopic) -> RequestError:
+def topic_full(topic: DescribedTopic, field: str, holder: str | None) -> RequestError:
+    """Refuse a write for which a cap has no room.
+
+    field: the cap. holder: the reader that holds the records in its way; None: discard is reject.
+    """
     config = topic.config
+    if holder is None:
+        why, remedy = "discard is reject", "delete or consume some first"
+    else:
+        why, remedy = f"reader {shown(holder)} holds what it has not committed", "commit some of it first"
     return RequestError(
         "topic_full",
-        f"topic {shown(topic.name)} is full and refuses writes (discard reject, or a reader that holds records): "
-        "delete, consume or commit some first",
+        f"topic {shown(topic.name)} is full ({field} is {getattr(config, field)}, and {why}) and refuses writes: "
+        f"{remedy}, or raise {field}",
         {
             "topic": topic.name,
             "cap_records": config.cap_records,

@@ -77,7 +77,9 @@ def check_caps(topic: Topic, count: int, size: int) -> None:
                 raise refusals.over_whole_cap(topic, field)
         room = cap_room(topic)
         if room is not None and (room[0] < count or room[1] < size):
-            raise refusals.topic_full(topic)
+            field = "cap_records" if room[0] < count else "cap_bytes"
+            readers = topic.readers if config.discard == "old" else None
+            raise refusals.topic_full(topic, field, None if readers is None else readers.holder)
 
 
 def cap_room(topic: Topic) -> tuple[int, int] | None:
