@@ -73,6 +73,7 @@ WRONG: list[Callable[[Any], Any]] = [
     lambda log: log.columns("t", from_="tail"),
     lambda log: next(log.tail("t", from_={"last": -1})),
     lambda log: next(log.tail_many(["t"])),
+    lambda log: next(log.tail_many(None)),
     lambda log: next(log.tail_many({})),
     lambda log: next(log.tail_many({5: 0})),
     lambda log: next(log.tail_many({"t": -1})),
