@@ -25,6 +25,9 @@ from typing import Any
 
 _log = logging.getLogger("topics")
 
+FSCK_REMEDY = "`topics fsck` shows all damage, and `topics fsck --rebuild` keeps what is sound"
+"""The end of the message of damage in a data directory."""
+
 
 class TopicsError(Exception):
     """The base of all exceptions that this package raises on purpose."""

@@ -118,6 +118,8 @@ def test_a_read_of_one_record_reads_its_block_and_no_other() -> None:
     assert blocks is not None
     covering = blocks.covering(row.offset, row.length)
     assert len(covering) <= 2
+    with pytest.raises(CorruptError, match=r"inside a record: .*topics fsck --rebuild"):
+        blocks.covering(blocks.header.image_bytes, 1)
     assert covering.start > 3
 
 

@@ -159,7 +159,7 @@ def test_a_damaged_frame_is_an_error_that_names_the_record_before_it() -> None:
     written = Written(sealed=False)
     at = written.data.find(b'"1/5"')
     written.disk.ring.corrupt_file(written.path, at)
-    with pytest.raises(CorruptError, match=r"topic 1, after seq 4"):
+    with pytest.raises(CorruptError, match=r"topic 1, after seq 4\): .*topics fsck --rebuild"):
         written.rows()
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topics.common.memory import page_aligned
-from topics.errors import CorruptError, StorageError
+from topics.errors import FSCK_REMEDY, CorruptError, StorageError
 from topics.loop.files import Files
 from topics.store.disk.open_files import OpenFiles
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
@@ -108,7 +108,8 @@ class Reader:
         """
         file = self.table.get(file_id)
         path = file.path if file is not None else ""
-        self._log_damage(path, offset, f"the {size} bytes of {what} do not match their checksum or their place")
+        text = f"the {size} bytes of {what} do not match their checksum or their place: {FSCK_REMEDY}"
+        self._log_damage(path, offset, text)
 
     def on_corrupt(self, error: CorruptError) -> None:
         """Count and log bytes of a file that cannot be what was written."""
@@ -124,7 +125,7 @@ class Reader:
                     del self._logged[next(iter(self._logged))]
                 self._logged[path, offset] = None
         if is_new:
-            log.error("damage in %s at byte %d: %s; `topics fsck` finds all of it", path or "memory", offset, what)
+            log.error("damage in %s at byte %d: %s", path or "memory", offset, what)
 
     def find(self, piece: FileRange) -> memoryview | None:
         """Return the bytes of a piece if they are in memory, else None."""
@@ -277,7 +278,8 @@ class Filling:
             return None
         if res == 0:
             end = self._begin + self._count
-            return CorruptError(f"{self._path} ends at {end}, inside a record", {"path": self._path, "offset": end})
+            text = f"{self._path} ends at {end}, inside a record: {FSCK_REMEDY}"
+            return CorruptError(text, {"path": self._path, "offset": end})
         if self._skip or self._direct:
             self._count &= -BLOCK_BYTES
         return None
