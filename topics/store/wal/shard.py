@@ -34,7 +34,7 @@ from topics.store.format.rows import PLACED, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
 from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
-from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, GROUP_THROUGH_RING, Choice, Held, Until, choose
+from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, Parts, Target, failed
 from topics.store.wal.counters import LogCounters
@@ -57,13 +57,6 @@ _WAITED_SYNCS_FEW = 64
 
 Zeroing the next one would then write every byte twice.
 """
-_TRY_PLACE_EVERY = 512
-"""Number of small synced groups of which one tries whether the other place is faster now.
-
-One percent of them would already be the slowest percent of the writes.
-"""
-_OTHERS_NS = 100_000_000
-"""Time after a request that was no write of a synced group, in which more are expected."""
 _FILLED_BUT = 4
 """The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
 
@@ -90,7 +83,6 @@ class Shard:
         in_place_max_ns: int,
         sizes: LogSizes,
         prepared_files: int,
-        is_one_shard: bool,
     ) -> None:
         self._loop = loop
         self._files = loop.files
@@ -105,7 +97,6 @@ class Shard:
         self.exclusive = False
         self._has_callers = False
         """Whether callers drive the loop, see `commit_in_place`."""
-        self._is_one_shard = is_one_shard
         self.waits_alone: Callable[[], bool] = _never
         """Whether no other call waits for the thread, which may then wait for a sync."""
         self.max_unsynced = max_unsynced
@@ -115,15 +106,9 @@ class Shard:
         self._window_timer: Timer | None = None
         self._window_ends_ns = 0
         """Time at which the timer starts the next pass."""
-        self._groups = PrimitiveTuner(*GROUP_THROUGH_RING)
-        self._places = PrimitiveTuner(False, True, try_every=_TRY_PLACE_EVERY)
-        """Whether such groups are made in place."""
-        self._received = 0
-        """The messages that the loop had received at the last such group."""
-        self._others_until_ns = 0
-        """Time until which other requests are expected, see `_serves_others`."""
-        self._measured: Choice | None = None
-        """How the commit in flight is made, if its time is measured."""
+        self._groups = PrimitiveTuner(Primitive.LINK, Primitive.DSYNC)
+        self._is_measured = False
+        """Whether `_groups`, which measures times, chose the primitive of the commit in flight."""
         self._moved = Event()
         """Set whenever an operation ended that `drain` may wait for."""
         self.preallocation = Preallocation(
@@ -422,11 +407,6 @@ class Shard:
         """See `ShardView`."""
         return not self._sync.running or self._in_place_limit.allows_beside_sync()
 
-    @property
-    def is_only(self) -> bool:
-        """See `ShardView`."""
-        return self._is_one_shard and not self._has_callers
-
     def _send_next(self) -> None:
         if self._admission.read_only:
             self._fail_staged(self._admission.read_only_error())
@@ -448,10 +428,8 @@ class Shard:
             if not self.exclusive:
                 self._loop.call_later(0, _nothing)  # for the next piece
                 return
-        if choice.is_measured:
-            choice = self._choose_measured(choice, batch.frames)
-        self._measured = choice if choice.is_measured else None
-        batch, primitive = self.staging.take(), choice.primitive
+        batch, self._is_measured = self.staging.take(), choice.is_measured
+        primitive = self._groups.choose() if choice.is_measured and not choice.in_place else choice.primitive
         try:
             target = self._commitment.prepare(batch, primitive)
         except Exception:  # no memory: nothing was written, and the next pass tries again
@@ -462,24 +440,6 @@ class Shard:
             self._loop.again()
         else:
             self._write_through_ring(*target)
-
-    def _choose_measured(self, choice: Choice, records: int) -> Choice:
-        """Choose the way of a small synced group by the times measured so far."""
-        if choice.in_place and not self._serves_others(records) and self._places.choose():
-            return choice
-        return self._groups.choose()
-
-    def _serves_others(self, records: int) -> bool:
-        """Return whether clients have lately sent more than the writes of such groups.
-
-        Their requests, reads for instance, would wait for each sync of others. (The requests of a
-        group have at least a record each.)
-        """
-        received, now_ns = self._loop.stats().messages_received, self._clock.monotonic_ns()
-        if received - self._received > records:
-            self._others_until_ns = now_ns + _OTHERS_NS
-        self._received = received
-        return now_ns < self._others_until_ns
 
     def _on_held(self, held: Held, batch: Batch) -> bool:
         """Start what the batch waits for; return whether it is there already."""
@@ -576,7 +536,7 @@ class Shard:
             self._moved.set()
             self._on_committed(batch, outcome)
         elif outcome is Verdict.REST:
-            self._measured = None
+            self._is_measured = False
             self._write_through_ring(*self._commitment.rest())
         elif outcome is Verdict.FULL:
             self._moved.set()
@@ -594,10 +554,8 @@ class Shard:
                 self._sync_in_time()
         else:
             self._delay.note(batch.frames, commitment.submitted_ns, self._commitment.ended_ns)
-            if self._measured is not None:
-                self._places.note(self._measured.in_place, commit.write_ns)
-                if not self._measured.in_place:
-                    self._groups.note(self._measured, commit.write_ns)
+            if self._is_measured:
+                self._groups.note(commitment.primitive, commit.write_ns)
             if self._sync.owed:
                 self._sync.report()
         waiters = batch.waiters
