@@ -34,11 +34,13 @@ def world_with(faults: Faults | None = None) -> LogWorld:
     return world
 
 
-def write_lone(world: LogWorld, size: int, *, buffer: type[bytes] | type[bytearray] = bytes) -> Write | None:
+def write_lone(
+    world: LogWorld, size: int, *, buffer: type[bytes] | type[bytearray] = bytes, node: bytes | None = None
+) -> Write | None:
     """Write one record by `write_lone`; None if that left it to the usual way."""
     seq = len(world.writes) + 1
     rows = pack_rows([RowRecord(b'"' + b"x" * (size - 2) + b'"')])
-    written = world.log.write_lone(1, seq, 5, rows._replace(buffer=buffer(rows.buffer)), None, fsync=False)
+    written = world.log.write_lone(1, seq, 5, rows._replace(buffer=buffer(rows.buffer)), node, fsync=False)
     if written is None:
         return None
     placed, commit = written
@@ -123,6 +125,14 @@ def test_bytes_that_may_change_meanwhile_are_copied() -> None:
     large = write_lone(world, LARGE, buffer=bytearray)
     assert large is not None
     assert world.read(large).count(b"x") == LARGE - 2
+
+
+def test_a_lone_one_keeps_the_node_of_its_request() -> None:
+    world = world_with()
+    world.settle(world.write(fsync=False))
+    large = write_lone(world, LARGE, node=b"me")
+    assert large is not None
+    assert b"me" in world.read(large)
 
 
 def test_many_take_no_more_of_the_hot_tail_than_one() -> None:

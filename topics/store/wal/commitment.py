@@ -251,9 +251,10 @@ class Commitment:
         fsync: bool,
         placed: Pointer,
     ) -> Parts | None:
-        """Make a batch of one large record around the caller's bytes; return what is written.
+        """Make a batch of one large record without a node around the caller's bytes.
 
-        No byte of the record is copied. A short write leaves nothing: the usual way writes it all.
+        Return what is written. No byte of the record is copied. A short write leaves nothing: the
+        usual way writes it all.
 
         Return None, and nothing was done, for other rows, and for a batch that comes with the
         file's header or past the page cache.

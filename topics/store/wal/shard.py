@@ -328,8 +328,9 @@ class Shard:
         batch = staging.filling
         try:
             placed = staging.placed_for(rows.count)
-            target: Target | Parts | None
-            target = commitment.prepare_apart(batch, primitive, topic_id, first_seq, ts_ms, rows, fsync, placed)
+            target: Target | Parts | None = None
+            if node is None:
+                target = commitment.prepare_apart(batch, primitive, topic_id, first_seq, ts_ms, rows, fsync, placed)
             if target is not None:
                 packed = ffi.unpack(placed, _PLACED_BYTES * rows.count)
             else:
