@@ -9,6 +9,7 @@ import pytest
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.sse_client import EventStream, resume, session, watch
 from tests.contract.world.websocket_client import WebSocket
+from topics.http.streams import watch_stream
 from topics.loop.connection import Connection
 
 LANES = ("auto", "off")
@@ -52,6 +53,27 @@ def test_watchers_get_the_same_frames_with_and_without_shared_sends(lane: str) -
             assert [row["data"] for row in record_of_socket["records"]] == [number]
             assert end["op"] == "caught_up"
     assert len(sharing(world)) == (7 if lane == "auto" else 0)
+
+
+def test_a_burst_that_cannot_be_rendered_ends_its_watchers_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_with()
+    streams = [open_stream(world) for _ in range(3)]
+    world.write("t", 1)
+    for stream in streams:
+        stream.frames(2)
+
+    def no_memory(*_args: object) -> bytes:
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(watch_stream.sse, "frame", no_memory)
+        world.write("t", 2)
+        world.settle()
+    assert world.request("GET", "/v0/topics/t").status == 200
+    assert world.write("t", 3)
+    assert [row["data"] for row in world.diff("t", 2)["records"]] == [2, 3]
 
 
 def test_a_session_goes_on_after_the_frames_of_shared_sends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from topics.engine.delivery.frames import Burst
@@ -37,7 +38,10 @@ class Audience:
         return self._sends.column(refs)
 
     def send(self, row: AudienceRow, burst: Burst) -> list[Subscription]:
-        """Send a burst to the readers whose connections are idle. Return the other readers."""
+        """Send a burst to the readers whose connections are idle. Return the other readers.
+
+        Raises whatever rendering raises; nothing was queued then.
+        """
         members = row.members
         data = self._bytes_of(burst)
         if len(data) > self._most_bytes:
@@ -48,8 +52,9 @@ class Audience:
             return []
         begun = [at for at in left if self._begin(row, at)]
         if begun:
-            late = sends.share(data, sends.column([row.refs[at] for at in begun]), len(begun))
-            left = sorted({*left}.difference(begun).union([begun[at] for at in late]))
+            with suppress(MemoryError):  # these get the burst one by one, as `left` says then
+                late = sends.share(data, sends.column([row.refs[at] for at in begun]), len(begun))
+                left = sorted({*left}.difference(begun).union([begun[at] for at in late]))
         return [members[at] for at in left]
 
     def _begin(self, row: AudienceRow, at: int) -> bool:

@@ -155,7 +155,11 @@ class Cohort:
             rows = self._rows = rows_of(self.members)
         left: list[Subscription] = []
         for row in rows:
-            left += row.send(burst)
+            try:
+                left += row.send(burst)
+            except Exception:
+                # Nothing was queued: the error comes again for each reader, and ends that one only.
+                left += row.members
         return left
 
 

@@ -150,8 +150,10 @@ class WatchStream:
         """Note the bursts that an audience has sent without a call of `deliver`."""
         if self._only is not None and self._only.sent is not self._noted:
             self._noted = self._only.sent
-            self._cursors[self._only.name], at_ns = self._noted
-            self._session.cursors = self._cursors
+            cursor, at_ns = self._noted
+            if self._cursors[self._only.name] != cursor:  # else `deliver` has noted it
+                self._cursors[self._only.name] = cursor
+                self._session.cursors = self._cursors
             self._last_ns = max(self._last_ns, at_ns)
 
     @property
