@@ -36,6 +36,11 @@ class Histogram:
             self.buckets[-1] += 1
         self.total_ns += ns
 
+    def add_sample(self, ns: int, count: int) -> None:
+        """Add a duration that stands for so many, of which the others were not timed."""
+        self.buckets[min(ns.bit_length(), BUCKET_COUNT - 1)] += count
+        self.total_ns += ns * count
+
     def quantile_ns(self, fraction: float) -> int:
         """Return the upper bound (ns) of the bucket of this quantile; 0 without durations."""
         return _quantile(self.buckets, self.count, fraction)
