@@ -874,8 +874,8 @@ MUTANTS = (
     _one(
         "the session of a watcher does not know what a shared send has sent",
         "http/streams/watch_stream.py",
-        "self._cursors[self._only.name], at_ns = self._noted",
-        "at_ns = self._noted[1]",
+        "if self._cursors[self._only.name] != cursor:",
+        "if False:",
         "tests/server/test_shared_sends.py",
     ),
     _one(
