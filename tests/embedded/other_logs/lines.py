@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
@@ -60,3 +62,15 @@ def append_to_failing_disk(error: int) -> tuple[topics.TopicsError, list[bytes]]
     with contextlib.suppress(topics.StorageError):
         log.close()
     return refused.value, left
+
+
+def check_usage(program: ModuleType, shown: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run an example's `main` with a directory as its argument, and without one."""
+    name = Path(str(program.__file__)).name
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sys.argv", [name, str(directory)])
+        program.main()
+        assert shown in capsys.readouterr().out
+        patched.setattr("sys.argv", [name])
+        with pytest.raises(SystemExit, match=rf"usage: .*{re.escape(name)} DIRECTORY"):
+            program.main()

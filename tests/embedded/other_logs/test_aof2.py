@@ -13,7 +13,7 @@ import pytest
 import topics
 from examples.aof2 import trades
 from tests.embedded.conftest import SMALL, copy_open
-from tests.embedded.other_logs.lines import Lines, append_to_failing_disk
+from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
 
 line = Lines("AOF2")
 
@@ -32,15 +32,8 @@ def test_the_program_that_was_rewritten_takes_both_trades(tmp_path: Path) -> Non
         assert [record.data for record in log.read("trades")] == [b"buy", b"sell"]
 
 
-def test_the_program_takes_the_directory_as_its_argument(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["trades.py", str(tmp_path / "data")])
-    trades.main()
-    assert "sell" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["trades.py"])
-    with pytest.raises(SystemExit, match=r"usage: .*trades\.py DIRECTORY"):
-        trades.main()
+def test_the_program_takes_the_directory_as_its_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_usage(trades, "sell", tmp_path / "data", capsys)
 
 
 @line("`AofManager`")

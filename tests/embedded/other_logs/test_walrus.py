@@ -12,7 +12,7 @@ import pytest
 import topics
 from examples.walrus import meters
 from tests.embedded.conftest import SMALL
-from tests.embedded.other_logs.lines import Lines, append_to_failing_disk
+from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
 from topics.store.format.log_format import FRAME_MIN_BYTES
 from topics.uring.probe import RingSupport
 
@@ -34,15 +34,8 @@ def test_the_program_that_was_rewritten_sums_up_each_reading_once(tmp_path: Path
             assert meters.sum_up(log) == {1: 42, 2: 60}
 
 
-def test_the_program_takes_the_directory_as_its_argument(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["meters.py", str(tmp_path / "data")])
-    meters.main()
-    assert "1: 42" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["meters.py"])
-    with pytest.raises(SystemExit, match=r"usage: .*meters\.py DIRECTORY"):
-        meters.main()
+def test_the_program_takes_the_directory_as_its_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_usage(meters, "1: 42", tmp_path / "data", capsys)
 
 
 @line("`Walrus::new()`")
