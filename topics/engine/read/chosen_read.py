@@ -1,7 +1,7 @@
 """Reads in two steps: the loop chooses the rows, and the caller's thread reads and renders them.
 
 Head, gap and rows are those of the instant at which they were chosen. What is deleted afterwards
-may be in the result, because the read began before.
+may be in the result, in part, too: each piece leaves out what is gone when its file is held.
 """
 
 from __future__ import annotations
