@@ -26,7 +26,7 @@ from typing import Any
 _log = logging.getLogger("topics")
 
 FSCK_REMEDY = "`topics fsck` shows all damage, and `topics fsck --rebuild` keeps what is sound"
-"""The end of the message of damage in a data directory."""
+"""The end of the message of damage in a data directory. `CorruptError` adds it."""
 
 
 class TopicsError(Exception):
@@ -73,10 +73,13 @@ class StorageError(TopicsError):
 
 
 class CorruptError(StorageError):
-    """Damaged bytes that no crash of ours explains."""
+    """Damaged bytes that no crash of ours explains.
+
+    message: the damage and its place. The remedy is added, unless the message has one.
+    """
 
     def __init__(self, message: str, detail: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message if "`topics fsck" in message else f"{message}: {FSCK_REMEDY}")
         self.detail = detail
 
 
@@ -139,6 +142,11 @@ def _log_once(message: str) -> None:
     if message != _logged:
         _logged = message
         _log.error(message)
+
+
+def without_remedy(error: Exception) -> str:
+    """Return an error's message for a report that states the remedy once, or is the remedy."""
+    return str(error).removesuffix(f": {FSCK_REMEDY}")
 
 
 def without_paths(text: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import pickle
 
 import pytest
 
 from topics.errors import (
+    FSCK_REMEDY,
     CorruptError,
     LogReadOnlyError,
     NoLogFileError,
@@ -15,6 +17,7 @@ from topics.errors import (
     StorageError,
     as_request_error,
     without_paths,
+    without_remedy,
 )
 
 
@@ -61,3 +64,12 @@ def test_the_log_keeps_the_whole_story_once(caplog: pytest.LogCaptureFixture) ->
 def test_a_client_is_told_why_nothing_of_its_request_is_there() -> None:
     for error, reason in ((NoLogFileError("no"), "no_log_file"), (NotCreatedError("no"), "not_created")):
         assert as_request_error(error).detail == {"reason": reason}
+
+
+def test_damage_is_told_with_one_remedy_which_a_report_leaves_out() -> None:
+    error = CorruptError("wal/1.log: checksum of the file header is wrong", {"path": "wal/1.log"})
+    assert str(error) == f"wal/1.log: checksum of the file header is wrong: {FSCK_REMEDY}"
+    assert str(CorruptError(f"topic t: {error}")) == f"topic t: {error}"
+    assert without_remedy(error) == "wal/1.log: checksum of the file header is wrong"
+    sent = pickle.loads(pickle.dumps(error))
+    assert (str(sent), sent.detail) == (str(error), error.detail)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.errors import CorruptError, FormatError, StorageError
+from topics.errors import CorruptError, FormatError, StorageError, without_remedy
 from topics.files.errors import NoColdDirectoryError, NotReadableError
 from topics.files.file_calls import FileReads, opened, read_range
 from topics.files.inflated_files import InflatedFiles
@@ -197,8 +197,7 @@ class PieceSource:
             raise damaged_frame(path, scan.position, piece, last + 1)
         if scan.sum != written_sum:
             raise CorruptError(
-                f"{path}: the frames are sound, but not those that were written (topic {piece.topic}): "
-                "`topics fsck` on the server shows all damage",
+                f"{path}: the frames are sound, but not those that were written (topic {piece.topic})",
                 {"path": path, "offset": start, "topic": piece.topic, "seq": piece.first_seq},
             )
         return parts
@@ -328,7 +327,7 @@ class PieceSource:
             return RunHeader.unpack(memoryview(data), f"{pack.path}, byte {at}")
         except (CorruptError, FormatError) as error:
             raise CorruptError(
-                f"{error} (topic {piece.topic}): `topics fsck` shows all damage",
+                f"{without_remedy(error)} (topic {piece.topic})",
                 {"path": pack.path, "offset": at, "topic": piece.topic, "seq": piece.first_seq},
             ) from error
 
@@ -418,7 +417,7 @@ def _another_run(pack: OpenPack, piece: Piece, offset: int) -> CorruptError:
     offset: the byte of the run's header; -1 if the index says so.
     """
     return CorruptError(
-        f"{pack.path}: run {piece.run} is not that of topic {piece.topic}: `topics fsck` shows all damage",
+        f"{pack.path}: run {piece.run} is not that of topic {piece.topic}",
         {"path": pack.path, "offset": offset, "topic": piece.topic, "seq": piece.first_seq},
     )
 

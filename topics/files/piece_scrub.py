@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.errors import CorruptError, FormatError, StorageError
+from topics.errors import CorruptError, FormatError, StorageError, without_remedy
 from topics.files.file_calls import SYSTEM, FileReads, opened, read_file, read_range
 from topics.files.newest_snapshot import read_snapshot, snapshot_numbers
 from topics.files.piece import Kind, Location, Piece
@@ -149,7 +149,7 @@ def scan_snapshots(location: Location, *, calls: FileReads | None = None) -> lis
             except FileNotFoundError:
                 continue  # a newer snapshot has replaced it
             except (CorruptError, FormatError) as error:
-                findings.append(Finding(path, 0, "", -1, str(error)))
+                findings.append(Finding(path, 0, "", -1, without_remedy(error)))
     return findings
 
 
@@ -176,7 +176,7 @@ class _Scrub:
             except StorageError as error:
                 if type(error) not in (StorageError, CorruptError, FormatError):
                     raise
-                report.findings.append(Finding(path, -1, piece.topic, -1, str(error)))
+                report.findings.append(Finding(path, -1, piece.topic, -1, without_remedy(error)))
                 return report
         return None
 
@@ -192,7 +192,7 @@ class _Scrub:
                 return False
             start = header.header_bytes
         except (CorruptError, FormatError) as error:
-            report.findings.append(Finding(path, 0, piece.topic, -1, str(error)))
+            report.findings.append(Finding(path, 0, piece.topic, -1, without_remedy(error)))
         known = self._index(piece, report) if piece.sealed else None
         if not start:
             start = int(known.offsets[0]) if known is not None and len(known.offsets) else BLOCK_BYTES
@@ -212,7 +212,7 @@ class _Scrub:
         except FileNotFoundError:
             return None  # the server rebuilds the index when it opens the segment
         except (CorruptError, FormatError, ValueError) as error:
-            report.findings.append(Finding(path, 0, piece.topic, -1, str(error), derived=True))
+            report.findings.append(Finding(path, 0, piece.topic, -1, without_remedy(error), derived=True))
             return None
         if (header.topic_id, header.epoch, header.sum) != (piece.topic_id, piece.epoch, piece.sum):
             text = f"{path}: the index of another segment"
@@ -269,7 +269,7 @@ class _Scrub:
             if type(error) not in (StorageError, CorruptError, FormatError):
                 raise
             place = (error.detail or {}).get("offset", -1)
-            report.findings.append(Finding(path, place, piece.topic, -1, str(error)))
+            report.findings.append(Finding(path, place, piece.topic, -1, without_remedy(error)))
         return report
 
     def _pack(self, pack: OpenPack, piece: Piece, report: PieceScan) -> None:
@@ -282,7 +282,7 @@ class _Scrub:
         try:
             PackHeader.unpack(memoryview(head), pack.path)
         except (CorruptError, FormatError) as error:
-            report.findings.append(Finding(pack.path, 0, "", -1, str(error)))
+            report.findings.append(Finding(pack.path, 0, "", -1, without_remedy(error)))
         if pack.table is None:
             text = f"{pack.path}: the index of the pack is damaged"
             report.findings.append(Finding(pack.path, -1, "", -1, text, derived=True))
@@ -297,7 +297,7 @@ class _Scrub:
             try:
                 header = self._source.run_header(pack, at, piece)
             except CorruptError as error:
-                report.findings.append(Finding(pack.path, at, piece.topic, -1, str(error)))
+                report.findings.append(Finding(pack.path, at, piece.topic, -1, without_remedy(error)))
                 start, end = int(known.offsets[0]), int(known.offsets[-1]) + int(known.lengths[-1])
                 _Stretch(self._source, pack.fd, piece, report, known).scan(start, end, None)
                 report.bytes += end - at

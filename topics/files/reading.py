@@ -157,7 +157,7 @@ class _Reader:
             if missed.get(file) == directory.snapshot:
                 raise CorruptError(
                     f"{path}/{part.path}: snapshot {directory.snapshot} lists it, and it is missing or another file "
-                    f"(topic {part.topic}, seqs {part.first_seq} to {part.last_seq}): `topics fsck` shows all damage",
+                    f"(topic {part.topic}, seqs {part.first_seq} to {part.last_seq})",
                     {"path": part.path, "offset": -1, "topic": part.topic, "seq": part.from_seq},
                 )
             yield from self._read(part, {**missed, file: directory.snapshot}, plans - 1)

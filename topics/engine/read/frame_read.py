@@ -17,7 +17,7 @@ from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.read.read_plan import plan_pieces
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import ReaderPort
-from topics.errors import FSCK_REMEDY, CorruptError, StorageError
+from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import FLAG_COPY, Frame
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched
@@ -157,9 +157,7 @@ def verified(topic: Topic, frames: OwnFrames) -> Iterator[tuple[int, bytes, Fram
         except CorruptError as error:
             raise CorruptError(str(error), {"topic": topic.name, "seq": seq}) from None
         if frame.topic_id != topic.id or frame.seq != seq:
-            raise CorruptError(
-                f"{where}: another record is in its place: {FSCK_REMEDY}", {"topic": topic.name, "seq": seq}
-            )
+            raise CorruptError(f"{where}: another record is in its place", {"topic": topic.name, "seq": seq})
         yield seq, raw, frame
 
 

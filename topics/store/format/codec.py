@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.errors import FSCK_REMEDY, CorruptError
+from topics.errors import CorruptError
 from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import (
     BATCH_HEADER_BYTES,
@@ -292,7 +292,7 @@ def row_pointers(
 def unsound_frame(topic_id: int, seq: int) -> CorruptError:
     """Return the error for a row whose frame is damaged or another record's."""
     return CorruptError(
-        f"record {seq} of topic id {topic_id} does not match its checksum or its place: {FSCK_REMEDY}",
+        f"record {seq} of topic id {topic_id} does not match its checksum or its place",
         {"topic_id": topic_id, "seq": seq},
     )
 

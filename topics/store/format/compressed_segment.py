@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from topics.errors import FSCK_REMEDY, CorruptError, FormatError, StorageError
+from topics.errors import CorruptError, FormatError, StorageError
 from topics.store.format.log_format import FRAME_MIN_BYTES
 
 try:
@@ -97,7 +97,7 @@ class CompressedHeader(NamedTuple):
     def unpack(cls, data: bytes | bytearray | memoryview, path: str) -> CompressedHeader:
         """Parse the header at the start of a file. Raises FormatError or CorruptError."""
         if len(data) < HEADER_BYTES or not is_compressed(data):
-            raise CorruptError(f"{path}: not a compressed segment: {FSCK_REMEDY}", {"path": path, "offset": 0})
+            raise CorruptError(f"{path}: not a compressed segment", {"path": path, "offset": 0})
         _, version, codec, *fields = _HEADER.unpack_from(data)
         if version != VERSION or codec != CODEC_ZSTD:
             raise FormatError(
@@ -106,11 +106,11 @@ class CompressedHeader(NamedTuple):
             )
         stored = int.from_bytes(data[_HEADER.size : HEADER_BYTES], "little")
         if stored != xxhash.xxh3_64_intdigest(bytes(data[: _HEADER.size])):
-            text = f"{path}: checksum of the header of the compressed segment is wrong: {FSCK_REMEDY}"
+            text = f"{path}: checksum of the header of the compressed segment is wrong"
             raise CorruptError(text, {"path": path, "offset": 0})
         header = cls(*fields)
         if not header.block_bytes or header.blocks != -(-header.image_bytes // header.block_bytes):
-            text = f"{path}: the header of the compressed segment contradicts itself: {FSCK_REMEDY}"
+            text = f"{path}: the header of the compressed segment contradicts itself"
             raise CorruptError(text, {"path": path, "offset": 0})
         return header
 
@@ -121,7 +121,7 @@ class Blocks:
     def __init__(self, header: CompressedHeader, table: bytes | bytearray | memoryview, path: str) -> None:
         """Raises: CorruptError."""
         if len(table) != 4 * header.blocks or xxhash.xxh3_64_intdigest(table) != header.table_sum:
-            text = f"{path}: the table of the compressed segment is damaged: {FSCK_REMEDY}"
+            text = f"{path}: the table of the compressed segment is damaged"
             raise CorruptError(text, {"path": path, "offset": header.table_at})
         sizes = struct.unpack(f"<{header.blocks}I", table)
         self.header = header
@@ -135,7 +135,7 @@ class Blocks:
         """
         header = self.header
         if offset + length > header.image_bytes:
-            text = f"{self.path} ends at {header.image_bytes}, inside a record: {FSCK_REMEDY}"
+            text = f"{self.path} ends at {header.image_bytes}, inside a record"
             raise CorruptError(text, {"path": self.path, "offset": header.image_bytes})
         return range(offset // header.block_bytes, -(-(offset + length) // header.block_bytes))
 
@@ -156,7 +156,7 @@ class Blocks:
         size = min(self.header.block_bytes, self.header.image_bytes - at)
         packed = memoryview(data)[start - begin : end - begin]
         if len(packed) < end - start:
-            text = f"{self.path} ends at byte {begin + len(data)}, inside a compressed block: {FSCK_REMEDY}"
+            text = f"{self.path} ends at byte {begin + len(data)}, inside a compressed block"
             raise CorruptError(text, {"path": self.path, "offset": begin + len(data)})
         found = b""
         try:
@@ -166,7 +166,7 @@ class Blocks:
         except zstandard.ZstdError:
             pass
         if len(found) != size:
-            text = f"{self.path}: the compressed block at byte {start} is damaged: {FSCK_REMEDY}"
+            text = f"{self.path}: the compressed block at byte {start} is damaged"
             raise CorruptError(text, {"path": self.path, "offset": start})
         return found
 

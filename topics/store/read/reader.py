@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topics.common.memory import page_aligned
-from topics.errors import FSCK_REMEDY, CorruptError, StorageError
+from topics.errors import CorruptError, StorageError
 from topics.loop.files import Files
 from topics.store.disk.open_files import OpenFiles
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
@@ -108,7 +108,7 @@ class Reader:
         """
         file = self.table.get(file_id)
         path = file.path if file is not None else ""
-        text = f"the {size} bytes of {what} do not match their checksum or their place: {FSCK_REMEDY}"
+        text = f"the {size} bytes of {what} do not match their checksum or their place"
         self._log_damage(path, offset, text)
 
     def on_corrupt(self, error: CorruptError) -> None:
@@ -278,7 +278,7 @@ class Filling:
             return None
         if res == 0:
             end = self._begin + self._count
-            text = f"{self._path} ends at {end}, inside a record: {FSCK_REMEDY}"
+            text = f"{self._path} ends at {end}, inside a record"
             return CorruptError(text, {"path": self._path, "offset": end})
         if self._skip or self._direct:
             self._count &= -BLOCK_BYTES

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from topics.errors import CorruptError, FormatError, StorageError
+from topics.errors import CorruptError, FormatError, StorageError, without_remedy
 from topics.loop.loop import Loop
 from topics.store.disk.directory_format import Marker, refused_marker
 from topics.store.disk.uncached_reads import is_direct
@@ -144,7 +144,7 @@ async def _verify_snapshots(files: FileCalls, directory: str, report: VerifyRepo
             file = await read_snapshot(files, path)
             newest = newest or unpack_store_part(file.store)
         except StorageError as error:
-            report.findings.append(Damage(path, str(error), 0))
+            report.findings.append(Damage(path, without_remedy(error), 0))
     if not numbers and not any(
         list_if_there(files, f"{directory}/{name}") for name in ("topics", PACK_DIRECTORY, "wal")
     ):
@@ -188,7 +188,7 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
     except (CorruptError, FormatError) as error:
         topic_id = segment.topic_id if segment is not None else -1
         at = getattr(error, "detail", None) or {}
-        report.findings.append(Damage(path, str(error), at.get("offset", 0), topic_id))
+        report.findings.append(Damage(path, without_remedy(error), at.get("offset", 0), topic_id))
         return
     report.learn_name(header.topic_id, header.description)
     begin = header.header_bytes
@@ -236,7 +236,7 @@ async def _verify_index(
         report.notes.append(f"{index}: missing; it will be derived from the data")
         return
     except (CorruptError, FormatError, ValueError) as error:
-        report.findings.append(Damage(index, str(error), 0, header.topic_id, is_index=True))
+        report.findings.append(Damage(index, without_remedy(error), 0, header.topic_id, is_index=True))
         return
     at = np.searchsorted(scan.frames["offset"], columns.offsets)
     rows = scan.frames[np.minimum(at, len(scan.frames) - 1)]
@@ -272,7 +272,7 @@ async def _verify_packs(files: FileCalls, directory: str, manifest: Manifest | N
         except (CorruptError, FormatError) as error:
             detail = getattr(error, "detail", None) or {}
             place = (detail.get("offset", -1), detail.get("topic_id", -1), detail.get("seq", -1))
-            report.findings.append(Damage(full, str(error), *place))
+            report.findings.append(Damage(full, without_remedy(error), *place))
             continue
         if index is not None and index.derived:
             report.findings.append(Damage(full, "the index of the pack is damaged", is_index=True))
@@ -301,7 +301,7 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
             replay = await replay_shard(loop, reader, path, start)
         except (CorruptError, FormatError) as error:
             detail = getattr(error, "detail", None) or {}
-            report.findings.append(Damage(detail.get("path", path), str(error), detail.get("offset", -1)))
+            report.findings.append(Damage(detail.get("path", path), without_remedy(error), detail.get("offset", -1)))
             continue
         report.log_batches += replay.batches
         if replay.last_batch_no > replay.synced_upto:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topics.errors import FSCK_REMEDY, CorruptError, FormatError
+from topics.errors import CorruptError, FormatError
 from topics.store.disk.whole_files import FileCalls, ReadCalls, read_file, write_new_file, zero_range
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
@@ -170,7 +170,7 @@ async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns
     if scan.reason is not ScanStop.END or at != segment.frames_end or scan.sum != segment.sum:
         raise CorruptError(
             f"{path}: damaged at byte {at} (topic {segment.topic_id}, after seq "
-            f"{int(scan.frames['seq'][-1]) if len(scan.frames) else segment.first_seq - 1}): {FSCK_REMEDY}",
+            f"{int(scan.frames['seq'][-1]) if len(scan.frames) else segment.first_seq - 1})",
             {"path": path, "offset": at},
         )
     live = scan.frames[~codec.deleted(scan.frames) & (scan.frames["type"] == FrameType.RECORD)]
