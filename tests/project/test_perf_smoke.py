@@ -12,6 +12,7 @@ import pytest
     "question",
     [
         "request",
+        "lone",
         "diff",
         "files",
         "producers",

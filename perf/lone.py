@@ -1,0 +1,297 @@
+"""Measure the CPU of one request by itself, without system calls.
+
+    python -m perf.lone [--passes 4000] [--rounds 5] [--only write,read,...] [--functions 20] [--smoke]
+
+A server runs in this process on its real ring, log and engine. After some requests over a real
+connection its ring answers at once: the wait returns the same receive again, a write and
+a send return that all bytes were taken. So a pass costs what Python and C of this package cost, two
+clocks of the measurement, and three empty functions in place of the ring's own, which would be a
+call in C and its system call. The library's row is a whole call of `Log.append`, whose writes
+return at once, too.
+
+Times are medians over the passes of a round, of the lowest round, in microseconds: from the end of
+the wait to the call that sends the answer, and of the whole pass. One after the other, passes find
+all memory in the caches; `apart` the thread sleeps for 0.2 ms before each, as it does for a lone
+client, and the core's caches are used by others meanwhile. Bytecodes are those that the
+interpreter executes in a pass, counted by its tracing, by room of topics/; in brackets those after
+the answer was sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import topics
+from perf.servers import http_request
+from perf.writes import PAYLOAD, commit_id
+from topics.clock import SystemClock
+from topics.config import Config
+from topics.engine.stored_engine import StoredEngine
+from topics.engine.values.topic_config import TopicConfig
+from topics.loop import Loop
+from topics.loop.choose import open_ring
+from topics.server.app import Server
+
+PACKAGE = Path(topics.__file__).parent
+TRACED = 64
+"""Passes in which bytecodes are counted."""
+WARM = 200
+PAUSE_S = 200e-6
+"""About the time between two requests of one client."""
+RECORDS = [b"x" * len(PAYLOAD)]
+ROWS = {
+    "write": ("disk", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'),
+    "write-fsync": ("fsync", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'),
+    "read": ("disk", "/v0/topics/bench/diff", '{"from_seq":0,"limit":1}'),
+    "tail": ("disk", "/v0/topics/bench/diff", '{"from_seq":1}'),
+}
+NAMES = {
+    "write": "lone write, `disk`",
+    "write-fsync": "lone write, `fsync`",
+    "read": "lone read of one record",
+    "tail": "read at the end",
+    "append": "library: `append`, `disk`",
+}
+
+Bytecodes = Counter[tuple[str, str, bool]]
+"""Bytecodes by room, function, and whether the answer was sent before."""
+
+
+class Passes:
+    """The times of passes, and the bytecodes of some of them."""
+
+    def __init__(self) -> None:
+        self.pause_s = 0.0
+        """For how long the thread sleeps before each pass."""
+        self.began_ns = 0
+        self.is_answered = False
+        self.to_answer: list[int] = []
+        self.whole: list[int] = []
+        self.bytecodes: Bytecodes = Counter()
+
+    def begin(self) -> None:
+        if self.pause_s:
+            time.sleep(self.pause_s)
+        self.is_answered = False
+        self.began_ns = time.perf_counter_ns()
+
+    def answer(self) -> None:
+        self.to_answer.append(time.perf_counter_ns() - self.began_ns)
+        self.is_answered = True
+
+    def end(self) -> None:
+        if self.began_ns:
+            self.whole.append(time.perf_counter_ns() - self.began_ns)
+            self.began_ns = 0
+
+    def clear(self) -> None:
+        self.to_answer.clear()
+        self.whole.clear()
+
+    # --- bytecodes -------------------------------------------------------------------------------------------------
+    @contextmanager
+    def traced(self) -> Iterator[None]:
+        sys.settrace(self._on_call)
+        try:
+            yield
+        finally:
+            sys.settrace(None)
+
+    def _on_call(self, frame: FrameType, _event: str, _arg: object) -> Callable[..., Any] | None:
+        path = frame.f_code.co_filename
+        if not path.startswith(str(PACKAGE)):
+            return None
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        room = Path(path).relative_to(PACKAGE).parts[0]
+        return partial(self._on_opcode, room, frame.f_code.co_qualname)
+
+    def _on_opcode(self, room: str, name: str, _frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "opcode" and self.began_ns:
+            self.bytecodes[room, name, self.is_answered] += 1
+        return partial(self._on_opcode, room, name)
+
+
+class Figures(NamedTuple):
+    """Times are the lowest medians of the rounds, in us."""
+
+    to_answer: float
+    whole: float
+    to_answer_apart: float
+    whole_apart: float
+    bytecodes: Bytecodes
+    traced: int
+    """Passes in which `bytecodes` were counted."""
+
+
+def measured(one: Callable[[], None], passes: Passes, options: argparse.Namespace) -> Figures:
+    for _ in range(WARM):
+        one()
+    figures: list[tuple[float, float]] = []
+    for pause_s, count in (0.0, options.passes), (PAUSE_S, options.passes // 4):
+        passes.pause_s = pause_s
+        rounds = []
+        for _ in range(options.rounds):
+            passes.clear()
+            for _ in range(count):
+                one()
+            passes.end()
+            rounds.append((statistics.median(passes.to_answer) / 1000, statistics.median(passes.whole) / 1000))
+        figures.append(min(rounds))
+    passes.pause_s = 0.0
+    passes.clear()
+    with passes.traced():
+        for _ in range(TRACED):
+            one()
+    passes.began_ns = 0
+    return Figures(*figures[0], *figures[1], passes.bytecodes, len(passes.to_answer))
+
+
+def of_server(row: str, options: argparse.Namespace, directory: str) -> Figures:
+    durability, path, body = ROWS[row]
+    config = Config(data_dir=directory, port=0, host="127.0.0.1", spin_us="0")
+    ring, _ = open_ring(config, shared=False)
+    loop = Loop(ring, SystemClock())
+    server = Server(config, loop, StoredEngine.open)
+    server.start()
+    loop.run_until(lambda: server.engine is not None)
+    assert server.engine is not None
+    made: list[object] = []
+    server.engine.put_topic("bench", TopicConfig.make(durability=durability), made.append)
+    loop.run_until(lambda: bool(made))
+    request, passes = http_request("POST", path, body.encode()), Passes()
+    with Client(loop, server.address) as client:
+        first = http_request("POST", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode())
+        client.ask(first)
+        for _ in range(20):
+            client.ask(request)
+        conn = server.listener.connections[0]
+        receive = bytearray(request)
+
+        really_wait = ring.wait_single
+
+        def wait_single(timeout_ns: int | None) -> tuple[int, memoryview] | None:
+            passes.end()
+            if loop._operations.callbacks:  # a background sync, or the next file of the log
+                return really_wait(timeout_ns)
+            receive[:] = request
+            view = memoryview(receive)
+            passes.begin()
+            return conn.recv_data, view
+
+        def send_now(_fd: int, data: bytes) -> int:
+            passes.answer()
+            return len(data)
+
+        def write_now(_fd: int, buffer: memoryview, _offset: int, *, dsync: bool) -> int:
+            return len(buffer)
+
+        answer_at_once: Any = ring
+        answer_at_once.wait_single, answer_at_once.send_now, answer_at_once.write_now = wait_single, send_now, write_now
+        lane = server.lane
+        assert lane is not None
+        before = lane.single.taken
+        figures = measured(lambda: loop.run_pass(None), passes, options)
+        assert lane.single.taken - before >= options.passes * options.rounds, "requests left the short pass"
+        del answer_at_once.wait_single, answer_at_once.send_now, answer_at_once.write_now
+    loop.close()
+    return figures
+
+
+class Client:
+    """A connection whose server runs in this thread."""
+
+    def __init__(self, loop: Loop, address: tuple[str, int]) -> None:
+        self._loop = loop
+        self._socket = socket.create_connection(address)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._socket.close()
+
+    def ask(self, request: bytes) -> bytes:
+        self._socket.sendall(request)
+        self._socket.settimeout(0.001)
+        while True:
+            self._loop.run_pass(1_000_000)
+            try:
+                answer = self._socket.recv(65536)
+            except TimeoutError:
+                continue
+            assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")), answer
+            return answer
+
+
+def of_library(options: argparse.Namespace, directory: str) -> Figures:
+    passes = Passes()
+    with topics.open(directory) as log:
+        log.append("bench", RECORDS)
+        ring: Any = log._loop.ring
+
+        def write_now(_fd: int, buffer: memoryview, _offset: int, *, dsync: bool) -> int:
+            return len(buffer)
+
+        def one() -> None:
+            passes.begin()
+            log.append("bench", RECORDS)
+            passes.answer()
+            passes.end()
+
+        ring.write_now = write_now
+        figures = measured(one, passes, options)
+        del ring.write_now
+    return figures
+
+
+def print_row(row: str, figures: Figures, functions: int) -> None:
+    bytecodes, traced = figures.bytecodes, figures.traced
+    rooms: Counter[str] = Counter()
+    behind: Counter[str] = Counter()
+    for (room, _name, after), count in bytecodes.items():
+        rooms[room] += count
+        behind[room] += count if after else 0
+    by_room = ", ".join(
+        f"{room} {count / traced:.0f} ({behind[room] / traced:.0f})" for room, count in rooms.most_common()
+    )
+    total = f"{rooms.total() / traced:.0f} ({behind.total() / traced:.0f})"
+    times = " | ".join(f"{us:.1f}" for us in figures[:4])
+    print(f"| {NAMES[row]} | {times} | {total} | {by_room} |")
+    for (room, name, after), count in bytecodes.most_common(functions):
+        print(f"    {count / traced:6.1f} {'after ' if after else ''}{room} {name}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passes", type=int, default=4000, help="in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default=",".join(NAMES), help="rows, of " + ", ".join(NAMES))
+    parser.add_argument("--functions", type=int, default=0, help="print so many functions by their bytecodes")
+    parser.add_argument("--smoke", action="store_true")
+    options = parser.parse_args()
+    if options.smoke:
+        options.passes, options.rounds = 80, 1
+    print(f"commit {commit_id()}, Python {sys.version.split()[0]}, {options.rounds} rounds of {options.passes} passes")
+    print("| | to the answer | whole pass | to the answer, apart | whole pass, apart | bytecodes | by room |")
+    print("|---|---|---|---|---|---|---|")
+    for row in options.only.split(","):
+        with tempfile.TemporaryDirectory(dir=".") as name:
+            measure = of_library if row == "append" else partial(of_server, row)
+            print_row(row, measure(options, f"{name}/data"), options.functions)
+
+
+if __name__ == "__main__":
+    main()
