@@ -83,7 +83,7 @@ class Harness:
         self.catalog = EngineCatalog(self.loop, self.stored)
         self.store = FakeStore(self.stored.files)
         self.catalog.recovered(power_lost=False)
-        self.snapshot = b"".join(self.catalog.snapshot())
+        self.snapshot = b"".join(self.catalog.checkpoints.snapshot())
         """The newest; a directory has one from its beginning."""
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
 
@@ -176,21 +176,21 @@ class Harness:
         log, catalog = self.store.log, self.catalog
         assert log.file.memory is not None
         cut = log.file.size
-        for topic_id in catalog.topics_in_log():
-            for rows in catalog.rows_in_files(topic_id, np.array([log.file.file_id], np.uint32)):
+        for topic_id in catalog.checkpoints.topics_in_log():
+            for rows in catalog.checkpoints.rows_in_files(topic_id, np.array([log.file.file_id], np.uint32)):
                 segment = self.store.new_file(FileKind.SEGMENT)
                 assert segment.memory is not None
                 for offset, length in zip(rows.offsets.tolist(), rows.lengths.tolist(), strict=True):
                     segment.memory += log.file.memory[offset : offset + length]
                 segment.size = len(segment.memory)
                 offsets = (np.cumsum(rows.lengths) - rows.lengths).astype(np.uint32)
-                assert not len(catalog.moved(topic_id, rows.seqs, segment.file_id, offsets))
+                assert not len(catalog.checkpoints.moved(topic_id, rows.seqs, segment.file_id, offsets))
         self._flag_deletions()
-        self.snapshot = b"".join(catalog.snapshot())
+        self.snapshot = b"".join(catalog.checkpoints.snapshot())
         self.cut = cut
 
     def _flag_deletions(self) -> None:
-        for part in self.catalog.take_deletions():
+        for part in self.catalog.checkpoints.take_deletions():
             memory = self.store.files[part.file_id].memory
             assert memory is not None
             for offset, length in zip(part.offsets.tolist(), part.lengths.tolist(), strict=True):
@@ -219,4 +219,4 @@ class Harness:
         replay(catalog, kept, self.store.log.file)
         catalog.recovered(power_lost=power_lost)
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
-        self.snapshot = b"".join(catalog.snapshot())
+        self.snapshot = b"".join(catalog.checkpoints.snapshot())

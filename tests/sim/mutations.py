@@ -1060,7 +1060,7 @@ MUTANTS = (
     ),
     _one(
         "rows that share a frame left behind by a checkpoint on a full disk",
-        "engine/recovery/engine_catalog.py",
+        "engine/recovery/engine_checkpoints.py",
         "            if len(shared):\n",
         "            if False:\n",
         "tests/contract/routers/test_router_crashes.py",
@@ -1075,7 +1075,7 @@ MUTANTS = (
     # --- parts of producers ------------------------------------------------------------------------------------------
     _one(
         "parts of producers lost at a checkpoint",
-        "engine/recovery/engine_catalog.py",
+        "engine/recovery/engine_checkpoints.py",
         'lists[b"producers"] = prepared.producers',
         'lists[b"producers"] = []',
     ),
@@ -1112,7 +1112,7 @@ MUTANTS = (
     ),
     _one(
         "what is staged lost at a checkpoint",
-        "engine/recovery/engine_catalog.py",
+        "engine/recovery/engine_checkpoints.py",
         "        if topic is self._stored.registry.staging:\n",
         "        if False:\n",
         "tests/engine/producers/test_staged_parts.py",

@@ -50,6 +50,10 @@ class FakeCatalog:
         self.calls: list[str] = []
         self.power_lost: bool | None = None
 
+    @property
+    def checkpoints(self) -> FakeCatalog:
+        return self
+
     def _count(self, file_id: int, by: int) -> None:
         self.files[file_id].live_rows += by
 

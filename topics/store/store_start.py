@@ -130,7 +130,7 @@ class StoreStart:
             reader=self.reader,
             table=self.files,
             opener=self.opener,
-            catalog=self._catalog,
+            catalog=self._catalog.checkpoints,
             manifest=found.manifest,
             last_snapshot=number,
             replay=found.replay,
@@ -232,7 +232,7 @@ class StoreStart:
             after=0,
             now_ms=loop.clock.now_ms(),
             store=pack_store_part(part),
-            catalog=self._catalog.snapshot(),
+            catalog=self._catalog.checkpoints.snapshot(),
         )
 
     @property

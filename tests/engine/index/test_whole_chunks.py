@@ -108,13 +108,13 @@ def test_what_lies_in_the_log_is_found_without_a_look_at_the_rows_in_segments(ro
     for _ in range(6):  # more than a chunk holds: nearly every chunk has rows of two segments
         seqs = append(10_000)
         segment = h.store.new_file(FileKind.SEGMENT).file_id
-        catalog.moved(topic.id, seqs, segment, np.ones(len(seqs), np.uint32))
-    catalog.moved(topic.id, np.array([1], np.uint64), segment, np.ones(1, np.uint32))
+        catalog.checkpoints.moved(topic.id, seqs, segment, np.ones(len(seqs), np.uint32))
+    catalog.checkpoints.moved(topic.id, np.array([1], np.uint64), segment, np.ones(1, np.uint32))
     seqs = append(1000)
     rows.looked_at = 0
-    assert [part.seqs.tolist() for part in catalog.rows_in_files(topic.id, here)] == [seqs.tolist()]
-    assert catalog.last_in_files(topic.id, here) == seqs[-1]
-    assert catalog.bytes_in_files(topic.id, here) == (seqs[0], seqs[-1], 1000, 1000)
+    assert [part.seqs.tolist() for part in catalog.checkpoints.rows_in_files(topic.id, here)] == [seqs.tolist()]
+    assert catalog.checkpoints.last_in_files(topic.id, here) == seqs[-1]
+    assert catalog.checkpoints.bytes_in_files(topic.id, here) == (seqs[0], seqs[-1], 1000, 1000)
     assert rows.looked_at <= 3 * 8192
 
 
@@ -124,15 +124,15 @@ def test_a_checkpoint_begins_without_a_look_at_each_topic(rows: Rows) -> None:
         h.append(1, name=f"t{number}")
     catalog = h.catalog
     rows.looked_at = 0
-    ids = catalog.topics_in_log()
+    ids = catalog.checkpoints.topics_in_log()
     assert rows.looked_at == 0
     assert len(ids) == 50
     here = np.array([h.store.log.file.file_id], np.uint32)
     segment = h.store.new_file(FileKind.SEGMENT).file_id
     for topic_id in ids[:20]:
-        catalog.moved(topic_id, np.array([1], np.uint64), segment, np.ones(1, np.uint32))
-    assert [bool(catalog.last_in_files(topic_id, here)) for topic_id in ids] == 20 * [False] + 30 * [True]
-    assert catalog.topics_in_log() == ids[20:]
+        catalog.checkpoints.moved(topic_id, np.array([1], np.uint64), segment, np.ones(1, np.uint32))
+    assert [bool(catalog.checkpoints.last_in_files(topic_id, here)) for topic_id in ids] == 20 * [False] + 30 * [True]
+    assert catalog.checkpoints.topics_in_log() == ids[20:]
 
 
 def test_the_tags_of_very_many_records_are_counted_down_in_turns(rows: Rows) -> None:

@@ -221,7 +221,7 @@ def test_a_snapshot_that_is_prepared_in_steps_has_what_changed_meanwhile() -> No
         send(h, number, producer=f"p{number}")
     send(h, 1, name="gone")
     h.cut = h.store.log.file.size
-    steps = h.catalog.prepare_snapshot(64)
+    steps = h.catalog.checkpoints.prepare_snapshot(64)
     for _ in range(3):
         next(steps)
     again = (1, 700, 1050)
@@ -231,7 +231,7 @@ def test_a_snapshot_that_is_prepared_in_steps_has_what_changed_meanwhile() -> No
     h.delete_topic("gone")
     assert sum(1 for _ in steps) == 1, "500 producers a step, and none of a topic that is gone"
     send(h, 1, 0, epoch=1, producer="p0")
-    pieces = h.catalog.snapshot()
+    pieces = h.catalog.checkpoints.snapshot()
     h.snapshot = b"".join(pieces)
     assert max(map(len, pieces)) < len(h.snapshot) / 2
     h.restart()
@@ -288,7 +288,7 @@ def test_a_snapshot_tells_of_what_is_committed_and_a_description_has_no_keys_but
     h.start_append(records(3), identity=Part(b"p", 0, 1))
     topic = h.engine._core.registry.by_name["t"]
     described = msgspec.json.decode(msgspec.json.encode(image_of(topic, None)), type=TopicImage)
-    snapshot = msgspec.json.decode(b"".join(h.catalog.snapshot()), type=TopicsSnapshot)
+    snapshot = msgspec.json.decode(b"".join(h.catalog.checkpoints.snapshot()), type=TopicsSnapshot)
     assert not described.keys
     assert [(topic_id, [row.key for row in rows]) for topic_id, rows in snapshot.keys] == [(topic.id, [b"k"])]
     (told,), ((topic_id, (row,)),) = described.producers, snapshot.producers

@@ -572,13 +572,13 @@ def test_a_power_cut_leaves_no_position_above_the_head() -> None:
     readers.put(delivery="at-most-once")
     assert readers.seqs() == [1, 2]
     harness.checkpoint()
-    steps = harness.catalog.prepare_snapshot(1000)
+    steps = harness.catalog.checkpoints.prepare_snapshot(1000)
     next(steps)
     harness.append("x")
     assert readers.seqs() == [3]
     for _ in steps:
         pass
-    harness.snapshot = b"".join(harness.catalog.snapshot())
+    harness.snapshot = b"".join(harness.catalog.checkpoints.snapshot())
     harness.restart(power_lost=True)
     assert harness.state().head_seq == 2
     assert readers.state()[2:4] == (2, 2)
@@ -603,7 +603,7 @@ def test_the_description_of_a_segment_states_the_readers() -> None:
     readers.commit(readers.page(limit=4).token)
     topic = harness.engine._core.registry.named("t")
     assert topic is not None
-    described = harness.catalog.describe(topic.id)
+    described = harness.catalog.checkpoints.describe(topic.id)
     rebuilt = Harness()
     rebuilt.catalog.adopt(topic.id, described, 0)
     found = rebuilt.engine._core.registry.named("t")
@@ -622,10 +622,10 @@ def test_a_rebuild_takes_readers_from_the_latest_description_and_no_older_frames
     readers.commit(readers.page(limit=2).token)
     topic = harness.engine._core.registry.named("t")
     assert topic is not None
-    before = harness.catalog.describe(topic.id)
+    before = harness.catalog.checkpoints.describe(topic.id)
     harness.append("more")
     readers.commit(readers.page(limit=2).token)
-    latest = harness.catalog.describe(topic.id)
+    latest = harness.catalog.checkpoints.describe(topic.id)
 
     def position(*, log_cut: bool, frame_ms: int) -> int:
         catalog = Harness().catalog

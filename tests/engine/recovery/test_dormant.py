@@ -179,13 +179,13 @@ def test_what_was_touched_and_what_was_not_are_both_in_the_next_snapshot(world: 
 def test_a_topic_made_while_a_snapshot_is_prepared_is_in_it_once(world: RealWorld) -> None:
     world.restart()
     catalog = world.catalog
-    steps = catalog.prepare_snapshot(1)
+    steps = catalog.checkpoints.prepare_snapshot(1)
     next(steps)
     world.append(8, name="t00")  # described already
     world.append(8, name="t39")  # not yet
     for _ in steps:
         pass
-    text = b"".join(catalog.snapshot())
+    text = b"".join(catalog.checkpoints.snapshot())
     assert [text.count(f'"{name}"'.encode()) for name in ("t00", "t39")] == [1, 1]
 
 

@@ -50,7 +50,7 @@ def test_live_rows_are_found_by_file_and_by_a_window_of_seqs(h: Harness) -> None
     h.append(9, tag="b")
     h.delete(before_seq=3)
     catalog, topic_id, log = h.catalog, id_of(h), log_of(h)
-    rows = catalog.rows_in_files
+    rows = catalog.checkpoints.rows_in_files
     assert seqs_of(rows(topic_id, log)) == [3, 4, 5, 6, 7, 8, 9]
     assert seqs_of(rows(topic_id, log, first_seq=5, last_seq=7)) == [5, 6, 7]
     assert seqs_of(rows(topic_id, log + 1)) == []
@@ -65,11 +65,11 @@ def test_the_bytes_of_rows_are_those_of_their_frames(h: Harness) -> None:
     h.append("y" * 100)
     h.delete(match="gone")
     catalog, topic_id, log = h.catalog, id_of(h), log_of(h)
-    (part,) = catalog.rows_in_files(topic_id, log)
-    assert catalog.bytes_in_files(topic_id, log) == (1, 5, 4, int(part.lengths.sum()))
-    assert catalog.bytes_in_files(topic_id, log, last_seq=2) == (1, 2, 2, int(part.lengths[:2].sum()))
-    assert catalog.bytes_in_files(topic_id, log + 1) == (0, 0, 0, 0)
-    assert catalog.last_in_files(topic_id, log) == 5
+    (part,) = catalog.checkpoints.rows_in_files(topic_id, log)
+    assert catalog.checkpoints.bytes_in_files(topic_id, log) == (1, 5, 4, int(part.lengths.sum()))
+    assert catalog.checkpoints.bytes_in_files(topic_id, log, last_seq=2) == (1, 2, 2, int(part.lengths[:2].sum()))
+    assert catalog.checkpoints.bytes_in_files(topic_id, log + 1) == (0, 0, 0, 0)
+    assert catalog.checkpoints.last_in_files(topic_id, log) == 5
 
 
 def test_a_topic_is_asked_for_while_something_of_it_is_in_the_log(h: Harness) -> None:
@@ -78,25 +78,25 @@ def test_a_topic_is_asked_for_while_something_of_it_is_in_the_log(h: Harness) ->
     h.put("c", durability="ephemeral")
     h.append(1, name="c")
     catalog, a, b = h.catalog, id_of(h, "a"), id_of(h, "b")
-    assert catalog.topics_in_log() == [a, b]
+    assert catalog.checkpoints.topics_in_log() == [a, b]
     h.delete(before_seq=2, name="a")
-    assert catalog.last_in_files(a, log_of(h)) == 0
-    assert catalog.last_in_files(b, log_of(h)) == 1
-    assert catalog.topics_in_log() == [b]
+    assert catalog.checkpoints.last_in_files(a, log_of(h)) == 0
+    assert catalog.checkpoints.last_in_files(b, log_of(h)) == 1
+    assert catalog.checkpoints.topics_in_log() == [b]
     h.append(2, name="a")
-    assert catalog.topics_in_log() == [a, b]
+    assert catalog.checkpoints.topics_in_log() == [a, b]
 
 
 def test_rows_move_with_their_places_and_those_that_died_are_named(h: Harness) -> None:
     h.append(1, 2, 3)
     catalog, topic_id = h.catalog, id_of(h)
-    (part,) = catalog.rows_in_files(topic_id, log_of(h))
+    (part,) = catalog.checkpoints.rows_in_files(topic_id, log_of(h))
     h.delete(before_seq=2)
     segment = h.store.new_file(FileKind.SEGMENT)
     segment.memory, segment.size = bytearray(h.store.log.file.memory or b""), h.store.log.file.size
-    assert catalog.moved(topic_id, part.seqs, segment.file_id, part.offsets, part.lengths).tolist() == [1]
+    assert catalog.checkpoints.moved(topic_id, part.seqs, segment.file_id, part.offsets, part.lengths).tolist() == [1]
     assert (h.store.log.file.live_rows, segment.live_rows) == (0, 2)
-    assert seqs_of(catalog.rows_in_files(topic_id, np.array([segment.file_id], np.uint32))) == [2, 3]
+    assert seqs_of(catalog.checkpoints.rows_in_files(topic_id, np.array([segment.file_id], np.uint32))) == [2, 3]
     assert h.seqs() == [2, 3]
 
 
@@ -104,10 +104,10 @@ def test_a_replay_moves_no_row_that_a_checkpoint_has_copied_already(h: Harness) 
     """A kill kept the checkpoint from recycling the log."""
     h.append(1, 2)
     catalog, topic_id = h.catalog, id_of(h)
-    (part,) = catalog.rows_in_files(topic_id, log_of(h))
+    (part,) = catalog.checkpoints.rows_in_files(topic_id, log_of(h))
     first, second = (h.store.new_file(FileKind.SEGMENT) for _ in range(2))
-    assert not len(catalog.moved(topic_id, part.seqs[:1], first.file_id, part.offsets[:1]))
-    assert not len(catalog.moved(topic_id, part.seqs, second.file_id, part.offsets))
+    assert not len(catalog.checkpoints.moved(topic_id, part.seqs[:1], first.file_id, part.offsets[:1]))
+    assert not len(catalog.checkpoints.moved(topic_id, part.seqs, second.file_id, part.offsets))
     assert (first.live_rows, second.live_rows) == (1, 1)
 
 
@@ -120,22 +120,22 @@ def test_deletions_are_those_in_segments_of_topics_that_are_there(h: Harness) ->
     for name in ("kept", "dropped"):
         h.delete(match="old", name=name)
     h.delete_topic("dropped")
-    for _ in h.catalog.prepare_deletions():
+    for _ in h.catalog.checkpoints.prepare_deletions():
         pass
-    found = h.catalog.take_deletions()
+    found = h.catalog.checkpoints.take_deletions()
     assert [(part.topic_id, part.seqs.tolist()) for part in found] == [(id_of(h, "kept"), [1, 2, 3])]
-    assert h.catalog.take_deletions() == []
+    assert h.catalog.checkpoints.take_deletions() == []
 
 
 def test_the_lowest_live_seq_is_above_the_head_of_an_empty_topic(h: Harness) -> None:
     h.append(1, 2, 3)
     catalog, topic_id = h.catalog, id_of(h)
-    assert catalog.lowest_live_seq(topic_id) == 1
+    assert catalog.checkpoints.lowest_live_seq(topic_id) == 1
     h.delete(before_seq=3)
-    assert catalog.lowest_live_seq(topic_id) == 3
+    assert catalog.checkpoints.lowest_live_seq(topic_id) == 3
     h.delete(before_seq=10)
-    assert catalog.lowest_live_seq(topic_id) == 4
-    assert (catalog.exists(topic_id), catalog.exists(topic_id + 1)) == (True, False)
+    assert catalog.checkpoints.lowest_live_seq(topic_id) == 4
+    assert (catalog.checkpoints.exists(topic_id), catalog.checkpoints.exists(topic_id + 1)) == (True, False)
 
 
 # --- what the log tells at a start ------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_of_two_creations_of_a_name_the_later_one_counts_in_whatever_order_they_
         catalog = Harness().catalog
         for topic_id in (first, second):
             control(catalog, FrameType.TOPIC_CREATE, topic_id, 10 * topic_id, created())
-        assert (catalog.exists(1), catalog.exists(2)) == (False, True)
+        assert (catalog.checkpoints.exists(1), catalog.checkpoints.exists(2)) == (False, True)
 
 
 def test_an_older_config_does_not_replace_a_newer_one() -> None:
@@ -166,7 +166,7 @@ def test_an_older_config_does_not_replace_a_newer_one() -> None:
 def test_what_is_told_of_a_topic_that_is_gone_is_passed_over() -> None:
     h = Harness()
     h.append(1, name="other")
-    (rows,) = h.catalog.rows_in_files(id_of(h, "other"), log_of(h))
+    (rows,) = h.catalog.checkpoints.rows_in_files(id_of(h, "other"), log_of(h))
     catalog = Harness().catalog
     control(catalog, FrameType.TOPIC_CREATE, 1, 10, created())
     control(catalog, FrameType.TOPIC_DELETE, 1, 11, {})
@@ -175,7 +175,7 @@ def test_what_is_told_of_a_topic_that_is_gone_is_passed_over() -> None:
     catalog.add_rows(1, rows)
     catalog.add_idempotency(1, b"k", 1, 1, 0)
     assert not catalog.recovered(power_lost=True)
-    assert not catalog.exists(1)
+    assert not catalog.checkpoints.exists(1)
 
 
 @pytest.mark.parametrize("power_lost", [False, True])
@@ -197,7 +197,7 @@ def test_a_snapshot_has_what_it_takes_to_begin_without_the_log(h: Harness) -> No
     h.put("q", type="queue", leases_durable=True)
     h.delete(before_seq=4, name="a")
     other = Harness()
-    other.catalog.restore(b"".join(h.catalog.snapshot()))
+    other.catalog.restore(b"".join(h.catalog.checkpoints.snapshot()))
     other.catalog.recovered(power_lost=False)
     before, after = h.state("a"), other.state("a")
     assert (after.head_seq, after.config, after.incarnation) == (4, before.config, before.incarnation)
@@ -228,42 +228,42 @@ def test_a_checkpoint_moves_rows_and_counts_them_where_they_are(h: Harness) -> N
     log = h.store.log.file
     segment = next(file for file in h.store.files if file.kind is FileKind.SEGMENT)
     assert (log.live_rows, segment.live_rows) == (0, 2)
-    assert h.catalog.last_in_files(1, np.array([log.file_id], np.uint32)) == 0
-    assert h.catalog.topics_in_log() == []
+    assert h.catalog.checkpoints.last_in_files(1, np.array([log.file_id], np.uint32)) == 0
+    assert h.catalog.checkpoints.topics_in_log() == []
     assert [record["$tag"] for record in h.read(include_tags=True)] == ["a", "a"]
     h.delete(match="a")
     assert segment.live_rows == 0
-    deletions = h.catalog.take_deletions()
+    deletions = h.catalog.checkpoints.take_deletions()
     assert [part.seqs.tolist() for part in deletions] == [[2, 3]]
-    assert h.catalog.take_deletions() == []
+    assert h.catalog.checkpoints.take_deletions() == []
 
 
 def test_records_deleted_while_a_checkpoint_copies_them_are_named(h: Harness) -> None:
     h.append(1, 2, 3, tag="a")
     h.append(4, tag="b")
     catalog = h.catalog
-    rows = catalog.rows_in_files(1, np.array([h.store.log.file.file_id], np.uint32))[0]
+    rows = catalog.checkpoints.rows_in_files(1, np.array([h.store.log.file.file_id], np.uint32))[0]
     h.delete(match="b")
     segment = h.store.new_file(FileKind.SEGMENT)
-    died = catalog.moved(1, rows.seqs, segment.file_id, rows.offsets)
+    died = catalog.checkpoints.moved(1, rows.seqs, segment.file_id, rows.offsets)
     assert died.tolist() == [4]
     assert segment.live_rows == 3
-    assert catalog.moved(99, rows.seqs, segment.file_id, rows.offsets).tolist() == [1, 2, 3, 4]
+    assert catalog.checkpoints.moved(99, rows.seqs, segment.file_id, rows.offsets).tolist() == [1, 2, 3, 4]
     assert rows.tag_table == [b"a", b"b"]
 
 
 def test_what_a_topic_says_about_itself_is_enough_to_adopt_it(h: Harness) -> None:
     h.put(cap_records=2)
     h.append(1, 2, 3)
-    description = h.catalog.describe(1)
+    description = h.catalog.checkpoints.describe(1)
     other = Harness()
     other.catalog.adopt(1, description, 0)
     other.catalog.recovered(power_lost=False)
     state = other.state()
     assert (state.head_seq, state.config.cap_records, state.count) == (3, 2, 0)
     assert other.diff(0).tombstone is not None
-    assert other.catalog.exists(1)
-    assert other.catalog.lowest_live_seq(1) == 4
+    assert other.catalog.checkpoints.exists(1)
+    assert other.catalog.checkpoints.lowest_live_seq(1) == 4
 
 
 def test_topics_of_one_config_share_it_after_a_restart() -> None:
@@ -288,7 +288,7 @@ def test_topics_are_told_of_some_at_a_time_and_what_happens_meanwhile_is_in_the_
         h.put(f"t{number}", cap_records=3 if number % 2 else 0)
         h.append(1, 2, name=f"t{number}")
     h.checkpoint()  # the rows are in a segment, and the log is cut
-    steps = h.catalog.prepare_snapshot(3)
+    steps = h.catalog.checkpoints.prepare_snapshot(3)
     next(steps)
     h.append(3, 4, name="t0")  # described already
     h.append(3, 4, name="t9")  # not yet
@@ -301,7 +301,7 @@ def test_topics_are_told_of_some_at_a_time_and_what_happens_meanwhile_is_in_the_
     h.append(5, name="t3")
     h.delete(2, name="t0")
     before = states(h)
-    h.snapshot = b"".join(h.catalog.snapshot())
+    h.snapshot = b"".join(h.catalog.checkpoints.snapshot())
     h.restart()
     assert [(each.name, each.head_seq, each.earliest_seq, each.count, each.incarnation) for each in states(h)] == [
         (each.name, each.head_seq, each.earliest_seq, each.count, each.incarnation) for each in before
@@ -316,7 +316,7 @@ def test_no_step_of_a_snapshot_looks_at_all_topics() -> None:
     h.settle()
     h.append(1, name="t7", key=b"k")
     h.append(1, name="t1999", identity=Part(b"p", 0, 0))
-    steps = h.catalog.prepare_snapshot(10)
+    steps = h.catalog.checkpoints.prepare_snapshot(10)
     counts, lines = [], [0]
 
     def count(_frame: PythonFrame, _event: str, _argument: Any) -> Any:
@@ -335,7 +335,7 @@ def test_no_step_of_a_snapshot_looks_at_all_topics() -> None:
     before = sys.gettrace()
     while lines_of(lambda: next(steps, "done")) != "done":
         pass
-    h.snapshot = b"".join(lines_of(h.catalog.snapshot))
+    h.snapshot = b"".join(lines_of(h.catalog.checkpoints.snapshot))
     assert len(counts) > 200
     assert max(counts) < 1000
     h.restart()
@@ -351,12 +351,12 @@ def test_idempotency_keys_are_told_of_a_thousand_at_a_time() -> None:
         h.start_append(records(number), key=b"k%d" % number)
     h.settle()
     h.checkpoint()
-    steps = h.catalog.prepare_snapshot(64)
+    steps = h.catalog.checkpoints.prepare_snapshot(64)
     next(steps)
     next(steps)
     h.append(1, key=b"late")
     assert sum(1 for _ in steps) == 2
-    h.snapshot = b"".join(h.catalog.snapshot())
+    h.snapshot = b"".join(h.catalog.checkpoints.snapshot())
     h.restart()
     for key in (b"k0", b"k999", b"k1000", b"k2099", b"late"):
         assert h.append(9, key=key).deduped

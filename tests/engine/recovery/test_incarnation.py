@@ -109,7 +109,7 @@ def test_a_directory_built_from_its_files_gives_others(h: Harness) -> None:
     h.put("t")
     h.append(1)
     topic = topic_of(h.stored)
-    description = h.catalog.describe(topic.id)
+    description = h.catalog.checkpoints.describe(topic.id)
     assert topic.incarnation.encode() not in description
     stored, catalog = another_catalog()
     catalog.restore(None)
@@ -124,7 +124,7 @@ def test_a_log_of_which_a_part_was_given_up_gives_others(h: Harness) -> None:
     known = h.state().incarnation
     for log_cut in (False, True):
         stored, catalog = another_catalog()
-        catalog.restore(b"".join(h.catalog.snapshot()), log_cut=log_cut)
+        catalog.restore(b"".join(h.catalog.checkpoints.snapshot()), log_cut=log_cut)
         catalog.recovered(power_lost=log_cut)
         assert (topic_of(stored).incarnation == known) is not log_cut
 
@@ -133,7 +133,7 @@ def test_a_topic_of_an_earlier_version_has_one_that_stays(h: Harness) -> None:
     """R-INC-2."""
     h.put("a")
     h.put("b")
-    image = msgspec.json.decode(b"".join(h.catalog.snapshot()), type=TopicsSnapshot)
+    image = msgspec.json.decode(b"".join(h.catalog.checkpoints.snapshot()), type=TopicsSnapshot)
     image.topics, image.plain = topic_images(image), []
     for topic in image.topics:
         topic.incarnation = ""

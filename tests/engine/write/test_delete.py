@@ -291,11 +291,11 @@ def test_what_a_delete_takes_from_segments_is_gathered_for_the_checkpoint_a_chun
     count = h.delete(match=match).deleted - 1
     assert count == (2000 if match == "y" else 20_000)
     catalog = h.catalog
-    assert len(list(catalog.prepare_deletions())) >= 3
-    seqs = [seq for part in catalog.take_deletions() for seq in part.seqs.tolist()]
+    assert len(list(catalog.checkpoints.prepare_deletions())) >= 3
+    seqs = [seq for part in catalog.checkpoints.take_deletions() for seq in part.seqs.tolist()]
     assert len(seqs) == len(set(seqs)) == count
     assert all(seq % 10 == 1 for seq in seqs) or match != "y"
-    assert catalog.take_deletions() == []
+    assert catalog.checkpoints.take_deletions() == []
 
 
 def test_a_restart_after_a_checkpoint_finds_what_a_delete_by_tag_left() -> None:

@@ -17,7 +17,7 @@ PUT_BACK = (
     _one(
         "65a0a5c",
         "a snapshot that was prepared in part is taken",
-        "engine/recovery/engine_catalog.py",
+        "engine/recovery/engine_checkpoints.py",
         "        prepared = PreparedSnapshot()\n",
         "        prepared = self._prepared = PreparedSnapshot()\n",
     ),

@@ -50,7 +50,7 @@ from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import lacks_descriptors
-from topics.store.format.catalog import Catalog, Deletions
+from topics.store.format.catalog import CheckpointCatalog, Deletions
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, FrameType, wal_file_no
 from topics.store.format.segment_format import index_path, snapshot_path
@@ -86,7 +86,7 @@ class Checkpointer:
         reader: Reader,
         table: FileTable,
         opener: OpenFiles,
-        catalog: Catalog,
+        catalog: CheckpointCatalog,
         manifest: Manifest,
         last_snapshot: int,
         replay: dict[int, ReplayStart],

@@ -17,7 +17,7 @@ import numpy as np
 from topics.config import Config
 from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX
 from topics.store.disk.time_slices import TimeSlices
-from topics.store.format.catalog import Catalog
+from topics.store.format.catalog import CheckpointCatalog
 from topics.store.format.file_table import FileTable
 from topics.store.format.segment_format import SEGMENT_HEADER_MIN
 from topics.store.segments.manifest import Manifest, Pack, Segment
@@ -46,7 +46,7 @@ class Compaction:
     """The choice, from one checkpoint to the next."""
 
     def __init__(
-        self, catalog: Catalog, manifest: Manifest, table: FileTable, config: Config, turns: TimeSlices
+        self, catalog: CheckpointCatalog, manifest: Manifest, table: FileTable, config: Config, turns: TimeSlices
     ) -> None:
         self._catalog = catalog
         self._manifest = manifest

@@ -15,7 +15,7 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.tasks import Future
 from topics.store.disk.whole_files import FileCalls, in_place
-from topics.store.format.catalog import Catalog, Deletions, RowColumns
+from topics.store.format.catalog import CheckpointCatalog, Deletions, RowColumns
 from topics.store.format.file_table import FileTable
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, FileRange, Reader
@@ -61,7 +61,7 @@ class CopyContext:
         files: FileCalls,
         reader: Reader,
         table: FileTable,
-        catalog: Catalog,
+        catalog: CheckpointCatalog,
         *,
         manifest: Manifest,
         config: Config,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from topics.config import Config
 from topics.store.disk.time_slices import TimeSlices
-from topics.store.format.catalog import SEQ_MAX, Catalog
+from topics.store.format.catalog import SEQ_MAX, CheckpointCatalog
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import ROW_BYTES
@@ -52,7 +52,7 @@ class LowSpace:
 
     def __init__(  # noqa: PLR0917 - called in one place
         self,
-        catalog: Catalog,
+        catalog: CheckpointCatalog,
         manifest: Manifest,
         table: FileTable,
         log: ShardedLog,

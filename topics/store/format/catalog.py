@@ -87,7 +87,7 @@ class Deletions(NamedTuple):
 
 
 class Catalog(Protocol):
-    """Recovery and checkpoint, from the engine's side.
+    """Recovery, from the engine's side.
 
     Recovery calls, in this order:
 
@@ -114,7 +114,10 @@ class Catalog(Protocol):
     def files(self) -> FileTable:
         """The files that rows refer to: the store fills it, the catalog counts `live_rows`."""
 
-    # --- recovery --------------------------------------------------------------------------------------------------
+    @property
+    def checkpoints(self) -> CheckpointCatalog:
+        """The side of the engine that checkpoints ask."""
+
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
         """Restore the state that `snapshot()` returned.
 
@@ -185,6 +188,9 @@ class Catalog(Protocol):
         Its first record is `first_seq`.
         """
 
+    def moved(self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]) -> None:
+        """Point records to their copies at the end of the log: see `CheckpointCatalog.moved`."""
+
     def recovered(self, *, power_lost: bool) -> bool:
         """End recovery; everything was handed over.
 
@@ -195,7 +201,14 @@ class Catalog(Protocol):
         durable, before any request is served.
         """
 
-    # --- checkpoint: copy rows -> sync -> flip deletions -> snapshot -> mark -> recycle log files -------------------
+
+class CheckpointCatalog(Protocol):
+    """Checkpoints, from the engine's side.
+
+    A checkpoint copies rows, syncs the copies, flags deleted records, writes the snapshot and its
+    mark, and only then recycles log files.
+    """
+
     def topics_in_log(self) -> list[int]:
         """Return the ids, in order, of all topics with live rows in log files.
 

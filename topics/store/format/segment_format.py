@@ -35,9 +35,9 @@ marks. A flipped bit makes the index a damaged one, which is derived from the fr
 Snapshot `snapshots/snapshot-<number:016x>`: SnapshotHeader, the store's part (JSON), the catalog's
 part (JSON).
 
-A description is the JSON of `Catalog.describe`. Checks come in the order magic, version, checksum,
-each with its own message. Room for later: `codec` (frames as they are: 0), reserved fields, unknown
-members of the JSON parts.
+A description is the JSON of `CheckpointCatalog.describe`. Checks come in the order magic, version,
+checksum, each with its own message. Room for later: `codec` (frames as they are: 0), reserved
+fields, unknown members of the JSON parts.
 """
 
 from __future__ import annotations

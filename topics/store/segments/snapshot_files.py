@@ -101,7 +101,7 @@ async def write_snapshot(
     copy of the previous snapshot is removed to make some.
 
     store: from `pack_store_part`.
-    catalog: from `Catalog.snapshot`, of the same instant.
+    catalog: from `CheckpointCatalog.snapshot`, of the same instant.
     Raises: OSError.
     """
     newest = after
