@@ -187,6 +187,29 @@ def test_nothing_acknowledged_is_lost_at_every_crash_point(power_cut: bool, conf
         crash_at(effect, power_cut=power_cut, seed=7, config=config)
 
 
+@CONFIGS
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power cut"])
+def test_nothing_acknowledged_is_lost_at_the_removal_of_a_segment_or_pack(power_cut: bool, config: Config) -> None:
+    for effect in removals(config):
+        crash_at(effect, power_cut=power_cut, seed=7, config=config)
+
+
+def removals(config: Config) -> list[int]:
+    """Return the numbers of the effects that remove the data of records from the disk."""
+    world, found = StoreWorld(seed=7, config=config), []
+    unlink = world.ring.disk.unlink
+
+    def note(path: str) -> None:
+        if path.endswith(".data"):
+            found.append(world.ring.effects + 1)
+        unlink(path)
+
+    world.ring.disk.unlink = note  # type: ignore[method-assign]
+    Script(world).run()
+    assert found
+    return found
+
+
 def run_with(faults: Faults, config: Config, *, seed: int = 3) -> None:
     """The script under faults, to its end or to the first error; then a power cut, and a life without faults."""
     world = StoreWorld(SimRing(seed, faults=faults), config=config)
