@@ -629,6 +629,7 @@ MUTANTS = (
         "store/wal/background_sync.py",
         "fd, upto = sealed.fd, sealed.last_batch_no",
         "fd, upto = sealed.fd, durable.written",
+        "tests/store/wal/test_shard.py",
     ),
     # --- deletes -----------------------------------------------------------------------------------------------------
     _one(
