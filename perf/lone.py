@@ -80,6 +80,8 @@ class Passes:
         self.to_answer: list[int] = []
         self.whole: list[int] = []
         self.bytecodes: Bytecodes = Counter()
+        """Of the pass in progress."""
+        self.traced_passes: list[Bytecodes] = []
 
     def begin(self) -> None:
         if self.pause_s:
@@ -95,6 +97,9 @@ class Passes:
         if self.began_ns:
             self.whole.append(time.perf_counter_ns() - self.began_ns)
             self.began_ns = 0
+            if self.bytecodes:
+                self.traced_passes.append(self.bytecodes)
+                self.bytecodes = Counter()
 
     def clear(self) -> None:
         self.to_answer.clear()
@@ -132,8 +137,7 @@ class Figures(NamedTuple):
     to_answer_apart: float
     whole_apart: float
     bytecodes: Bytecodes
-    traced: int
-    """Passes in which `bytecodes` were counted."""
+    """Of the traced pass with the median of all."""
 
 
 def measured(one: Callable[[], None], passes: Passes, options: argparse.Namespace) -> Figures:
@@ -151,12 +155,12 @@ def measured(one: Callable[[], None], passes: Passes, options: argparse.Namespac
             rounds.append((statistics.median(passes.to_answer) / 1000, statistics.median(passes.whole) / 1000))
         figures.append(min(rounds))
     passes.pause_s = 0.0
-    passes.clear()
     with passes.traced():
         for _ in range(TRACED):
             one()
     passes.began_ns = 0
-    return Figures(*figures[0], *figures[1], passes.bytecodes, len(passes.to_answer))
+    traced = sorted(passes.traced_passes, key=Counter.total)
+    return Figures(*figures[0], *figures[1], traced[len(traced) // 2])
 
 
 def of_server(row: str, options: argparse.Namespace, directory: str) -> Figures:
@@ -258,20 +262,18 @@ def of_library(options: argparse.Namespace, directory: str) -> Figures:
 
 
 def print_row(row: str, figures: Figures, functions: int) -> None:
-    bytecodes, traced = figures.bytecodes, figures.traced
+    bytecodes = figures.bytecodes
     rooms: Counter[str] = Counter()
     behind: Counter[str] = Counter()
     for (room, _name, after), count in bytecodes.items():
         rooms[room] += count
         behind[room] += count if after else 0
-    by_room = ", ".join(
-        f"{room} {count / traced:.0f} ({behind[room] / traced:.0f})" for room, count in rooms.most_common()
-    )
-    total = f"{rooms.total() / traced:.0f} ({behind.total() / traced:.0f})"
+    by_room = ", ".join(f"{room} {count} ({behind[room]})" for room, count in rooms.most_common())
+    total = f"{rooms.total()} ({behind.total()})"
     times = " | ".join(f"{us:.1f}" for us in figures[:4])
     print(f"| {NAMES[row]} | {times} | {total} | {by_room} |")
     for (room, name, after), count in bytecodes.most_common(functions):
-        print(f"    {count / traced:6.1f} {'after ' if after else ''}{room} {name}")
+        print(f"    {count:5} {'after ' if after else ''}{room} {name}")
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from topics.loop.files import Files
 from topics.loop.links import Links
 from topics.loop.listener import Listener
 from topics.loop.operations import CONTROL, Operations
-from topics.loop.ring import F_DATA_AND_MORE, Ring, Single
+from topics.loop.ring import F_DATA_AND_MORE, Ring
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits
 from topics.loop.tasks import Cancelled, Future, Task
@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 SEND_ORDER = 30
 """Position of the connections' sends among the hooks at the end of a pass."""
+_SAMPLED = 16
 _ROUNDS_MAX = 8
 """Rounds of the hooks in one pass."""
 _CLOSE_PASSES_MAX = 1000
@@ -134,31 +135,35 @@ class Loop:
         else:
             single = self.ring.wait_single(wait_ns)
             waited_ns = now()
-            if single is not None and self._take_single(single, started_ns, waited_ns):
-                return
+            if single is not None:
+                is_settled = self._traffic.take_single(single)
+                if is_settled is not None:
+                    self._end_single(is_settled, started_ns, waited_ns)
+                    return
         if self._dispatch():  # else only sends completed, and the loop just waits again
             self._finish_pass(started_ns, waited_ns)
 
-    def _take_single(self, single: Single, started_ns: int, waited_ns: int) -> bool:
-        """Make the pass of one receive, if its handler takes it by itself. False: nothing was done.
+    def _end_single(self, is_settled: bool, started_ns: int, waited_ns: int) -> None:
+        """End the pass of one receive, which its handler has taken by itself.
 
         Such a pass had nothing ready or due when it began. What comes meanwhile is for the next.
+        Of those that leave nothing to the hooks, one of `_SAMPLED` is timed, and counts for all.
         """
-        is_settled = self._traffic.take_single(single)
-        if is_settled is None:
-            return False
-        now = self.clock.monotonic_ns
-        stats, received_ns = self._stats, now()
+        stats = self._stats
         stats.passes += 1
         stats.completions += 1
-        stats.wait.add(waited_ns - started_ns)
-        stats.receive.add(received_ns - waited_ns)
         if not is_settled:
+            now = self.clock.monotonic_ns
+            received_ns = now()
+            stats.wait.add(waited_ns - started_ns)
+            stats.receive.add(received_ns - waited_ns)
             self._run_hooks()
             stats.pass_end.add(now() - received_ns)
+        elif not stats.passes % _SAMPLED:
+            stats.wait.add_sample(waited_ns - started_ns, _SAMPLED)
+            stats.receive.add_sample(self.clock.monotonic_ns() - waited_ns, _SAMPLED)
         if self._failure is not None:
             self._raise_failure()
-        return True
 
     def _finish_pass(self, started_ns: int, waited_ns: int) -> None:
         """Run the stages after the dispatch. A stage without work costs a comparison."""
