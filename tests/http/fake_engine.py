@@ -76,6 +76,12 @@ class FakeEngine:
             on_committed(result)
         return result
 
+    def plain_topic(self, name: str) -> None:
+        return None
+
+    def append_rows_lone(self, topic: Any, rows: Any, on_committed: Any) -> Any:
+        raise AssertionError("no topic is plain")
+
     def will_take_plain(self, name: str) -> bool:
         return False
 

@@ -45,7 +45,7 @@ from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
-from topics.engine.state.topic import Life
+from topics.engine.state.topic import Life, Topic
 from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.ports import LoopPort, StorePort
@@ -77,7 +77,7 @@ from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
-from topics.engine.write.write_columns import GroupRow
+from topics.engine.write.write_columns import BodyRows, GroupRow
 from topics.errors import RequestError, TopicsError, WouldBlockError
 from topics.store.read.lender import Lender
 
@@ -183,6 +183,16 @@ class Engine:
         Raises: StorageError, the log accepts nothing.
         """
         return self._appender.append_lone(request, on_committed)
+
+    def plain_topic(self, name: str) -> Topic | None:
+        """Return the topic if `takes_plain`, for `append_rows_lone` within the same call."""
+        return self._appender.plain_topic(name)
+
+    def append_rows_lone(
+        self, topic: Topic, rows: BodyRows, on_committed: Callable[[AppendResult], None]
+    ) -> AppendResult | None:
+        """`append_lone` of a request that has only rows."""
+        return self._appender.append_rows_lone(topic, rows, None, on_committed)
 
     @property
     def is_settled(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from topics.engine.values.durations import milliseconds
+from topics.engine.values.durations import USUAL, USUAL_NS, milliseconds
 
 _TOPIC, _FIRST, _LAST = b'"topic":', b',"first_seq":', b',"last_seq":'
 _SEQS, _HEAD, _COUNT = b',"seqs":', b',"head_seq":', b',"count":'
@@ -55,10 +55,9 @@ def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> 
 
 def lone_write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> bytes:
     """Return `write_times` of a write that shares its commit with no other."""
-    if window_ns:
+    if window_ns or not 0 <= sync_ns <= append_ns <= total_ns < USUAL_NS:
         return write_times(total_ns, append_ns, sync_ns, window_ns)
-    sync = milliseconds(sync_ns) if sync_ns else b"0.0"
-    return _LONE_TIMES % (milliseconds(total_ns), milliseconds(append_ns), sync)
+    return _LONE_TIMES % (USUAL[total_ns // 1000], USUAL[append_ns // 1000], USUAL[sync_ns // 1000])
 
 
 def repeat_times(total_ns: int) -> bytes:

@@ -117,8 +117,12 @@ class Appender:
 
     def takes_plain(self, name: str) -> bool:
         """See `Engine.takes_plain`."""
+        return self.plain_topic(name) is not None
+
+    def plain_topic(self, name: str) -> Topic | None:
+        """See `Engine.plain_topic`."""
         topic = self._by_name.get(name)
-        return topic is not None and topic.writable
+        return topic if topic is not None and topic.writable else None
 
     def will_take_plain(self, name: str) -> bool:
         """See `Engine.will_take_plain`."""
@@ -135,16 +139,9 @@ class Appender:
 
         A write by the short way needs nothing except its seqs.
         """
-        topic = self._by_name.get(request.topic)
-        if (
-            topic is None
-            or not topic.writable
-            or request.identity is not None
-            or request.violation is not None
-            or request.incarnation is not None
-        ):
+        if request.identity is not None or request.violation is not None or request.incarnation is not None:
             return None
-        return topic
+        return self.plain_topic(request.topic)
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`."""
@@ -165,21 +162,26 @@ class Appender:
     ) -> AppendResult | None:
         """Commit a write in place, by the short way. See `Engine.append_lone`."""
         topic = self._plain(request)
-        if topic is None or topic.pending:
+        return None if topic is None else self.append_rows_lone(topic, request.rows, request.node, on_committed)
+
+    def append_rows_lone(
+        self, topic: Topic, rows: Rows, node: bytes | None, on_committed: Callable[[AppendResult], None] | None
+    ) -> AppendResult | None:
+        """See `Engine.append_rows_lone`."""
+        if topic.pending:
             return None
         has_followers = bool(topic.waiters or topic.routers)
         if has_followers and on_committed is None:
             return None
-        if not self._format.is_newest and self._format_wait.concerns(request.rows.spans):
+        if not self._format.is_newest and self._format_wait.concerns(rows.spans):
             return None
-        core, rows, first = self._core, request.rows, topic.next_seq
-        count = rows.count
+        core, count, first = self._core, rows.count, topic.next_seq
         last = first + count - 1
         if last > topic.ample and (topic.lacks(count) or topic.is_short(first)):
             return None
         ts = topic.stamp(core.clock.now_ms())
         fsync = topic.stage_class == "fsync"
-        written = core.log.write_lone(topic.id, first, ts, rows, request.node, fsync=fsync)
+        written = core.log.write_lone(topic.id, first, ts, rows, node, fsync=fsync)
         if written is None:
             return None
         placed, commit = written

@@ -22,6 +22,8 @@ KEYED = lib.TP_KEYED
 
 GroupRow = tuple[int, int, int, int, int, int, int]
 """A GROUP unpacked."""
+BodyRows = Rows
+"""The rows of a body, or of the bodies of a group."""
 
 _KEY_ROOM = 65_536
 _SCRATCH_BYTES = 1 << 18
@@ -67,6 +69,6 @@ class WriteColumns:
         last = groups[-1]
         return bytes(self._spans[0 : (last[4] + last[5]) * ROW.size])
 
-    def rows(self, buffer: bytearray | memoryview, row: int, rows: int, size: int) -> Rows:
+    def rows(self, buffer: bytearray | memoryview, row: int, rows: int, size: int) -> BodyRows:
         """Return the rows of one group."""
         return make_tuple(Rows, (buffer, self._spans[row * ROW.size : (row + rows) * ROW.size], rows, size))

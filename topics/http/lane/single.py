@@ -12,8 +12,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from topics.common.tuples import make_tuple
-from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import lone_write_times
 from topics.engine.write.write_columns import GROUP, KEYED, WriteColumns
@@ -133,8 +131,8 @@ class Single:
         principal = topics.principals[number]
         if principal is not None and NOTHING_COMES.is_full(principal):
             return LEFT
-        name = topics.names[number]
-        if not engine.takes_plain(name):
+        topic = engine.plain_topic(topics.names[number])
+        if topic is None:
             topics.forget(number)
             return LEFT
         columns = self._columns
@@ -142,23 +140,22 @@ class Single:
         _number, _first, _count, taken, _row, count, size = GROUP.unpack_from(scanned.group_bytes)
         if not taken:
             return LEFT
-        request = (name, columns.rows(view, 0, count, size), None, None, None, None, True, None, None, None)
 
         def answer(result: AppendResult) -> None:
             append_ns, sync_ns = result.append_ns, result.sync_ns
             times = lone_write_times(service.now_ns() - started_ns, append_ns, sync_ns, engine.throttle_window_ns)
-            topic, first = topics.names_json[number], result.first_seq
+            name, first = topics.names_json[number], result.first_seq
             with_seqs = not scanned.requests[0].flags & WITHOUT_SEQS
             if count == 1 and with_seqs:
-                body = one_written_json(topic, first, times)
+                body = one_written_json(name, first, times)
             else:
-                body = write_json(topic, first, count, with_seqs, times)
+                body = write_json(name, first, count, with_seqs, times)
             conn.state.answer_at_once(service.writer.json(200, body))
 
         self._writes += 1
         parsed_ns = 0 if self._writes % _SAMPLED else service.now_ns()
         try:
-            result = engine.append_lone(make_tuple(AppendRequest, request), answer)
+            result = engine.append_rows_lone(topic, columns.rows(view, 0, count, size), answer)
         except TopicsError:
             result = None  # the lane's append words the error
         if result is None:

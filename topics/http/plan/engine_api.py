@@ -15,6 +15,7 @@ from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.router import RouterConfig
+from topics.engine.state.topic import Topic
 from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.predicate import Predicate
@@ -34,7 +35,7 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.plain_appends import PlainDone
-from topics.engine.write.write_columns import GroupRow
+from topics.engine.write.write_columns import BodyRows, GroupRow
 from topics.errors import RequestError
 
 
@@ -95,6 +96,14 @@ class EngineApi(Protocol):
         self, request: AppendRequest, on_committed: Callable[[AppendResult], None] | None = None
     ) -> AppendResult | None:
         """Append within this call. None: nothing was done. See `Engine.append_lone`."""
+
+    def plain_topic(self, name: str) -> Topic | None:
+        """Return the topic if `takes_plain`, for `append_rows_lone` within the same call."""
+
+    def append_rows_lone(
+        self, topic: Topic, rows: BodyRows, on_committed: Callable[[AppendResult], None]
+    ) -> AppendResult | None:
+        """`append_lone` of a request that has only rows."""
 
     @property
     def is_settled(self) -> bool:
