@@ -80,7 +80,7 @@ class Passes:
         self.to_answer: list[int] = []
         self.whole: list[int] = []
         self.bytecodes: Bytecodes = Counter()
-        """Of the pass in progress."""
+        """Bytecodes of the pass in progress."""
         self.traced_passes: list[Bytecodes] = []
 
     def begin(self) -> None:
@@ -137,7 +137,7 @@ class Figures(NamedTuple):
     to_answer_apart: float
     whole_apart: float
     bytecodes: Bytecodes
-    """Of the traced pass with the median of all."""
+    """Bytecodes of the traced pass with the median of all."""
 
 
 def measured(one: Callable[[], None], passes: Passes, options: argparse.Namespace) -> Figures:

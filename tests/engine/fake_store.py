@@ -131,7 +131,7 @@ class FakeLog:
 
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
-    ) -> tuple[Framed, Commit] | None:
+    ) -> None:
         return None
 
     def sync_lone(self) -> bool:

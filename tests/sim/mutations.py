@@ -831,6 +831,13 @@ MUTANTS = (
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
+        "the end of the log left where it was by a lone write whose answer failed",
+        "engine/write/appender.py",
+        "        finally:  # the records are in the log, whatever became of the answer\n",
+        "        except ZeroDivisionError:\n            pass\n        else:\n",
+        "tests/engine/write/test_append_lone.py",
+    ),
+    _one(
         "a committed write whose publication failed does not end all writes",
         "engine/write/appender.py",
         "                core.log.latch(",

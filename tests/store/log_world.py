@@ -24,7 +24,7 @@ from topics.store.format.log_format import (
     wal_file_name,
     wal_file_no,
 )
-from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.format.rows import RowRecord, Rows, pack_rows
 from topics.store.read.reader import FileRange, Reader
 from topics.store.wal.commit import Commit
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
@@ -101,6 +101,14 @@ class LogWorld:
 
         self.log.when_committed(topic_id, fsync, done)
         return write
+
+    def write_lone(self, topic_id: int, first_seq: int, rows: Rows, *, fsync: bool) -> bool:
+        """Write as a lone write is, which is in the log then; False: nothing was done."""
+        written = self.log.write_lone(topic_id, first_seq, 5, rows, None, fsync=fsync)
+        if written is not None:
+            _placed, _commit, move_on = written
+            move_on()
+        return written is not None
 
     def settle(self, *writes: Write) -> None:
         """Passes until these writes (all, when none are named) have their answer."""

@@ -363,7 +363,7 @@ def test_a_lone_write_of_many_records_is_one_submission_in_the_peak_of_the_queue
     if not fsync:
         world.settle(world.write(fsync=False))  # a sync is planned
     rows = pack_rows([RowRecord(b"1")] * 100)
-    assert world.log.write_lone(1, 3, 5, rows, None, fsync=fsync) is not None
+    assert world.write_lone(1, 3, rows, fsync=fsync)
     assert world.log.counters.queue_depth_peak == 1
 
 
@@ -377,7 +377,7 @@ def test_a_lone_write_returns_the_memory_of_a_very_large_batch() -> None:
 
     def write(first_seq: int, size: int) -> None:
         rows = pack_rows([RowRecord(b"1" * size, tag=b"copied")])
-        assert world.log.write_lone(1, first_seq, 5, rows, None, fsync=False) is not None
+        assert world.write_lone(1, first_seq, rows, fsync=False)
 
     write(31, 5 << 20)
     grown = staging.filling
@@ -409,7 +409,7 @@ def test_an_exception_amid_a_write_in_place_fails_the_batch_and_latches_the_log(
 
     world.ring.write_now = broken  # type: ignore[method-assign]
     if lone:
-        assert world.log.write_lone(1, 2, 5, pack_rows([RowRecord(b"1")]), None, fsync=True) is None
+        assert not world.write_lone(1, 2, pack_rows([RowRecord(b"1")]), fsync=True)
     else:
         write = world.write()
         world.settle(write)
@@ -433,7 +433,7 @@ def test_a_batch_for_which_there_is_no_memory_keeps_its_place_and_a_lone_write_l
     monkeypatch.setattr(HotTail, "chunk_at", no_memory)
     if lone:
         with pytest.raises(MemoryError):
-            world.log.write_lone(1, 2, 5, row, None, fsync=True)
+            world.write_lone(1, 2, row, fsync=True)
     else:
         write = world.write()
         with pytest.raises(MemoryError):
@@ -441,5 +441,5 @@ def test_a_batch_for_which_there_is_no_memory_keeps_its_place_and_a_lone_write_l
         world.settle(write)
         assert write.acked
     assert world.log.backlog_bytes == 0
-    assert world.log.write_lone(1, 2 if lone else 3, 5, row, None, fsync=True) is not None
+    assert world.write_lone(1, 2 if lone else 3, row, fsync=True)
     assert recover(world.crash("power")).seqs[1] == ([1, 2] if lone else [1, 2, 3])

@@ -43,7 +43,8 @@ def write_lone(
     written = world.log.write_lone(1, seq, 5, rows._replace(buffer=buffer(rows.buffer)), node, fsync=False)
     if written is None:
         return None
-    placed, commit = written
+    placed, commit, move_on = written
+    move_on()
     start, length, *_others = PLACED.unpack(placed)
     world.writes.append(Write(1, [seq], False, start, [length], commit))
     return world.writes[-1]

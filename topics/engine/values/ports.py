@@ -19,7 +19,7 @@ from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.reader import Fetched, FileRange
 from topics.store.wal.background_sync import Durable
-from topics.store.wal.commit import Commit, Done
+from topics.store.wal.commit import Done, LoneWritten
 
 
 class LogPort(Protocol):
@@ -59,7 +59,7 @@ class LogPort(Protocol):
 
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
-    ) -> tuple[bytes, Commit] | None: ...
+    ) -> LoneWritten | None: ...
     def sync_lone(self) -> bool: ...
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True

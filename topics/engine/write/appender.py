@@ -184,7 +184,7 @@ class Appender:
         written = core.log.write_lone(topic.id, first, ts, rows, node, fsync=fsync)
         if written is None:
             return None
-        placed, commit = written
+        placed, commit, move_on = written
         sync_ns = commit.sync_ns if fsync else 0
         result = make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, sync_ns))
         try:
@@ -192,6 +192,7 @@ class Appender:
                 on_committed(result)
         finally:  # the records are in the log, whatever became of the answer
             try:
+                move_on()
                 index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
                 core.in_log.add(topic.id)
                 core.usage.appended_records += count

@@ -50,6 +50,11 @@ class Commit(NamedTuple):
 
 
 Done = Callable[[Commit], None]
+LoneWritten = tuple[bytes, Commit, Callable[[], None]]
+"""A packed PLACED for each row of a lone write, whose starts count from the commit's base; the
+commit; and a function that the caller calls, once it has answered, before anything else: the end of
+the log moves only then.
+"""
 
 
 class Prepared:

@@ -2,7 +2,8 @@
 
 Two drivers in `shard.py` call the same two halves. `prepare` returns which bytes to write where;
 the driver has them written, through the ring or in place; `finish` judges the results. For a lone
-request `commit_rows` does both around one write in place.
+request `commit_rows` does both around one write in place; the end of the log moves on after the
+answer (`move_on`).
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ Target = tuple[int, memoryview, int]
 """A descriptor, the blocks to write to it, and their offset in the file."""
 Parts = tuple[int, list[Buffer], int]
 """A descriptor, buffers to write to it one after the other, and their offset in the file."""
+Written = tuple[WalFile, int, int, int, int, int, int, bool]
+"""A batch that is written: its file, bytes, frames, uncounted frames, checksum; when the write
+began and ended (ns); whether it is synced.
+"""
 WriteNow = Callable[[int, memoryview, int, bool], int]
 """Function that writes a target and returns the raw result. The bool: with RWF_DSYNC."""
 
@@ -52,6 +57,14 @@ WriteNow = Callable[[int, memoryview, int, bool], int]
 def failed(error: StorageError) -> Commit:
     """Return the end of a batch of which nothing is published."""
     return Commit(error)
+
+
+def _commit_of(file: WalFile, took_ns: int, unsynced: dict[int, int] | None) -> Commit:
+    """Return the Commit of a batch that was written at the end of the log, which has not moved."""
+    sync_ns = took_ns if unsynced is None else 0
+    return make_tuple(
+        Commit, (None, file.stored.file_id, file.position + BATCH_HEADER_BYTES, took_ns, sync_ns, unsynced)
+    )
 
 
 class Commitment:
@@ -75,6 +88,7 @@ class Commitment:
         "_on_failed",
         "_passed_over",
         "_tail",
+        "_written",
         "batch",
         "ended_ns",
         "primitive",
@@ -114,6 +128,8 @@ class Commitment:
         self._attempts = 0
         self._expected = 0
         """Bytes that the write is to write."""
+        self._written: Written | None = None
+        """The batch that `commit_rows` has written, until `move_on`."""
         self._passed_over: memoryview | None = None
         """The bytes before the batch's end that are in its block, if the batch is written from its
         own memory and the hot tail does without it.
@@ -184,6 +200,9 @@ class Commitment:
     ) -> Commit | Verdict | None:
         """Commit one request's rows, framed in their place in the hot tail; return as `finish`.
 
+        After a Commit the end of the log has not moved yet, so that the answer comes first:
+        `move_on` is called before anything else.
+
         write: writes blocks in place. primitive: one write. batch: an empty one, which stands for
         the rows if the write fails. size: the bytes for which there is room in the file.
         placed: room for a PLACED of each row; their starts count from the body.
@@ -194,6 +213,7 @@ class Commitment:
         end, tail = self._end, self._tail
         file = end.file
         assert file is not None, "there is room in a file"
+        assert self._written is None, "the end of the log was not moved"
         if end.header or size > tail.large_bytes:
             return None
         stored, position, durable, clock = file.stored, file.position, self._durable, self._clock
@@ -231,10 +251,13 @@ class Commitment:
         begin = at & -BLOCK_BYTES
         blocks = chunk.view[begin : (end_at + BLOCK_BYTES - 1) & -BLOCK_BYTES]
         fd = stored.direct_fd if primitive.is_direct else stored.fd
+        synced = primitive.syncs
         began_ns = clock.monotonic_ns()
         res = write(fd, blocks, begin + start, primitive.is_dsync)
         if res == len(blocks) and not self._latch.read_only:  # as `judge` judges one write
-            return self._on_written(file, used, count, 0, _checksum[0], began_ns, primitive.syncs)
+            ended_ns = clock.monotonic_ns()
+            self._written = file, used, count, 0, _checksum[0], began_ns, ended_ns, synced
+            return _commit_of(file, ended_ns - began_ns, None if synced else durable.topics)
         self.batch, self.primitive, self.submitted_ns = batch, primitive, began_ns
         self._blocks, self._expected, self._passed_over = blocks, len(blocks), None
         self._offset, self._attempts = begin + start, 0
@@ -314,41 +337,53 @@ class Commitment:
         if verdict is not _DONE or self._latch.read_only:
             return self._on_unfinished(verdict, write_res, sync_res)
         self.batch = None
-        end_of_batch = file.position + batch.used
-        commit = self._on_written(
-            file, batch.used, batch.frames, batch.uncounted, self._checksum, self.submitted_ns, primitive.syncs
-        )
+        end_of_batch, ended_ns = file.position + batch.used, self._clock.monotonic_ns()
+        synced, began_ns = primitive.syncs, self.submitted_ns
+        commit = _commit_of(file, ended_ns - began_ns, None if synced else self._durable.topics)
+        self._move_on(file, batch.used, batch.frames, batch.uncounted, self._checksum, began_ns, ended_ns, synced)
         if self._passed_over is not None:
             self._tail.pass_over(file.stored.file_id, end_of_batch, self._passed_over)
             self._passed_over = None
         return commit
 
-    def _on_written(  # noqa: PLR0917 - hot
-        self, file: WalFile, used: int, frames: int, uncounted: int, checksum: int, began_ns: int, synced: bool
-    ) -> Commit:
+    def move_on(self) -> int | None:
+        """Move the end of the log past what `commit_rows` has written; return how long that took.
+
+        Returns: None, and nothing is done, if the batch ended by `finish`.
+        """
+        written, self._written = self._written, None
+        if written is None:
+            return None
+        self._move_on(*written)
+        return written[6] - written[5]
+
+    def _move_on(  # noqa: PLR0917 - hot
+        self,
+        file: WalFile,
+        used: int,
+        frames: int,
+        uncounted: int,
+        checksum: int,
+        began_ns: int,
+        ended_ns: int,
+        synced: bool,
+    ) -> None:
         """Move the end of the log past a batch that is written, and count it."""
-        end, durable, counters, position = self._end, self._durable, self._counters, file.position
-        self.ended_ns = ended_ns = self._clock.monotonic_ns()
-        elapsed_ns = ended_ns - began_ns
+        end, durable, counters = self._end, self._durable, self._counters
+        self.ended_ns = ended_ns
         durable.on_written(synced=synced, size=used)
-        file.position = (position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
+        file.position = (file.position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
         end.chain = checksum
         end.header = b""
         counters.all_frames += frames
         if uncounted:
             counters.uncounted_frames += uncounted
         counters.bytes_written += used
-        counters.commit.add(elapsed_ns)
+        counters.commit.add(ended_ns - began_ns)
         self._bound.on_written(used)
         if synced:
             end.waited_syncs += 1
-            counters.count_sync(elapsed_ns)
-            return make_tuple(
-                Commit, (None, file.stored.file_id, position + BATCH_HEADER_BYTES, elapsed_ns, elapsed_ns, None)
-            )
-        return make_tuple(
-            Commit, (None, file.stored.file_id, position + BATCH_HEADER_BYTES, elapsed_ns, 0, durable.topics)
-        )
+            counters.count_sync(ended_ns - began_ns)
 
     def rest(self) -> Target:
         """Return the rest of a short write, as a commit of its own."""

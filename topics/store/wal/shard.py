@@ -33,7 +33,7 @@ from topics.store.format.log_format import BATCH_HEADER_BYTES, WAL_FIRST_BATCH_O
 from topics.store.format.rows import PLACED, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
-from topics.store.wal.commit import Batch, Commit, Durability, Primitive, Verdict
+from topics.store.wal.commit import Batch, Commit, Durability, LoneWritten, Primitive, Verdict
 from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, Parts, Target, failed
@@ -272,13 +272,12 @@ class Shard:
 
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
-    ) -> tuple[bytes, Commit] | None:
+    ) -> LoneWritten | None:
         """Stage and commit a request in this call, if one in-place write is all it takes.
 
         fsync: it is synced by then.
 
-        Return a packed PLACED for each row, whose starts count from the commit's base, and the
-        commit; None if nothing was done. A failed write counts as not done, too: the usual way then
+        Return None if nothing was done. A failed write counts as not done, too: the usual way then
         meets the same error, or finds the log latched.
         """
         staging = self.staging
@@ -299,14 +298,20 @@ class Shard:
             packed, outcome = staged
         else:
             packed = ffi.unpack(placed, _PLACED_BYTES * rows.count)
-            if not self.exclusive:
-                self._watch(outcome)
+            if type(outcome) is not Commit and not self.exclusive:
+                self._watch(self._unfinished_ns)
         if type(outcome) is not Commit:
             commitment.take_back()
             return None
+        return packed, outcome, self._move_on
+
+    def _move_on(self) -> None:
+        """Do what a lone write leaves for after its answer."""
+        took_ns = self._commitment.move_on()
+        if took_ns is not None and not self.exclusive:
+            self._watch(took_ns)
         if self.max_unsynced:
             self._sync_in_time()
-        return packed, outcome
 
     def _write_staged(  # noqa: PLR0917 - as `write_lone`
         self,
@@ -489,7 +494,7 @@ class Shard:
         fd, blocks, offset = target
         outcome = self._commitment.finish(self._write_now(fd, blocks, offset, primitive.is_dsync))
         if not self.exclusive:
-            self._watch(outcome)
+            self._watch(outcome.write_ns if type(outcome) is Commit else self._unfinished_ns)
         return outcome
 
     def _write_now(self, fd: int, blocks: memoryview | list[Buffer], offset: int, dsync: bool) -> int:
@@ -504,13 +509,14 @@ class Shard:
             self._latch(f"a write in place ended by {error!r}")
             return -errno.EIO
 
-    def _watch(self, outcome: Commit | Verdict) -> None:
+    @property
+    def _unfinished_ns(self) -> int:
+        """Time since the begin of the write in place that has failed just now."""
+        return self._clock.monotonic_ns() - self._commitment.submitted_ns
+
+    def _watch(self, took_ns: int) -> None:
         """Count a commit in place of a server, and note how long it took."""
         self._counters.in_place += 1
-        if type(outcome) is Commit:
-            took_ns = outcome.write_ns
-        else:
-            took_ns = self._clock.monotonic_ns() - self._commitment.submitted_ns
         limit = self._in_place_limit
         if took_ns > limit.max_ns:
             limit.on_slow(sync_running=self._sync.running)

@@ -28,7 +28,7 @@ from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.background_sync import Durable
-from topics.store.wal.commit import Commit, Done
+from topics.store.wal.commit import Done, LoneWritten
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.shard import Shard
@@ -222,14 +222,13 @@ class ShardedLog:
 
     def write_lone(
         self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
-    ) -> tuple[bytes, Commit] | None:
+    ) -> LoneWritten | None:
         """Stage and commit rows in this call, synced with `fsync`, if one write is all it takes.
 
         For a caller with exclusive use of the loop: after `commit_in_place`, or while only one
         connection exists (`Loop.has_one_sender`) and the pass received nothing but this request.
 
-        Return a packed PLACED for each row, whose starts count from the commit's base, and the
-        commit; None if one write is not enough, and nothing was done.
+        Return None if one write is not enough, and nothing was done.
         """
         wals = self._wals
         wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
