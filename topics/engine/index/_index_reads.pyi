@@ -3,6 +3,8 @@
 from typing import Any
 
 class _Lib:
+    TP_READ_NO_META: int
+    TP_READ_TAGS: int
     TP_ROW_DEAD: int
     def tp_project_reads(
         self,
@@ -19,6 +21,7 @@ class _Lib:
 
 class _FFI:
     def new(self, declaration: str, initializer: Any = ...) -> Any: ...
+    def buffer(self, data: Any, size: int) -> Any: ...
     def from_buffer(self, declaration: str, data: Any) -> Any: ...
     def release(self, data: Any) -> None: ...
 

@@ -80,6 +80,7 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
     read->len = (uint32_t)(q - (out + *at));
     if ((read->flags & TP_READ_SHORT) && read->len >= limits->long_bytes) return 0;
     read->count = s.count;
+    read->budget = s.size;
     read->next = more ? cursor : topic->head;
     *at += read->len;
     return 1;

@@ -19,7 +19,7 @@ struct tp_read {
     uint32_t flags;   /* TP_READ_* */
     uint32_t end;     /* end of the request in the buffer of the pass */
     uint64_t from_seq;
-    uint64_t budget;  /* accounted bytes, 0 = the default */
+    uint64_t budget;  /* accounted bytes, 0 = the default; as a result, those of the records */
     uint32_t limit;   /* records, 0 = the default */
     /* results */
     uint32_t count;   /* records delivered */

@@ -10,14 +10,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from topics.clock import Clock
+from topics.common.tuples import make_tuple
+from topics.engine.index._index_reads import lib
 from topics.engine.index.chunk_table import ChunkTable
 from topics.engine.read.consumption import mark_read
-from topics.engine.read.render_bulk import TOPIC, BulkRenderer
+from topics.engine.read.render_bulk import ROOM_BYTES, TOPIC, BulkRenderer
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.read_bounds import ReadBounds
+from topics.engine.values.results import DiffQuery, DiffResult
 
 _UNUSABLE = bytes(TOPIC.size)
 
@@ -78,6 +81,28 @@ class BulkReads:
         )
         turns.spend(size)
         return PlainReads(self._projection.out, size, topics, taken)
+
+    def read_one(self, topic: Topic, query: DiffQuery) -> DiffResult | None:
+        """Make one read for a reader that waited: its topic's routers have caught up.
+
+        query: bounded. No record of the topic is due to expire.
+        Returns: None if the read is not plain.
+        """
+        from_seq, limit, nodes, include_tags, include_meta, include_data, _wait_ms, budget, begin, bytes_apart = query
+        if nodes or begin is not None or bytes_apart or not include_data or topic.floors.gaps:
+            return None
+        projection = self._projection
+        read = projection.one
+        read.from_seq, read.limit, read.budget = from_seq, limit, budget
+        read.flags = (lib.TP_READ_TAGS if include_tags else 0) | (0 if include_meta else lib.TP_READ_NO_META)
+        reader, turns = self._core.reader, self._core.turns
+        size, taken = projection.project(read, 1, _packed(topic), reader.ranges(), ROOM_BYTES, 0)
+        if not taken:
+            return None
+        turns.spend(size)
+        records, count = projection.rendered(size), read.count
+        result = (records, count, read.next, topic.head, topic.earliest, None, count, 0, read.budget, ())
+        return make_tuple(DiffResult, result)
 
 
 def _usable(topic: Topic | None) -> bool:

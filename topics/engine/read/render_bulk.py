@@ -26,6 +26,8 @@ class BulkRenderer:
         """Set the bounds of a read, in records and accounted bytes: default and most of each."""
         self.out = ffi.new("char[]", ROOM_BYTES)
         """Elements of the reads taken by the last `project`, valid until the next one."""
+        self.one = ffi.new("struct tp_read *")
+        """A read for `project` that is made by itself."""
         self._taken = ffi.new("uint32_t *")
         self._limits = ffi.new("struct tp_read_limits *")
         limits = self._limits
@@ -57,3 +59,7 @@ class BulkRenderer:
         )
         ffi.release(hot)
         return size, self._taken[0]
+
+    def rendered(self, size: int) -> bytes:
+        """Return a copy of the first `size` bytes of `out`."""
+        return bytes(ffi.buffer(self.out, size))

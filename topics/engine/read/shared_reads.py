@@ -15,6 +15,7 @@ from topics.errors import TopicsError
 
 T = TypeVar("T")
 State = tuple[object, ...]
+PlainRead = Callable[[Topic, DiffQuery], DiffResult | None]
 
 _MANY_WAITERS = 4
 """Number of waiters from which one read without a node filter serves those with one."""
@@ -36,8 +37,10 @@ class SharedReads:
     loop's pass ends with `clear`, or with `trim` while readers wait for their turn.
     """
 
-    def __init__(self, core: ReadCore) -> None:
+    def __init__(self, core: ReadCore, plain: PlainRead) -> None:
+        """plain: returns the result of a read that needs only the index and memory, or None."""
         self._core = core
+        self._plain = plain
         self._results: dict[tuple[object, ...], DiffResult] = {}
         self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}
 
@@ -49,13 +52,18 @@ class SharedReads:
         found = self._results.get(key)
         if topic.life is Life.GONE or expired_through(topic, self._core.clock.now_ms()):
             found = None
-        elif found is None and _may_share(topic, query):
-            found = self._from_unfiltered(topic, query, state)
+        elif found is not None:
+            self._results[key] = self._results.pop(key)  # moved to the end of the order of use
+            self._core.turns.spend(found.held_bytes)
+        else:
+            found = self._plain(topic, query)
+            if found is None and _may_share(topic, query):
+                found = self._from_unfiltered(topic, query, state)
+                if found is not None:
+                    self._core.turns.spend(found.held_bytes)
             if found is not None:
                 self._results[key] = found
         if found is not None:
-            self._results[key] = self._results.pop(key)  # moved to the end of the order of use
-            self._core.turns.spend(found.held_bytes)
             done(found)
             return None
 

@@ -1,0 +1,98 @@
+"""A read of only the index and memory, as waiting readers make it: whatever it takes, it answers as any other read."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.amount import seeds
+from tests.engine.harness import Answer
+from tests.engine.real_world import RealWorld
+from topics.engine.read.read_pass import ReadPass
+from topics.engine.values.node_set import node_set
+from topics.engine.values.results import DiffQuery, DiffResult
+
+
+class Compared:
+    """One topic, read both ways."""
+
+    def __init__(self, seed: int, **config: Any) -> None:
+        self.rng = random.Random(f"plain reads {seed}")
+        self.world = RealWorld(seed)
+        self.world.put(**config)
+        self.taken = 0
+
+    def write(self, calls: int) -> None:
+        for _ in range(calls):
+            values = [self.rng.randbytes(self.rng.randrange(40)).hex() for _ in range(self.rng.randint(1, 4))]
+            chosen: dict[str, Any] = {
+                "tag": self.rng.choice((None, "a", "b")),
+                "record_node": self.rng.choice((None, "n0", "n1")),
+                "meta": self.rng.choice((None, {"m": 1})),
+            }
+            self.world.append(*values, **chosen)
+
+    def change(self) -> None:
+        """Delete some records, as a prefix or by a tag."""
+        if self.rng.random() < 0.5:
+            self.world.delete(before_seq=self.rng.randint(1, self.head + 1))
+        else:
+            self.world.delete(match=self.rng.choice(("a", "b")))
+
+    @property
+    def head(self) -> int:
+        return self.world.state().head_seq
+
+    def compare(self, count: int) -> None:
+        engine, rng = self.world.engine, self.rng
+        topic = engine._core.registry.named("t")
+        assert topic is not None
+        for _ in range(count):
+            query = DiffQuery(
+                rng.randint(0, topic.head + 1),
+                limit=rng.randint(1, 8),
+                nodes=node_set([b"n0"] if rng.random() < 0.2 else []),
+                include_tags=rng.random() < 0.5,
+                include_meta=rng.random() < 0.5,
+                include_data=rng.random() < 0.9,
+                max_batch_bytes=rng.randint(1, 400),
+                bytes_apart=rng.random() < 0.1,
+            )
+            plain = engine._bulk_reads.read_one(topic, query)
+            if plain is None:
+                continue
+            assert not query.nodes, "a filter that the bulk call does not know"
+            answer = Answer()
+            ReadPass(engine._core, topic, query, answer).begin()
+            assert plain == self.world.wait(answer)._replace(payloads=())
+            self.taken += 1
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_read_that_is_plain_is_answered_as_any_other(seed: int) -> None:
+    reads = Compared(seed, cap_records=60 if seed % 2 else 0)
+    for _ in range(6):
+        reads.write(8)
+        reads.compare(30)
+        reads.change()
+        reads.compare(30)
+    assert reads.taken > 60, "too few reads were plain for this test to mean anything"
+
+
+def test_a_read_that_reports_a_loss_or_needs_a_file_is_not_plain() -> None:
+    reads = Compared(1, cap_records=2)
+    reads.world.append(1, 2, 3, 4)
+    engine = reads.world.engine
+    topic = engine._core.registry.named("t")
+    assert topic is not None
+    assert engine._bulk_reads.read_one(topic, DiffQuery(0, limit=8, max_batch_bytes=1000)) is None
+    found = engine._bulk_reads.read_one(topic, DiffQuery(2, limit=8, max_batch_bytes=1000))
+    assert isinstance(found, DiffResult)
+    assert found.count == 2
+    reads.world.checkpoint()
+    reads.world.restart(graceful=True)
+    topic = reads.world.engine._core.registry.named("t")
+    assert topic is not None
+    assert reads.world.engine._bulk_reads.read_one(topic, DiffQuery(2, limit=8, max_batch_bytes=1000)) is None
