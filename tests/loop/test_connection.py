@@ -513,11 +513,22 @@ def test_nothing_leaves_in_place_behind_a_send_in_flight(on: Setup) -> None:
     assert on.ring.one("send").arguments == (10, b"second")
 
 
-def test_only_the_only_sender_sends_in_place(on: Setup) -> None:
+def test_what_one_reader_waits_for_leaves_in_place_too(on: Setup) -> None:
     become_only_sender(on)
-    other, other_recv = on.open(11)
-    other.write(b"told")
-    assert on.ring.sent_now == [], "not heard"
+    reader, another = on.open(11)[0], on.open(12)[0]
+    on.ring.takes_now = [2, 8]
+    reader.write(b"what it waited for")
+    another.write(b"later")
+    on.conn.write(b"answered")
+    assert on.ring.sent_now == [(11, b"what it waited for"), (10, b"answered")]
+    on.run()
+    later = {send.arguments[0]: bytes(send.arguments[1]) for send in on.ring.take("send")}
+    assert later == {11: b"at it waited for", 12: b"later"}
+
+
+def test_nothing_leaves_in_place_for_several_senders(on: Setup) -> None:
+    become_only_sender(on)
+    _other, other_recv = on.open(11)
     on.ring.receive(other_recv, b"y")
     on.run()
     on.conn.write(b"not alone any more")

@@ -109,6 +109,7 @@ class ConnectionHost(Protocol):
     drained: list[Connection]
     closed_some: bool
     lone_send: int
+    lone_reader: bool
 
     @property
     def links(self) -> ConnectionTable | None: ...
@@ -206,11 +207,12 @@ class Connection:
     def write(self, data: bytes) -> None:
         """Stage bytes. All bytes of a pass are sent in one send, or several if some are large.
 
-        Bytes are dropped silently once the connection is closing. If it has the loop to itself, the
-        first bytes are sent before this returns.
+        Bytes are dropped silently once the connection is closing. If one connection has the loop to
+        itself, its first bytes, and the first of one other, are sent before this returns.
         """
         if self.expected == 0 and 0 < len(data) <= self.high_water:
-            rest = self._traffic.send_now(self, data) if self._traffic.lone_send == self.send_data else data
+            traffic = self._traffic
+            rest = traffic.send_now(self, data) if traffic.lone_send or traffic.lone_reader else data
             if rest:
                 self.expected = len(rest)
                 self.flying = rest

@@ -155,10 +155,10 @@ class Loop:
         if not is_settled:
             now = self.clock.monotonic_ns
             received_ns = now()
-            stats.wait.add(waited_ns - started_ns)
-            stats.receive.add(received_ns - waited_ns)
             self._run_hooks()
             stats.pass_end.add(now() - received_ns)
+            stats.wait.add(waited_ns - started_ns)
+            stats.receive.add(received_ns - waited_ns)
         elif not stats.passes % _SAMPLED:
             stats.wait.add_sample(waited_ns - started_ns, _SAMPLED)
             stats.receive.add_sample(self.clock.monotonic_ns() - waited_ns, _SAMPLED)

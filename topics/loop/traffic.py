@@ -81,6 +81,10 @@ class Traffic:
 
         Its next send is made in place.
         """
+        self.lone_reader = False
+        """Whether one more send is made in place, after a connection that has the loop to itself
+        sent data: to a reader that waited for it.
+        """
 
     @property
     def one_sender(self) -> bool:
@@ -228,12 +232,19 @@ class Traffic:
             sends.clear()
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
-        """Send the first bytes of a lone connection after it sent data. Return the rest.
+        """Send bytes after a lone connection sent data: the first of its own, and of one other's.
 
-        No other connection gains if they wait for the end of the pass, and the client is awake
-        sooner. The rest is sent the usual way, which also handles errors.
+        No connection gains if they wait for the end of the pass, and the clients are awake sooner.
+        Returns: what was not sent; it is sent the usual way, which also handles errors.
         """
-        self.lone_send = 0
+        if conn.send_data != self._speaker:
+            if not self.lone_reader:
+                return data
+            self.lone_reader = False
+        elif self.lone_send:
+            self.lone_send = 0
+        else:
+            return data
         res = self.ring.send_now(conn.fd, data)
         if res <= 0:
             return data
@@ -256,12 +267,13 @@ class Traffic:
         """
         if speaker != self._speaker or not speaker:
             self._speaker = speaker
-            self._passes_with_one_sender = 0
-            self.lone_send = 0
+            self._passes_with_one_sender = self.lone_send = 0
+            self.lone_reader = False
             return
         self._passes_with_one_sender += 1
         if self._passes_with_one_sender >= self.one_sender_passes:
             self.lone_send = speaker
+            self.lone_reader = True
 
     def _gather(self) -> None:
         """Add bytes written after a send of this pass to that send.
