@@ -882,7 +882,7 @@ MUTANTS = (
     _one(
         "the session of a watcher does not know what a shared send has sent",
         "http/streams/watch_stream.py",
-        "if self._cursors[self._only.name] != cursor:",
+        "if self._cursors[only.name] != cursor:",
         "if False:",
         "tests/server/test_shared_sends.py",
     ),

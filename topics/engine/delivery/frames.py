@@ -81,7 +81,7 @@ Frame = RecordsFrame | TombstoneFrame | CaughtUpFrame | DeletedFrame
 
 
 class Burst:
-    """The frames of one pass, in order, at least one; shared by many readers.
+    """The frames of one pass, in order, at least one, a tombstone first; shared by many readers.
 
     renderings: cache of the protocols for the bytes they made of these frames: key to anything.
     """
@@ -94,7 +94,7 @@ class Burst:
         """Monotonic time of the pass."""
         self.cursor = frames[-1].cursor
         """Cursor of a reader after it."""
-        self.has_tombstone = any(isinstance(frame, TombstoneFrame) for frame in frames)
+        self.has_tombstone = type(frames[0]) is TombstoneFrame
         self.renderings: dict[Hashable, Any] = {}
 
 

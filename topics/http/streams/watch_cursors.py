@@ -14,11 +14,12 @@ Cursors = dict[str, int]
 """Last seq seen by topic, ascending by name."""
 
 _U64_MAX = (1 << 64) - 1
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def cursor_id(cursors: Cursors) -> bytes:
     """Return a cursor id: base64url, without padding, of the compact JSON of `cursors`."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(cursors)).rstrip(b"=")
+    return binascii.b2a_base64(msgspec.json.encode(cursors), newline=False).translate(_URL_SAFE).rstrip(b"=")
 
 
 def read_cursor_id(text: bytes) -> Cursors:

@@ -148,11 +148,15 @@ class WatchStream:
 
     def note_sent(self) -> None:
         """Note the bursts that an audience has sent without a call of `deliver`."""
-        if self._only is not None and self._only.sent is not self._noted:
-            self._noted = self._only.sent
-            cursor, at_ns = self._noted
-            if self._cursors[self._only.name] != cursor:  # else `deliver` has noted it
-                self._cursors[self._only.name] = cursor
+        only = self._only
+        if only is None:
+            return
+        sent = only.sent
+        if sent is not self._noted:
+            self._noted = sent
+            cursor, at_ns = sent
+            if self._cursors[only.name] != cursor:  # else `deliver` has noted it
+                self._cursors[only.name] = cursor
                 self._session.cursors = self._cursors
             self._last_ns = max(self._last_ns, at_ns)
 
@@ -221,9 +225,12 @@ def _rendered(cursors: Cursors, burst: Burst, *, first: bool) -> bytes:
     """
     cursors = dict(cursors)
     parts = []
+    frame_id = b""
     for frame in burst.frames:
-        cursors[frame.topic] = frame.cursor
-        parts.append(sse.frame(_EVENTS[type(frame)], _data(frame, first=first), cursor_id(cursors)))
+        if not frame_id or cursors[frame.topic] != frame.cursor:
+            cursors[frame.topic] = frame.cursor
+            frame_id = cursor_id(cursors)
+        parts.append(sse.frame(_EVENTS[type(frame)], _data(frame, first=first), frame_id))
     return b"".join(parts)
 
 
