@@ -69,6 +69,9 @@ class FakeEngine:
 
     is_settled = True
 
+    def settle_lone(self) -> bool:
+        return True
+
     def append_lone(self, request: Any, on_committed: Any = None) -> Any:
         self.asked.append(("append_lone", (request,)))
         result = self.answers.get("append_lone")

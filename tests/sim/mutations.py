@@ -788,9 +788,16 @@ MUTANTS = (
     _one(
         "readers that wait not told of a write that came by itself",
         "http/lane/single.py",
-        "        return SETTLED if engine.is_settled else UNSETTLED\n",
+        "        return SETTLED if engine.settle_lone() else UNSETTLED\n",
         "        return SETTLED\n",
         "tests/server/test_lane.py::test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass",
+    ),
+    _one(
+        "only readers that stay told of a write that came by itself",
+        "engine/scheduling/scheduler.py",
+        "        if deliver(next(iter(awake))):\n",
+        "        if deliver(next(iter(awake))) or True:\n",
+        "tests/engine/write/test_append_lone.py",
     ),
     _one(
         "a single receive whose work is for the hooks makes a pass without them",

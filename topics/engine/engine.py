@@ -177,7 +177,7 @@ class Engine:
 
         on_committed(result): called as soon as the commit allows the answer; the records become
         visible after it, within this call. Readers and routers may wait for the records then; they
-        follow in `flush`, unless `is_settled`.
+        follow in `settle_lone` or `flush`, unless `is_settled`.
         Returns: None, and nothing is done, if the write needs more than its commit: an identity,
         retention, commits in flight; without `on_committed` also waiting readers and routers.
         Raises: StorageError, the log accepts nothing.
@@ -193,6 +193,15 @@ class Engine:
     ) -> AppendResult | None:
         """`append_lone` of a request that has only rows."""
         return self._appender.append_rows_lone(topic, rows, None, on_committed)
+
+    def settle_lone(self) -> bool:
+        """Deliver what `append_lone` has published, if only readers that stay wait for it.
+
+        Return whether the end of the pass may be left out.
+        """
+        if self._core.awake and self._scheduler.deliver_lone(self._cohorts.deliver_alone):
+            self._reads.clear()
+        return self.is_settled
 
     @property
     def is_settled(self) -> bool:

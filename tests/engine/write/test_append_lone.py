@@ -12,14 +12,16 @@ import pytest
 from tests.amount import seeds
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
+from topics.engine.delivery.frames import Burst
+from topics.engine.delivery.subscription import Subscription
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
-from topics.engine.values.results import AppendResult
+from topics.engine.values.results import AppendResult, DiffQuery
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write import appender
 from topics.engine.write.value_rows import NewRecord, rows_from_values
 from topics.engine.write.write_body import WriteScanner
-from topics.errors import LogReadOnlyError
+from topics.errors import LogReadOnlyError, TopicsError
 
 
 def world_with(**config: object) -> RealWorld:
@@ -108,6 +110,62 @@ def test_a_reader_that_waits_gets_a_lone_write_at_the_end_of_the_pass_if_the_cal
     world.settle()
     assert world.engine.is_settled
     assert [row["data"] for row in msgspec.json.decode(b"[" + answer.get().records + b"]")] == [9]
+
+
+class Follower:
+    """A reader that stays, and notes the frames it gets."""
+
+    audience = shared_connection = None
+
+    def __init__(self, world: RealWorld, limit: int = 0) -> None:
+        self.cursors: list[int] = []
+        self.takes = True
+        self.feed = world.engine.open_feed(self)
+        self.feed.subscribe("t", DiffQuery(limit=limit), 2)
+        self.feed.resume()
+
+    def deliver(self, _subscription: Subscription, burst: Burst) -> bool:
+        self.cursors.append(burst.cursor)
+        return self.takes
+
+    def fail(self, _subscription: Subscription, error: TopicsError) -> None:
+        raise error
+
+
+def test_readers_that_stay_get_a_lone_write_within_the_call_that_settles_it() -> None:
+    world = world_with()
+    readers = [Follower(world), Follower(world), Follower(world, limit=1)]
+    world.engine.append_lone(AppendRequest("t", records(9)), lambda result: None)
+    assert [reader.cursors for reader in readers] == [[2], [2], [2]]
+    assert world.engine.settle_lone()
+    assert [reader.cursors for reader in readers] == [[2, 3], [2, 3], [2, 3]]
+    world.engine.append_lone(AppendRequest("t", records(10, 11)), lambda result: None)
+    world.engine.settle_lone()
+    assert [reader.cursors for reader in readers] == [[2, 3, 5], [2, 3, 5], [2, 3, 4, 5]]
+
+
+def test_a_reader_that_holds_enough_leaves_its_cohort_and_gets_a_lone_write_once_it_goes_on() -> None:
+    world = world_with()
+    slow, other = Follower(world), Follower(world)
+    slow.takes = False
+    for seq in (3, 4):
+        world.engine.append_lone(AppendRequest("t", records(seq)), lambda result: None)
+        world.engine.settle_lone()
+    world.settle()
+    assert (slow.cursors, other.cursors) == ([2, 3], [2, 3, 4])
+    slow.takes = True
+    slow.feed.resume()
+    assert slow.cursors == [2, 3, 4]
+
+
+def test_beside_a_poll_that_waits_nothing_is_settled_before_the_end_of_the_pass() -> None:
+    world = world_with()
+    follower, answer = Follower(world), world.start_diff(2, wait_ms=20_000)
+    world.engine.append_lone(AppendRequest("t", records(9)), lambda result: None)
+    assert not world.engine.settle_lone()
+    world.settle()
+    assert follower.cursors == [2, 3]
+    assert answer.get().next_from_seq == 3
 
 
 def test_the_records_are_in_the_index_although_the_answer_fails() -> None:

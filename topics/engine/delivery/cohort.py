@@ -13,6 +13,8 @@ from topics.engine.values.ports import TimersPort
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
 
+_FEW = 4
+"""Most cohorts of a topic whose delivery does not wait for the end of the pass."""
 _MANY = 2
 """Members from which one call for all costs less than one for each."""
 
@@ -58,6 +60,15 @@ class Cohort:
     def look_again(self) -> None:
         self._more = True
         self._run()
+
+    def look_alone(self) -> bool:
+        """Look again. Return whether that has ended, and has done nothing except sends.
+
+        A member that leaves may do more: its connection handles the request after the stream.
+        """
+        count = len(self.members)
+        self.look_again()
+        return len(self.members) == count and self.topic.head == self.cursor
 
     def on_topic_gone(self) -> None:
         self._disband()
@@ -179,6 +190,16 @@ class Cohorts:
         if cohort is None or cohort.reading or cohort.cursor != topic.head:
             cohort = self._open[key] = Cohort(self, topic, subscription.query)
         cohort.add(subscription)
+
+    def deliver_alone(self, topic: Topic) -> bool:
+        """Deliver a change of a topic whose only waiters are a few cohorts, if it takes only sends.
+
+        Returns: whether that was all; if not, the waiters are to look again.
+        """
+        waiters = list(topic.waiters)
+        if len(waiters) > _FEW or topic.feeders:
+            return False
+        return all(isinstance(waiter, Cohort) and waiter.look_alone() for waiter in waiters)
 
     def forget(self, cohort: Cohort) -> None:
         """Forget a cohort without members."""

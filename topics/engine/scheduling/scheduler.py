@@ -10,6 +10,7 @@ Source: docs/guides/scheduling.md.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from topics.clock import Clock
@@ -98,6 +99,23 @@ class Scheduler:
             self._ask_for_a_pass()
         if not self._sampling and (waits or self._now_ns() - started_ns > _QUIET_NS):
             self._sample_later(started_ns)
+
+    def deliver_lone(self, deliver: Callable[[Topic], bool]) -> bool:
+        """Deliver the only changed topic of a pass before its end, if no other waits for that.
+
+        deliver: returns whether the delivery has left nothing to the end of the pass.
+        Returns: whether it was called. Unless it returned True, the topic is delivered by `drain`.
+        """
+        awake = self._core.awake
+        if len(awake) > 1 or self._ready or self._cooling or self.governor.pressure:
+            return False
+        started_ns = self._now_ns()
+        if deliver(next(iter(awake))):
+            awake.clear()
+        self.governor.on_delivered(0)
+        if not self._sampling and self._now_ns() - started_ns > _QUIET_NS:
+            self._sample_later(started_ns)
+        return True
 
     def _drain_by_name(self, started_ns: int, until_ns: int) -> None:
         """Deliver all changed topics, unless the time has passed before."""

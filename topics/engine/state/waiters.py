@@ -17,7 +17,8 @@ class Waiter(EndsAtShutdown, Protocol):
 
     Code that makes records readable, or loses them, calls `wake` (wakes.py). At the end of the
     pass every waiter of the topic is notified once, topics in ascending order of name; records that
-    become readable meanwhile cause another notification. A waiter therefore misses no change if it
+    become readable meanwhile cause another notification. After a lone write, `Engine.settle_lone`
+    may notify the waiters of its topic before that. A waiter therefore misses no change if it
     is in `waiters` before the change, or compares `topic.head` with its last view when it enters.
     """
 

@@ -115,11 +115,10 @@ class Single:
             outcome = self._read(engine, conn, started_ns)
         return outcome
 
-    def _settle(self, engine: EngineApi) -> SingleOutcome:
+    def _count(self) -> None:
         """Count a request that was answered."""
         self.taken += 1
         self._service.in_flight.answered_at_once(1)
-        return SETTLED if engine.is_settled else UNSETTLED
 
     # --- writes ------------------------------------------------------------------------------------------------------
     def _write(self, engine: EngineApi, conn: Any, view: memoryview, data: Any, started_ns: int) -> SingleOutcome:
@@ -168,7 +167,8 @@ class Single:
         if parsed_ns:
             service.parse.add(parsed_ns - started_ns)
             service.append.add(service.now_ns() - parsed_ns - max(result.append_ns, result.sync_ns))
-        return self._settle(engine)
+        self._count()
+        return SETTLED if engine.settle_lone() else UNSETTLED
 
     # --- reads -------------------------------------------------------------------------------------------------------
     def _read(self, engine: EngineApi, conn: Any, started_ns: int) -> SingleOutcome:
@@ -184,4 +184,5 @@ class Single:
         if not found.taken:
             return LEFT
         conn.state.answer_at_once(self._answers.render_read(found, started_ns))
-        return self._settle(engine)
+        self._count()
+        return SETTLED if engine.is_settled else UNSETTLED

@@ -105,6 +105,9 @@ class EngineApi(Protocol):
     ) -> AppendResult | None:
         """`append_lone` of a request that has only rows."""
 
+    def settle_lone(self) -> bool:
+        """Deliver what `append_lone` has published: see `Engine.settle_lone`."""
+
     @property
     def is_settled(self) -> bool:
         """Return whether the end of the pass may be left out. See `Engine.is_settled`."""
