@@ -69,6 +69,18 @@ class Engine:
     def __init__(self) -> None:
         self.feed = Feed()
         self.waiting: list[Callable[[Any], None]] = []
+        self.lone: list[str] = []
+        """Topics of the lone writes asked for; "t" takes them."""
+
+    def append_lone(self, request: AppendRequest, on_committed: Callable[[Any], None]) -> Any:
+        self.lone.append(request.topic)
+        if request.topic == "read only":
+            raise StorageError("broken")
+        if request.topic != "t":
+            return None
+        result = AppendResult(1, 1, 1, 1, False, False, 0, 0)
+        on_committed(result)
+        return result
 
     def open_feed(self, sink: Any) -> Feed:
         return self.feed
@@ -119,7 +131,7 @@ class Wire:
 
 
 class Peer:
-    def __init__(self, budget: int = 0) -> None:
+    def __init__(self, budget: int = 0, *, has_one_sender: bool = False) -> None:
         self.engine = Engine()
         self.wire = Wire()
         self.released = 0
@@ -127,6 +139,7 @@ class Peer:
         self.turns = FrameTurns(self.passes, budget)
         bodies = LongBodies(CONFIG, self.passes)
         host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine, self.turns, bodies)  # type: ignore[arg-type]
+        host.has_one_sender = lambda: has_one_sender
         self.session = WebSocketSession(
             host, self.wire, Rights(True, True, True, lambda name: name != "secret"), self._release
         )
@@ -159,6 +172,29 @@ def test_acks_wait_for_those_before_them_and_deliveries_for_all() -> None:
     codes = [(message["op"], message["request_id"], message.get("code")) for message in peer.wire.messages]
     assert codes == [("error", 0, "internal"), ("ack", 1, None), ("error", 2, "internal")]
     assert not peer.engine.feed.paused
+
+
+def test_a_publish_by_itself_of_the_only_sender_is_committed_within_the_call() -> None:
+    peer = Peer(has_one_sender=True)
+    peer.session.receive(publish(0))
+    assert [message["request_id"] for message in peer.wire.messages] == [0]
+    assert peer.engine.waiting == []
+    for topic in ("needs more", "read only"):
+        peer.session.receive(publish(1, topic))
+        peer.answer()
+    assert peer.engine.lone == ["t", "needs more", "read only"]
+    assert [message["request_id"] for message in peer.wire.messages] == [0, 1, 1]
+
+
+def test_publishes_that_come_together_share_a_commit() -> None:
+    peer = Peer(has_one_sender=True)
+    peer.session.receive(publish(0) + publish(1) + publish(2)[:9])
+    assert peer.engine.lone == []
+    peer.session.receive(publish(2)[9:])
+    assert (len(peer.engine.waiting), peer.engine.lone) == (3, []), "others are in progress"
+    alone = Peer(has_one_sender=False)
+    alone.session.receive(publish(0))
+    assert (len(alone.engine.waiting), alone.engine.lone) == (1, [])
 
 
 def test_only_so_many_publishes_wait_and_the_rest_is_not_read() -> None:

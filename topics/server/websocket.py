@@ -64,6 +64,7 @@ class WebSockets:
                 self.turns,
                 service.long_bodies,
                 self.audience,
+                service.has_one_sender,
             )
         return self._host
 

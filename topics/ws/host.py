@@ -24,6 +24,11 @@ class WsEngine(Protocol):
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
 
+    def append_lone(
+        self, request: AppendRequest, on_committed: Callable[[AppendResult], None] | None = None
+    ) -> AppendResult | None:
+        """Append within this call. None: nothing was done. See `Engine.append_lone`."""
+
     @property
     def refuses_writes(self) -> bool: ...
 
@@ -47,3 +52,5 @@ class Host:
     long_bodies: LongBodies
     audience: Audience | None = None
     """The audience of all WebSockets, if their connections share sends."""
+    has_one_sender: Callable[[], bool] = lambda: False
+    """Whether a single connection has work: see `Loop.has_one_sender`."""

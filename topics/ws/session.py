@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.refusals import name_forbidden
-from topics.engine.values.results import AppendResult
+from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.long_bodies import Work
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.ws import replies
@@ -275,6 +275,8 @@ class WebSocketSession:
             else:
                 self._on_done(reply, replies.pong(command.request_id))
         except Exception as error:
+            if reply.text is not None:
+                raise  # it was answered before that
             self._on_done(reply, error)
 
     def _parse_long(self) -> Work:
@@ -339,7 +341,20 @@ class WebSocketSession:
             may_create = name_forbidden(dead_letter)
         options = (body.create, body.config, may_create, body.violation, body.incarnation, command.frames)
         request = make_tuple(AppendRequest, (topic, body.rows, body.node, command.identity, *options))
-        host.engine.append(request, done)
+        if not (self._is_lone(command) and self._append_lone(request, done)):
+            host.engine.append(request, done)
+
+    def _is_lone(self, command: Publish) -> bool:
+        """Return whether a publish is all that is known to be in progress or to come."""
+        is_only = len(self._replies) == 1 and not self._framing.unread
+        return is_only and command.frames is None and self._host.has_one_sender()
+
+    def _append_lone(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
+        """Append in this call, if the write needs only its commit. Return whether it did."""
+        try:
+            return self._host.engine.append_lone(request, done) is not None
+        except TopicsError:
+            return False  # `append` words the error
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
         if not self._rights.read:
