@@ -34,5 +34,5 @@ if ! "$venv/bin/python" -c 'import pyarrow, pyspark' 2>/dev/null; then
     "$venv/bin/python" -c 'import tomllib
 for one in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["spark"]: print(one)' \
         | "$venv/bin/python" -m pip install -q --disable-pip-version-check -r /dev/stdin \
-        || fail "pip install 'topics[spark]' failed: the lines above say why"
+        || fail "pip install 'topics-log[spark]' failed: the lines above say why"
 fi

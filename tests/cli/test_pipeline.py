@@ -151,7 +151,7 @@ def test_a_machine_without_pyarrow_is_told_what_to_install(tmp_path: Path) -> No
     command = [sys.executable, "-c", BLOCKED, "pipeline", "export", "--path", str(tmp_path), "--to", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "topics: this pipeline needs pyarrow: install it with pip install 'topics[arrow]'\n"
+    assert done.stderr == "topics: this pipeline needs pyarrow: install it by pip install 'topics-log[arrow]'\n"
 
 
 def test_a_check_that_finds_broken_rules_ends_with_1(data: Path, tmp_path: Path) -> None:

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics[arrow]'")
+pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics-log[arrow]'")

@@ -77,5 +77,5 @@ def test_without_the_package_a_read_is_refused_with_the_remedy(
     world: FilesWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compressed_segment, "zstandard", None)
-    with pytest.raises(StorageError, match=r"pip install 'topics\[zstd\]'"):
+    with pytest.raises(StorageError, match=r"pip install 'topics-log\[zstd\]'"):
         list(read_pieces(world.directory().location, pieces(world), columns=COLUMNS, calls=world.calls))

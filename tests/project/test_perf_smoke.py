@@ -40,7 +40,7 @@ def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None
     if name == "loop_echo":
         pytest.importorskip("uvloop", reason="uvloop is missing: pip install uvloop")
     if name == "files":
-        pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics[arrow]'")
+        pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics-log[arrow]'")
     command = [sys.executable, "-m", f"perf.{name}", "--smoke", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

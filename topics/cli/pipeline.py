@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topics.common.extras import install_command
 from topics.errors import TopicsError, UsageError
 
 if TYPE_CHECKING:
@@ -344,7 +345,7 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         if error.name != "pyarrow":
             raise error
-        return "this pipeline needs pyarrow: install it with pip install 'topics[arrow]'"
+        return f"this pipeline needs pyarrow: install it by {install_command('arrow')}"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topics.common.extras import install_command
 from topics.spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def check_pyspark() -> None:
     try:
         from pyspark import __version__ as version  # noqa: PLC0415
     except ImportError:
-        raise OptionError("pyspark is not installed: pip install 'topics[spark]'") from None
+        raise OptionError(f"pyspark is not installed: {install_command('spark')}") from None
     check_version(version)
 
 

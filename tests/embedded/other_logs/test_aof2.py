@@ -189,7 +189,7 @@ def _segment_bytes(tmp_path: Path) -> int:
 
 @line("`compression`", "its directory for archived segments")
 def test_cold_segments_may_be_compressed(tmp_path: Path) -> None:
-    pytest.importorskip("zstandard", reason="zstandard is missing: pip install 'topics[zstd]'")
+    pytest.importorskip("zstandard", reason="zstandard is missing: pip install 'topics-log[zstd]'")
     settings = {"cold_dir": str(tmp_path / "cold"), "segment_codec": "zstd", "hot_retain_segments": 0}
     with topics.open(tmp_path / "data", segment_max_events=100, **settings, **SMALL) as log:
         log.append("t", [b"one and the same payload " * 40] * 400)

@@ -310,7 +310,7 @@ def test_without_the_package_a_start_is_refused_with_the_remedy(monkeypatch: pyt
     world = filled()
     monkeypatch.setattr(compressed_segment, "zstandard", None)
     for codec in ("zstd", "none"):
-        with pytest.raises(StorageError, match=r"zstandard: install it by pip install 'topics\[zstd\]'"):
+        with pytest.raises(StorageError, match=r"zstandard: install it by pip install 'topics-log\[zstd\]'"):
             world.next_life(config=config(segment_codec=codec))
     monkeypatch.undo()
     world = world.next_life()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from topics.common.extras import install_command
 from topics.spark.errors import OptionError
 from topics.spark.options import SourceOptions
 from topics.spark.reading.planning import Work
@@ -29,5 +30,5 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     try:
         from topics.spark.reading.partition_reading import WorkReader  # noqa: PLC0415 - the driver needs no pyarrow
     except ImportError as error:
-        raise OptionError(f"the workers' Python lacks {error.name}: pip install 'topics[spark]' there") from None
+        raise OptionError(f"the workers' Python lacks {error.name}: {install_command('spark')} there") from None
     yield from WorkReader(options).read(partition.value)

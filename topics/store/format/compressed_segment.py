@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
+from topics.common.extras import install_command
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.store.format.log_format import FRAME_MIN_BYTES
 
@@ -50,7 +51,7 @@ _HEADER_BYTES_AT = 44
 def require_zstd(what: str) -> None:
     """Check that the package is installed. Raises StorageError."""
     if zstandard is None:
-        raise StorageError(f"{what} needs the package zstandard: install it by pip install 'topics[zstd]'")
+        raise StorageError(f"{what} needs the package zstandard: install it by {install_command('zstd')}")
 
 
 def is_compressed(data: bytes | bytearray | memoryview) -> bool:
