@@ -124,6 +124,24 @@ def shown(extension: Extension) -> list[str]:
 
 
 @cache
+def linked(library: str) -> str:
+    """The linker's argument for a library: its archive, so that a built module needs no other package.
+
+    Where there is none that a shared object can take in, it is the shared library.
+    """
+    compiler = shutil.which("cc") or shutil.which("gcc") or "cc"
+    found = subprocess.run([compiler, f"-print-file-name=lib{library}.a"], capture_output=True, text=True, check=False)
+    archive = found.stdout.strip()
+    if not Path(archive).is_absolute():
+        return f"-l{library}"
+    with tempfile.TemporaryDirectory() as scratch:
+        whole = ["-Wl,--whole-archive", archive, "-Wl,--no-whole-archive"]
+        tried = [compiler, "-shared", *whole, "-o", str(Path(scratch, "probe.so"))]
+        done = subprocess.run(tried, capture_output=True, check=False)
+    return archive if done.returncode == 0 else f"-l{library}"
+
+
+@cache
 def make_ffi(extension: Extension) -> FFI:
     """The cffi builder of one extension. Types of headers in another extension's folder are those of its module."""
     header = ROOT / extension.header
@@ -137,9 +155,8 @@ def make_ffi(extension: Extension) -> FFI:
         "".join(f'#include "{name}"\n' for name in shown(extension)),
         sources=[str(path.relative_to(ROOT)) for path in extension.sources],
         include_dirs=[str(ROOT)],
-        libraries=list(extension.libraries),
         extra_compile_args=[*FLAGS, "-Wno-unused-parameter"],  # those of cffi's glue
-        extra_link_args=list(FLAGS),
+        extra_link_args=[*FLAGS, *map(linked, extension.libraries)],
         py_limited_api=False,
         depends=[str(path) for path in dependencies(extension)],
     )

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perf.writes import commit_id
-from topics.uring import UringRing
+from topics.uring.uring_ring import UringRing
 
 FILE_BYTES = 32 << 20
 

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 
 from perf.writes import commit_id
-from topics.uring import UringRing
 from topics.uring._ring import lib
+from topics.uring.uring_ring import UringRing
 
 PAIRS = 128
 TEXT = b"x" * 120

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from topics.uring import UringRing, setup
-from topics.uring.probe import NEEDED_OPCODES, describe, probe
+from topics.uring import setup
+from topics.uring.kernel_probe import NEEDED_OPCODES
+from topics.uring.probe import probe
+from topics.uring.support import describe
+from topics.uring.uring_ring import UringRing
 
 SUPPORT = probe()
 needs_ring = pytest.mark.skipif(not SUPPORT.ok, reason=f"io_uring: {SUPPORT.reason}")
@@ -104,7 +107,7 @@ def test_the_sysctl_is_named(level: int, tmp_path: Path, monkeypatch: pytest.Mon
 def test_too_little_locked_memory_halves_the_queues_and_at_last_says_the_number() -> None:
     code = """
 import os, resource, sys
-from topics.uring import UringRing
+from topics.uring.uring_ring import UringRing
 def limit(kib):
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (kib * 1024, 8 << 20))
 os.setgid(54321); os.setuid(54321)
@@ -148,3 +151,48 @@ def test_running_out_of_descriptors_is_no_question_of_support() -> None:
     reason, remedy = setup.explain_refusal(errno.EMFILE)
     assert "descriptor" in reason
     assert "ulimit -n" in remedy
+
+
+WITHOUT_BINDING = """
+import sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name == "topics.uring._ring":
+            raise ImportError("liburing.so.2: cannot open shared object file")
+
+sys.meta_path.insert(0, Refused())
+"""
+
+
+def without_binding(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code where the io_uring binding cannot be loaded."""
+    command = [sys.executable, "-c", WITHOUT_BINDING + code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_binding_that_cannot_be_loaded_leaves_the_portable_ring(tmp_path: Path) -> None:
+    code = f"""
+import topics
+with topics.open({str(tmp_path / "data")!r}) as log:
+    log.append("t", [{{"n": 1}}])
+    print([record.data for record in log.read("t")])
+"""
+    done = without_binding(code)
+    assert (done.stdout, done.stderr) == ("[{'n': 1}]\n", "")
+
+
+def test_who_asks_for_a_binding_that_cannot_be_loaded_is_told_what_to_install(tmp_path: Path) -> None:
+    done = without_binding(f"import topics\ntopics.open({str(tmp_path / 'data')!r}, io='uring')")
+    told = done.stderr.splitlines()[-1]
+    assert "--io uring: the binding cannot be loaded: liburing.so.2: cannot open shared object file." in told
+    assert "Install liburing (apt-get install liburing2)" in told
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_doctor_says_what_to_install_for_a_binding_that_cannot_be_loaded(tmp_path: Path) -> None:
+    main = f"from topics.cli import main\nsys.argv = ['topics', 'doctor', '--data-dir', {str(tmp_path)!r}]\nmain()"
+    done = without_binding(main)
+    assert done.returncode == 0, done.stderr
+    assert "io_uring: no: the binding cannot be loaded" in done.stdout
+    assert "engine: portable" in done.stdout

@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 
 from topics.loop.ring import F_BUFFER, F_MORE
-from topics.uring import RingError, UringRing
 from topics.uring import uring_ring as ring_module
 from topics.uring._ring import lib
+from topics.uring.misuse import RingError
 from topics.uring.probe import probe
+from topics.uring.uring_ring import UringRing
 
 SUPPORT = probe()
 pytestmark = [pytest.mark.real, pytest.mark.skipif(not SUPPORT.ok, reason=f"io_uring: {SUPPORT.reason}")]

@@ -20,8 +20,8 @@ from topics.loop.choose import open_ring
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.uring.polling import describe_polling
-from topics.uring.probe import describe, probe
+from topics.uring.probe import probe
+from topics.uring.support import describe
 
 FILE_BYTES = 4 << 20
 COMMITS = 200
@@ -53,6 +53,8 @@ def report(config: Config) -> Iterator[str]:
     try:
         yield f"engine: {ring.name} (--io {config.io}): {reason}"
         if ring.name == "uring":
+            from topics.uring.polling import describe_polling  # noqa: PLC0415 - it loads the binding
+
             yield f"polling before a wait sleeps: {describe_polling(config.spin_us)}"
         made = ring.make_directory(config.data_dir)
         low_water = LogSizes(config, ring.volume_bytes(config.data_dir)).low_water

@@ -6,7 +6,6 @@ from topics.config import Config
 from topics.errors import UsageError
 from topics.loop.ring import Ring
 from topics.uring.probe import probe
-from topics.uring.uring_ring import UringRing
 
 
 def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
@@ -20,6 +19,8 @@ def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:
         return open_portable(config), "asked for"
     support = probe()
     if support.ok:
+        from topics.uring.uring_ring import UringRing  # noqa: PLC0415 - it loads the binding
+
         try:
             ring = UringRing(
                 config.ring_entries,

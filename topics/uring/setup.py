@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from topics.uring._ring import ffi, lib
+from topics.uring.support import memlock_text
 
 SMALLEST_ENTRIES = 64
 SMALLEST_COMPLETIONS = 256
@@ -120,8 +120,3 @@ def disabled_level() -> int:
         return int(Path(DISABLED_SYSCTL).read_text())
     except (OSError, ValueError):
         return 0
-
-
-def memlock_text() -> str:
-    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    return "unlimited" if limit == resource.RLIM_INFINITY else f"{limit // 1024} KiB"

@@ -23,7 +23,8 @@ from topics.uring.blocking import BlockingCalls
 from topics.uring.connects import Connects
 from topics.uring.misuse import fail
 from topics.uring.polling import Polling
-from topics.uring.setup import memlock_text, open_ring_memory
+from topics.uring.setup import open_ring_memory
+from topics.uring.support import memlock_text
 
 JOIN_BYTES = 2048
 """Sends up to this size are copied together and pinned once; a larger send is pinned by itself."""

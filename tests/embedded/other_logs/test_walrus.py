@@ -14,7 +14,7 @@ from examples.walrus import meters
 from tests.embedded.conftest import SMALL
 from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
 from topics.store.format.log_format import FRAME_MIN_BYTES
-from topics.uring.probe import RingSupport
+from topics.uring.support import RingSupport
 
 line = Lines("Walrus 0.2")
 

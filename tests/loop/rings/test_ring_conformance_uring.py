@@ -7,8 +7,8 @@ import pytest
 
 from tests.loop.rings.kernel_world import KernelWorld
 from tests.loop.rings.ring_conformance import RingConformance
-from topics.uring import UringRing
 from topics.uring.probe import probe
+from topics.uring.uring_ring import UringRing
 
 SUPPORT = probe()
 SIZES = {"roomy": (512, 4096), "tiny": (8, 16)}

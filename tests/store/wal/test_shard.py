@@ -280,7 +280,7 @@ def test_bytes_that_are_not_synced_are_never_more_than_the_bound() -> None:
 
 
 def test_a_sync_of_a_file_that_was_left_says_nothing_of_the_bytes_after_it() -> None:
-    """Also one that begins late, behind another sync: the next file has batches by then."""
+    """Also one that begins late, after another sync: the next file has batches by then."""
     world = LogWorld(config=lambda config: replace(config, sync_every_ms=1))
     world.ring.slow_ns["sync"] = 2_000_000
     (wal,) = world.log.shards
