@@ -117,14 +117,28 @@ class Core:
     def usual_ns(self, kind: str) -> int:
         return self.slow_ns.get(kind) or LATENCY_NS.get(kind, SHORT_LATENCY_NS)
 
-    def later(self, kind: str, action: Callable[[], object]) -> None:
-        """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
+    def takes_ns(self, kind: str) -> int:
+        """Draws what one operation of this kind takes now."""
         delay = self.usual_ns(kind)
         if kind == "sync":
             delay *= self.sync_factor
         if self.shuffle:
             delay = int(delay * _FACTORS[int(self.rng.random() * len(_FACTORS))])
-        self.events.after(delay, partial(self.take_effect, action))
+        return delay
+
+    def later(self, kind: str, action: Callable[[], object]) -> None:
+        """Runs `action` once an operation of this kind has taken its time; never after the end of the ring."""
+        self.events.after(self.takes_ns(kind), partial(self.take_effect, action))
+
+    def block(self, kind: str, action: Callable[[], object]) -> None:
+        """Runs `action` after that time, for which the process waits. What is due meanwhile comes after it."""
+        self.events.clock.advance_ns(self.takes_ns(kind))
+        self.take_effect(action)
+
+    @property
+    def ends_now(self) -> bool:
+        """The operation that takes effect is the last: the process may stop in the middle of it."""
+        return self.shuffle and self.effects + 1 == self.stop_at
 
     def take_effect(self, action: Callable[[], object]) -> None:
         if self.dead:

@@ -254,14 +254,20 @@ class SimFiles:
         return self._core.new_fd_now(handle)
 
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
-        """Takes effect when it returns, or not at all; meanwhile the clock moves and nothing else does."""
+        """Takes effect when it returns, or not at all; if the process ends with it, perhaps in part."""
         view = memoryview(buffer).cast("B")
         handle = self._core.fds.get(fd)
         results: list[int] = [-errno.EBADF]
+
+        def end() -> None:
+            assert handle is not None, "a descriptor"
+            if self._core.ends_now and isinstance(handle.node, SimFile) and self._core.rng.random() < 0.5:
+                self._disk.write(handle.node, offset, bytes(view[: self._cut(offset, len(view))]))
+            else:
+                results.append(self._write(handle, view, bytes(view), offset, dsync=dsync))
+
         if handle is not None:
-            written = handle
-            self._core.events.clock.advance_ns(self._core.usual_ns("sync" if dsync else "write"))
-            self._core.take_effect(lambda: results.append(self._write(written, view, bytes(view), offset, dsync=dsync)))
+            self._core.block("sync" if dsync else "write", end)
         return results[-1]
 
     def write_parts_now(self, fd: int, parts: Sequence[Buffer], offset: int) -> int:
@@ -274,8 +280,7 @@ class SimFiles:
         if handle is not None:
             synced = handle
             upto = handle.node.order if isinstance(handle.node, SimFile) else self._disk.order
-            self._core.events.clock.advance_ns(self._core.usual_ns("sync"))
-            self._core.take_effect(lambda: results.append(self._sync(synced, upto)))
+            self._core.block("sync", lambda: results.append(self._sync(synced, upto)))
         return results[-1]
 
     def read_now(self, fd: int, buffer: Buffer, offset: int) -> int:

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.sim import Faults, SimDisk, SimRing, SimStalledError, sweep
+from tests.sim import Faults, SimDisk, SimRing, SimStalledError, SimStoppedError, sweep
 from topics.loop.ring import F_BUFFER, F_MORE
 
 
@@ -104,6 +104,49 @@ def test_a_dsync_write_makes_its_own_range_durable_alone() -> None:
         assert image[512:] == b"d" * 512
         firsts.add(image[:512])
     assert firsts == {b"o" * 512, b"n" * 512}
+
+
+@pytest.mark.parametrize("kind", ["write", "dsync", "sync"])
+def test_what_is_made_in_place_takes_its_time_and_the_rest_of_the_world_comes_after_it(kind: str) -> None:
+    """It took the usual time on a slow disk, too, so nothing was ever held up by it."""
+    ring = SimRing()
+    fd = opened(ring, "wal")
+    ring.slow_ns.update(write=3_000_000, sync=10_000_000)
+    ring.sync_factor = 5
+    took_ns = 3_000_000 if kind == "write" else 50_000_000
+    began_ns = ring.clock.monotonic_ns()
+    seen_ns: list[int] = []
+    ring.events.after(took_ns // 2, lambda: seen_ns.append(ring.clock.monotonic_ns()))
+    if kind == "sync":
+        assert ring.sync_now(fd) == 0
+    else:
+        assert ring.write_now(fd, b"x", 0, dsync=kind == "dsync") == 1
+    assert not seen_ns
+    assert ring.clock.monotonic_ns() == began_ns + took_ns
+    ring.submit_and_wait(0)
+    assert seen_ns[0] > began_ns + took_ns
+
+
+def test_times_in_place_differ_like_those_through_the_ring() -> None:
+    ring = SimRing(shuffle=True)
+    fd, took_ns = opened(ring, "wal"), set()
+    for _ in range(40):
+        began_ns = ring.clock.monotonic_ns()
+        ring.write_now(fd, b"x", 0, dsync=True)
+        took_ns.add(ring.clock.monotonic_ns() - began_ns)
+    assert {10_000, 100_000, 2_000_000} < took_ns
+
+
+def test_a_kill_may_come_amid_a_write_in_place_between_two_pages() -> None:
+    written = set()
+    for seed in range(40):
+        ring = SimRing(seed, shuffle=True)
+        fd = opened(ring, "wal")
+        ring.stop_at(ring.effects + 1)
+        with pytest.raises(SimStoppedError):
+            ring.write_now(fd, b"x" * 12_288, 0, dsync=True)
+        written.add(len(SimRing(disk=ring.kill()).file_bytes("wal")))
+    assert written == {4096, 8192, 12_288}
 
 
 def test_a_full_disk_writes_what_fits_and_heals_when_a_file_goes() -> None:
