@@ -477,6 +477,15 @@ class _CallingClient(OwningClient):
 
     row_max = _ROW_MAX
 
+    @property
+    def _may_refuse(self) -> bool:
+        """Return the same; a crash may also come before the answers of a row of appends, of which
+        some were refused at once.
+        """
+        return super()._may_refuse or any(
+            isinstance(operation, _Called) and operation.how == "nowait" for _topic, operation in self._in_flight
+        )
+
     def _choose(self, topic: OwnedTopic) -> Operation:
         if self.rng.random() >= _FLUSHES or topic.tip is None:
             return super()._choose(topic)
