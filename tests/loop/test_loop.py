@@ -8,6 +8,7 @@ from tests.loop.fake_ring import fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop.connection import Connection
 from topics.loop.ring import F_MORE
+from topics.loop.traffic import ONE_SENDER_PASSES
 
 
 def test_a_pass_runs_completions_then_timers_then_ready_work_then_hooks_in_their_order() -> None:
@@ -108,6 +109,27 @@ def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_an
     assert ran == ["hook"] * 4
     assert ring.recycled == [1, 2, 3, 4]
     assert loop._traffic._passes_with_one_sender == 3, "each pass was counted once"
+
+
+def test_a_receive_left_by_its_handler_is_no_lone_one_if_others_come_meanwhile() -> None:
+    """Its connection counted as the only sender of the pass."""
+    loop, ring = fake_loop()
+
+    class Leaving(Recorder):
+        def receive_single(self, conn: Connection, view: memoryview) -> None:
+            ring.receive(second, b"y")
+
+    handler = Leaving()
+    loop.listen("127.0.0.1", 0, handler)
+    for fd in (10, 11):
+        ring.complete(ring.one("accept"), fd, 0)
+        loop.run_pass(0)
+    first, second = ring.take("recv")
+    for _ in range(ONE_SENDER_PASSES + 2):
+        ring.receive(first, b"x")
+        loop.run_pass(None)
+        assert not loop.has_one_sender()
+    assert handler.data() == b"xy" * (ONE_SENDER_PASSES + 2)
 
 
 def test_timers_and_work_from_threads_are_not_held_up_by_receives_that_come_one_by_one() -> None:

@@ -73,7 +73,7 @@ class Traffic:
         0: several did.
         """
         self._was_offered = False
-        """Whether the only receive of this pass was offered to its handler, which has left it."""
+        """Whether the first receive of this pass was offered to its handler, which has left it."""
         self._passes_with_one_sender = 0
         self.one_sender_passes = ONE_SENDER_PASSES
         self.lone_send = 0
@@ -186,7 +186,7 @@ class Traffic:
             inbox = streams.inbox
             if inbox or (links is not None and links.count and streams.takes_rows):
                 rows = 0 if links is None else links.count
-                if not self._was_offered:
+                if not self._was_offered or len(inbox) + rows > 1:
                     speaker = 0
                     if len(inbox) + rows == 1:
                         speaker = inbox[0][0].send_data if links is None or not rows else links.first_send_data()
