@@ -98,6 +98,7 @@ def test_rows_are_answered_in_one_call_each_to_its_connection(world: World) -> N
     assert world.server.rows > 50
     assert all(conn.owned for conn in world.server.conns)
     assert not any(conn.outbound_bytes for conn in world.server.conns)
+    assert world.loop.stats().sends == 200, "each write and each answer"
 
 
 def test_what_arrives_before_the_answer_brings_a_connection_back(world: World) -> None:

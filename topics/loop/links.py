@@ -346,6 +346,7 @@ class Links:
     def _queue(self, count: int, odd: int, lengths: Any, data: Any) -> list[tuple[int, bytes]]:
         """Queue the sends of `_sends`; return the `odd` ones, whose fd is -1."""
         user_data, fds = self._sends
+        self._stats.sends += count - odd
         if self._columns is not None:
             self._columns.queue_send_columns(count, user_data, fds, lengths, data)
         else:
