@@ -262,8 +262,9 @@ class Config:
     commit_in_place_max_us: int = 20_000
     """Longest time of a write that is committed while the loop waits; 0: none is.
 
-    These are lone writes of the only active connection, and writes of up to 1 MiB without a sync
-    waiter. After one that took longer, the ring commits for a while.
+    These are lone writes of the only active connection, writes of up to 1 MiB without a sync
+    waiter, and synced groups where that proves faster. After one that took longer, the ring commits
+    for a while.
     """
     hot_tail_bytes: int = 64 << 20
     checkpoint_wal_bytes: int = 256 << 20

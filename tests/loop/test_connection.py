@@ -464,6 +464,49 @@ def test_no_connection_has_the_loop_to_itself_beside_a_file_operation(on: Setup)
     assert on.loop.has_one_sender()
 
 
+def test_requests_besides_writes_are_those_answered_at_once_and_reads_of_files(on: Setup) -> None:
+    other, other_recv = on.open(11)
+
+    def answered_besides(*, later: bool) -> int:
+        """Receive from both connections, of which one is answered while its request is handled."""
+        before = on.loop.requests_besides_writes
+
+        def handle(conn: Connection, data: bytes) -> None:
+            if conn is other:
+                conn.write(data)
+            elif later:
+                on.loop.files.write_nowait(5, b"x", 0, lambda res: conn.write(data))
+
+        on.handler.on_receive = handle
+        on.ring.receive(on.recv, b"a")
+        on.ring.receive(other_recv, b"b")
+        on.run()
+        if later:
+            on.ring.complete(on.ring.one("write"), 1)
+            on.run()
+        for send in on.ring.take("send"):
+            on.ring.complete(send, 1)
+        on.run()
+        return on.loop.requests_besides_writes - before
+
+    assert answered_besides(later=False) == 1
+    assert answered_besides(later=True) == 1, "the answer of a commit is none"
+    before = on.loop.requests_besides_writes
+    on.loop.files.read_nowait(5, bytearray(1), 0, lambda res: None)
+    assert on.loop.requests_besides_writes == before + 1
+
+
+def test_a_connection_that_has_the_loop_to_itself_makes_no_requests_besides_its_own(on: Setup) -> None:
+    on.handler.on_receive = lambda conn, data: conn.write(data)
+    for _ in range(ONE_SENDER_PASSES + 5):
+        on.ring.receive(on.recv, b"x")
+        on.run()
+        for send in on.ring.take("send"):
+            on.ring.complete(send, 1)
+        on.run()
+    assert on.loop.requests_besides_writes <= ONE_SENDER_PASSES
+
+
 def become_only_sender(on: Setup) -> None:
     """Receive from the connection until it counts as the only sender, and once more."""
     for _ in range(ONE_SENDER_PASSES + 1):

@@ -85,6 +85,16 @@ def test_a_receive_that_its_handler_has_settled_needs_no_hooks_unless_the_pass_h
     assert ring.one("send").arguments[1] == b"answer"
 
 
+def test_a_receive_that_its_handler_has_settled_is_a_request_besides_writes() -> None:
+    loop, ring = fake_loop()
+    loop.listen("127.0.0.1", 0, Settling())
+    ring.complete(ring.one("accept"), 10, F_MORE)
+    loop.run_pass(0)
+    ring.receive(ring.one("recv"), b"x")
+    loop.run_pass(None)
+    assert loop.requests_besides_writes == 1
+
+
 def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_and_offered_once() -> None:
     loop, ring = fake_loop()
     offered = list[bytes]()

@@ -1245,6 +1245,12 @@ MUTANTS = (
         "library",
     ),
     _one(
+        "a commit in place without its sync",
+        "store/wal/shard.py",
+        "fd, blocks, offset, dsync=dsync)\n        except",
+        "fd, blocks, offset, dsync=False)\n        except",
+    ),
+    _one(
         "a flush in one step answered without its sync",
         "store/wal/shard.py",
         "            self._start_waited_sync(in_place=True)\n        return not durable.unsynced\n",

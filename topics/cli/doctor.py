@@ -94,7 +94,7 @@ def commit_cases(setting: str, block_bytes: int) -> list[str]:
         "auto:",
         "  no writer waits for a sync    a bare write, synced in the background",
         "  a lone commit                 dsync: one O_DIRECT write with RWF_DSYNC",
-        "  a group                       dsync or link, whichever proves faster",
+        "  a group                       dsync or link, or dsync in place: whichever proves faster",
         "  unsynced bytes precede it     link: a buffered write linked to an fdatasync",
         "  64 KiB and more               direct: an O_DIRECT write linked to an fdatasync",
     ]

@@ -97,6 +97,8 @@ class Files:
         """Path of each descriptor opened here, for error messages."""
         self.closing = 0
         """Number of closes in progress."""
+        self.reads = 0
+        """Number of reads begun by `read_nowait`."""
 
     # --- callbacks: results are counts or -errno, never exceptions -------------------------------------------------
     def write_nowait(
@@ -149,6 +151,7 @@ class Files:
 
     def read_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]) -> None:
         """Queue a read into a writable buffer. The count is short at the end of the file."""
+        self.reads += 1
         _RepeatedRead(self._ring, self._operations, fd, buffer, offset, done).begin()
 
     def close_nowait(self, fd: int) -> None:

@@ -283,6 +283,15 @@ class Loop:
         """
         return self._traffic.one_sender
 
+    @property
+    def requests_besides_writes(self) -> int:
+        """Number of requests so far that needed no write: answered as they came, or by a read.
+
+        Those of a connection that has the loop to itself are not counted. (Connections of a pass
+        count once, and reads of files once each.)
+        """
+        return self._traffic.answered_at_once + self.files.reads
+
     def listen(
         self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS
     ) -> Listener:

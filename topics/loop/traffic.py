@@ -76,6 +76,8 @@ class Traffic:
         """Whether the first receive of this pass was offered to its handler, which has left it."""
         self._passes_with_one_sender = 0
         self.one_sender_passes = ONE_SENDER_PASSES
+        self.answered_at_once = 0
+        """Sends that receives of several connections began while they were handled."""
         self.lone_send = 0
         """send_data of a connection that has the loop to itself and sent data in this pass.
 
@@ -168,6 +170,8 @@ class Traffic:
             self._was_offered = True
             return None
         self.stats.messages_received += 1
+        if is_settled and self._passes_with_one_sender < self.one_sender_passes:
+            self.answered_at_once += 1
         return is_settled and not (self.sends or self.staged)
 
     def deliver(self) -> bool:
@@ -182,6 +186,7 @@ class Traffic:
             self.held.clear()
         resumed = self._take_resumed() if self.resumed else ()
         links = self.links
+        begun = self.stats.sends + len(self.sends)
         for streams in self._groups:
             inbox = streams.inbox
             if inbox or (links is not None and links.count and streams.takes_rows):
@@ -193,6 +198,8 @@ class Traffic:
                     self._hear(speaker)
                 is_settled = self._receive(streams, inbox, rows)
                 inbox.clear()
+        if self._passes_with_one_sender < self.one_sender_passes:
+            self.answered_at_once += self.stats.sends + len(self.sends) - begun
         if links is not None and links.count:
             self.stats.messages_received += links.count
             links.recycle()

@@ -24,7 +24,8 @@ BARE = Choice(Primitive.BARE)
 BARE_IN_PLACE = Choice(Primitive.BARE, in_place=True)
 BARE_DIRECT = Choice(Primitive.BARE_DIRECT)
 LINK = Choice(Primitive.LINK)
-MEASURED = Choice(Primitive.LINK, is_measured=True)
+MEASURED = Choice(Primitive.DSYNC, in_place=True, is_measured=True)
+MEASURED_RING = Choice(Primitive.LINK, is_measured=True)
 DIRECT = Choice(Primitive.DIRECT)
 DSYNC = Choice(Primitive.DSYNC)
 DSYNC_IN_PLACE = Choice(Primitive.DSYNC, in_place=True)
@@ -48,6 +49,7 @@ class Facts:
     idle_ns: int = 0
     quick: bool = True
     quick_beside_sync: bool = True
+    is_only: bool = True
 
 
 QUICK = Facts()
@@ -102,7 +104,8 @@ def test_a_batch_that_would_exceed_the_bound_of_unsynced_bytes_is_synced(facts: 
         (QUICK, SMALL, False, MEASURED),
         (QUICK, LARGE - 1, False, MEASURED),
         (QUICK, LARGE, False, DIRECT),
-        (SLOW, SMALL, True, MEASURED),
+        (SLOW, SMALL, True, MEASURED_RING),
+        (Facts(is_only=False), SMALL, False, MEASURED_RING),
         (LIBRARY, SMALL, True, DSYNC_IN_PLACE),
         (Facts(setting="direct"), SMALL, True, DIRECT),
         (Facts(setting="dsync"), 1 << 20, True, DSYNC_IN_PLACE),

@@ -288,13 +288,58 @@ def test_a_file_system_that_takes_a_block_at_a_time_makes_a_large_commit_in_plac
     assert recover(world.crash("kill")).seqs[1] == list(range(1, 13))
 
 
-def test_several_writes_of_a_pass_or_of_several_connections_go_through_the_ring() -> None:
+def test_several_writes_of_a_pass_or_of_several_connections_begin_through_the_ring() -> None:
     world = OneSender()
     assert not world.is_answered_at_once(writes=2)
     world.one_sender = False
     assert not world.is_answered_at_once()
     world.one_sender = True
     assert world.is_answered_at_once()
+
+
+def groups_in_place(world: OneSender, *, slower: bool = False, reads: int = 0, groups: int = 40) -> int:
+    """Commit synced groups of two writes; return how many of them were made in place.
+
+    slower: a sync that the thread waits for takes longer than one through the ring.
+    reads: requests that are answered at once beside the two writes.
+    """
+    world.one_sender = False
+    write_now = world.ring.write_now
+
+    def timed(fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
+        world.ring.sync_factor = 10 if slower else 1
+        res = write_now(fd, buffer, offset, dsync=dsync)
+        world.ring.sync_factor = 1
+        return res
+
+    world.ring.write_now = timed  # type: ignore[method-assign]
+    before = world.log.counters.in_place
+    for _ in range(groups):
+        world.loop._traffic.answered_at_once += reads
+        world.is_answered_at_once(writes=2)
+        world.settle()
+    return world.log.counters.in_place - before
+
+
+def test_synced_groups_are_committed_in_place_where_that_proves_faster() -> None:
+    """Half of a client's wait was for the turns of a worker of the kernel."""
+    assert groups_in_place(OneSender()) >= 40 - 4
+    assert groups_in_place(OneSender(), slower=True) <= 4
+
+
+def test_synced_groups_of_several_shards_or_beside_callers_are_never_committed_in_place() -> None:
+    """A sync that the thread waits for would hold up those of the other shards and logs."""
+    assert groups_in_place(OneSender(wal_shards=2)) == 0
+    world = OneSender()
+    world.log.commit_in_place()
+    for shard in world.log.shards:
+        shard.set_exclusive(None)
+    assert groups_in_place(world) == 0
+
+
+def test_synced_groups_beside_reads_are_not_committed_in_place() -> None:
+    """A read waited for the syncs of other clients' writes."""
+    assert groups_in_place(OneSender(), reads=1) == 0
 
 
 def test_no_lone_write_is_committed_in_place_where_that_is_switched_off() -> None:

@@ -42,6 +42,17 @@ def test_a_change_of_the_device_is_noticed() -> None:
     assert faster.preferred is DSYNC
 
 
+def test_ways_are_any_values_and_the_share_of_tries_is_the_callers() -> None:
+    places = PrimitiveTuner(False, True, try_every=500)
+    chosen = 0
+    for _ in range(2008):
+        in_place = places.choose()
+        chosen += in_place
+        places.note(in_place, 100_000 if in_place else 400_000)
+    assert places.preferred is True
+    assert 2008 - chosen == 4 + 4
+
+
 def test_a_stall_now_and_then_changes_nothing() -> None:
     faster = PrimitiveTuner(LINK, DSYNC)
     used(faster, 200, lambda way, _: 200_000 if way is LINK else 140_000)

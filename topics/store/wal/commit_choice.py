@@ -95,6 +95,10 @@ class ShardView(Protocol):
     def quick_beside_sync(self) -> bool:
         """Whether no sync runs, or commits may be made in place beside one, too."""
 
+    @property
+    def is_only(self) -> bool:
+        """Whether the thread commits for no other shard or log, which a sync would hold up."""
+
 
 class Until(Enum):
     """The event that a batch waits for."""
@@ -120,7 +124,9 @@ class Choice(NamedTuple):
     in_place: bool = False
     """Whether it is one write that the thread waits for; otherwise it is made through the ring."""
     is_measured: bool = False
-    """Whether it is a small synced group, whose fastest primitive `PrimitiveTuner` knows."""
+    """Whether it is a small synced group, whose fastest way `PrimitiveTuner` knows. `in_place` then
+    says that it may be in place, if that proves faster.
+    """
 
 
 _HELD_SYNC = Held(Until.SYNC)
@@ -131,6 +137,9 @@ _BARE_IN_PLACE = Choice(Primitive.BARE, in_place=True)
 _BARE_DIRECT = Choice(Primitive.BARE_DIRECT)
 _LINK = Choice(Primitive.LINK)
 _GROUP = Choice(Primitive.LINK, is_measured=True)
+_GROUP_IN_PLACE = Choice(Primitive.DSYNC, in_place=True, is_measured=True)
+GROUP_THROUGH_RING = _GROUP, Choice(Primitive.DSYNC, is_measured=True)
+"""The ways of a small synced group that is not made in place; the first until one proves faster."""
 _DIRECT = Choice(Primitive.DIRECT)
 _DSYNC = Choice(Primitive.DSYNC)
 _DSYNC_IN_PLACE = Choice(Primitive.DSYNC, in_place=True)
@@ -150,8 +159,9 @@ def choose(shard: ShardView, size: int, *, fsync: bool, lone: bool) -> Choice | 
 
     For a small batch through the ring `auto` gives LINK, and DSYNC would be right, too. DSYNC
     leaves its flush to a kernel worker bound to the core of the disk's interrupt, which waits for
-    other work there. The chain's worker runs on a free core, but costs more. So the time of such
-    groups is measured.
+    other work there. The chain's worker runs on a free core, but costs more. A worker's turns of
+    threads may take longer than the device, so a group is made in place where that proves faster
+    and no other requests come. So the time of such groups is measured.
 
     A batch that would exceed the bound of unsynced bytes is synced before it is answered, so its
     writers wait for a sync, and a power cut never takes more than the bound.
@@ -187,7 +197,9 @@ def choose(shard: ShardView, size: int, *, fsync: bool, lone: bool) -> Choice | 
     if setting == "auto":
         if in_place and size <= DSYNC_BYTES_MAX:
             return _DSYNC_IN_PLACE
-        return _GROUP if size < BARE_DIRECT_BYTES_MIN else _DIRECT
+        if size >= BARE_DIRECT_BYTES_MIN:
+            return _DIRECT
+        return _GROUP_IN_PLACE if shard.is_only and shard.quick else _GROUP
     if setting == "direct":
         return _DIRECT
     return _DSYNC_IN_PLACE if in_place else _DSYNC

@@ -34,7 +34,7 @@ from topics.store.format.rows import PLACED, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
 from topics.store.wal.commit import Batch, Commit, Durability, LoneWritten, Primitive, Verdict
-from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
+from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, GROUP_THROUGH_RING, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, Parts, Target, failed
 from topics.store.wal.counters import LogCounters
@@ -57,6 +57,13 @@ _WAITED_SYNCS_FEW = 64
 
 Zeroing the next one would then write every byte twice.
 """
+_TRY_PLACE_EVERY = 512
+"""Number of small synced groups of which one tries whether the other place is faster now.
+
+One percent of them would already be the slowest percent of the writes.
+"""
+_OTHERS_NS = 100_000_000
+"""Time after a request that was no write, in which more are expected."""
 _FILLED_BUT = 4
 """The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
 
@@ -83,6 +90,7 @@ class Shard:
         in_place_max_ns: int,
         sizes: LogSizes,
         prepared_files: int,
+        is_one_shard: bool,
     ) -> None:
         self._loop = loop
         self._files = loop.files
@@ -97,6 +105,7 @@ class Shard:
         self.exclusive = False
         self._has_callers = False
         """Whether callers drive the loop, see `commit_in_place`."""
+        self._is_one_shard = is_one_shard
         self.waits_alone: Callable[[], bool] = _never
         """Whether no other call waits for the thread, which may then wait for a sync."""
         self.max_unsynced = max_unsynced
@@ -106,9 +115,15 @@ class Shard:
         self._window_timer: Timer | None = None
         self._window_ends_ns = 0
         """Time at which the timer starts the next pass."""
-        self._groups = PrimitiveTuner(Primitive.LINK, Primitive.DSYNC)
-        self._is_measured = False
-        """Whether `_groups`, which measures times, chose the primitive of the commit in flight."""
+        self._groups = PrimitiveTuner(*GROUP_THROUGH_RING)
+        self._places = PrimitiveTuner(False, True, try_every=_TRY_PLACE_EVERY)
+        """Whether such groups are made in place."""
+        self._others = 0
+        """The requests besides writes that the loop had served at the last such group."""
+        self._others_until_ns = 0
+        """Time until which more of them are expected, see `_serves_others`."""
+        self._measured: Choice | None = None
+        """How the commit in flight is made, if its time is measured."""
         self._moved = Event()
         """Set whenever an operation ended that `drain` may wait for."""
         self.preallocation = Preallocation(
@@ -413,6 +428,11 @@ class Shard:
         """See `ShardView`."""
         return not self._sync.running or self._in_place_limit.allows_beside_sync()
 
+    @property
+    def is_only(self) -> bool:
+        """See `ShardView`."""
+        return self._is_one_shard and not self._has_callers
+
     def _send_next(self) -> None:
         if self._admission.read_only:
             self._fail_staged(self._admission.read_only_error())
@@ -434,8 +454,10 @@ class Shard:
             if not self.exclusive:
                 self._loop.call_later(0, _nothing)  # for the next piece
                 return
-        batch, self._is_measured = self.staging.take(), choice.is_measured
-        primitive = self._groups.choose() if choice.is_measured and not choice.in_place else choice.primitive
+        if choice.is_measured:
+            choice = self._choose_measured(choice)
+        self._measured = choice if choice.is_measured else None
+        batch, primitive = self.staging.take(), choice.primitive
         try:
             target = self._commitment.prepare(batch, primitive)
         except Exception:  # no memory: nothing was written, and the next pass tries again
@@ -446,6 +468,24 @@ class Shard:
             self._loop.again()
         else:
             self._write_through_ring(*target)
+
+    def _choose_measured(self, choice: Choice) -> Choice:
+        """Choose the way of a small synced group by the times measured so far."""
+        if choice.in_place and not self._serves_others() and self._places.choose():
+            return choice
+        return self._groups.choose()
+
+    def _serves_others(self) -> bool:
+        """Return whether the loop has served requests besides writes since the last such group.
+
+        Reads, for instance, would wait for each sync of others; writes have to wait for the commit
+        in flight anyway. More are expected for a while.
+        """
+        others, now_ns = self._loop.requests_besides_writes, self._clock.monotonic_ns()
+        if others != self._others:
+            self._others = others
+            self._others_until_ns = now_ns + _OTHERS_NS
+        return now_ns < self._others_until_ns
 
     def _on_held(self, held: Held, batch: Batch) -> bool:
         """Start what the batch waits for; return whether it is there already."""
@@ -543,7 +583,7 @@ class Shard:
             self._moved.set()
             self._on_committed(batch, outcome)
         elif outcome is Verdict.REST:
-            self._is_measured = False
+            self._measured = None
             self._write_through_ring(*self._commitment.rest())
         elif outcome is Verdict.FULL:
             self._moved.set()
@@ -561,8 +601,10 @@ class Shard:
                 self._sync_in_time()
         else:
             self._delay.note(batch.frames, commitment.submitted_ns, self._commitment.ended_ns)
-            if self._is_measured:
-                self._groups.note(commitment.primitive, commit.write_ns)
+            if self._measured is not None:
+                self._places.note(self._measured.in_place, commit.write_ns)
+                if not self._measured.in_place:
+                    self._groups.note(self._measured, commit.write_ns)
             if self._sync.owed:
                 self._sync.report()
         waiters = batch.waiters

@@ -133,6 +133,7 @@ class ShardedLog:
                 in_place_max_ns=config.commit_in_place_max_us * 1000,
                 sizes=self.sizes,
                 prepared_files=config.wal_spare_files,
+                is_one_shard=self.sizes.shards == 1,
             )
             self._directories.append(directory)
             self._wals.append(wal)

@@ -17,7 +17,7 @@ def test_a_record_that_expires_while_it_is_written_is_not_shown_to_a_read_that_w
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """R-TTL-3. The expiry of the first record, which the read waits for, is committed with the second."""
-    world = SimWorld()
+    world = SimWorld(commit_in_place_max_us=0)
     world.start()
     world.put("b", durability="fsync")
     world.put("a", durability="fsync", ttl_ms=20)
@@ -100,7 +100,7 @@ def test_a_wait_whose_time_is_over_while_a_router_is_held_up_is_answered_once_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """R-WAIT-5, R-WAIT-4, R-RTR-4: it shows no less than a wait without time, which waits for the router, too."""
-    world = SimWorld()
+    world = SimWorld(commit_in_place_max_us=0)
     world.start()
     for name in ("a", "b"):
         world.put(name, durability="fsync")
