@@ -412,6 +412,18 @@ def test_a_lone_write_of_many_records_is_one_submission_in_the_peak_of_the_queue
     assert world.log.counters.queue_depth_peak == 1
 
 
+@pytest.mark.parametrize("has_callers", [False, True])
+def test_a_lone_write_after_a_sync_plans_the_next_one_unless_callers_drive_the_loop(has_callers: bool) -> None:
+    """The first one after each sync took the general way. A caller's thread sets timers in passes only."""
+    world = OneSender()
+    if has_callers:
+        world.log.commit_in_place()
+    assert world.write_lone(1, 3, pack_rows([RowRecord(b"1")]), fsync=False) != has_callers
+    assert (world.log.unsynced_bytes == 0) == has_callers
+    world.advance(2000)
+    assert world.log.unsynced_bytes == 0
+
+
 def test_a_lone_write_returns_the_memory_of_a_very_large_batch() -> None:
     """It stayed with the shard until its end, 4 GiB at most, and 32 bytes for each row."""
     world = OneSender(hot_tail_bytes=24 << 20, wal_file_bytes=128 << 20)

@@ -300,6 +300,9 @@ class Shard:
             return None  # other batches come first, or the usual way reports why it is refused
         size = BATCH_HEADER_BYTES + rows.size + rows.count * _FRAME_ROOM
         choice = choose(self, size, fsync=fsync, lone=True)
+        if type(choice) is Held and choice.until is Until.TIMER and not self._has_callers:
+            self._sync.plan()  # callers' threads learn of a timer from a pass
+            choice = choose(self, size, fsync=fsync, lone=True)
         if not isinstance(choice, Choice) or not choice.in_place:
             return None
         commitment, primitive, placed = self._commitment, choice.primitive, staging.placed_for(rows.count)
