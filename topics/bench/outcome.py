@@ -13,6 +13,8 @@ CLIENT_BUSY = 0.9
 """Share of a core from which on the client may be what limits a rate."""
 WITHOUT_CORE = 0.05
 """Share of the time without a core from which on latencies say much about other programs."""
+SERVER_WITHOUT_CORE = 0.01
+"""That share for the server, whose slowest percent of answers may be those of that time."""
 UNSENT = 0.01
 """Share of requests that were due and never sent from which on the rate was not kept."""
 ANSWER, DELIVERY = "answer", "delivery"
@@ -63,6 +65,7 @@ class RoundOutcome:
     slot_seconds: float = 0.1
     usage: list[UsageSample] = field(default_factory=list)
     server_cpu_seconds: float | None = None
+    server_without_core_seconds: float | None = None
     rss_before: int | None = None
     client_cpu_seconds: float | None = None
     client_without_core_seconds: float | None = None
@@ -99,6 +102,17 @@ def load_outcome(spec: LoadSpec, figures: GroupFigures, seconds: float) -> LoadO
         figures.fewest,
         figures.most,
     )
+
+
+def server_warnings(outcome: RoundOutcome) -> list[str]:
+    """Return a sentence if the server's threads were ready for long without a core."""
+    waited = outcome.server_without_core_seconds
+    if not waited or waited / outcome.seconds < SERVER_WITHOUT_CORE:
+        return []
+    return [
+        f"the server waited {waited:.2f} s for a core: other programs used them, or with a real-time priority the "
+        "kernel took its share (sched_rt_runtime_us), and the slowest latencies include that"
+    ]
 
 
 def client_warnings(figures: LoadFigures) -> list[str]:

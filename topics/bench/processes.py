@@ -5,6 +5,7 @@ This is the only module of the package that starts programs: none of them by a s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -25,10 +26,11 @@ class ProcessError(TopicsError):
 
 @dataclass(frozen=True, slots=True)
 class ProcessUsage:
-    """CPU seconds of a process so far, and its resident bytes."""
+    """CPU seconds of a process so far, its resident bytes, and how long its threads had no core."""
 
     cpu_seconds: float
     rss_bytes: int
+    without_core_seconds: float
 
 
 @dataclass
@@ -112,7 +114,16 @@ def usage_of(pid: int) -> ProcessUsage:
     times = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     cpu = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return ProcessUsage(cpu, pages * os.sysconf("SC_PAGE_SIZE"))
+    return ProcessUsage(cpu, pages * os.sysconf("SC_PAGE_SIZE"), _without_core_ns(pid) / 1e9)
+
+
+def _without_core_ns(pid: int) -> int:
+    """Return how long the threads of a process were ready so far and had no core."""
+    waited = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # it has ended
+            waited += int(thread.read_text().split()[1])
+    return waited
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from topics.bench.load.load_client import LoadClient, LoadError, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import RoundOutcome, UsageSample, client_warnings, load_outcome
+from topics.bench.outcome import RoundOutcome, UsageSample, client_warnings, load_outcome, server_warnings
 from topics.bench.processes import ProcessUsage
 from topics.bench.workload import Case
 
@@ -87,11 +87,13 @@ class ClientRun:
     def _add_usage(self, outcome: RoundOutcome, figures: LoadFigures) -> None:
         """Lay the samples over the run's time. CPU counts within the measured time."""
         began = self.client.started_ns()
-        outcome.usage = [
-            UsageSample((at - began) / 1e9, each.cpu_seconds, each.rss_bytes) for at, each in self._samples
-        ]
-        first, last = self.client.warmup, self.client.warmup + figures.seconds
-        inside = [sample for sample in outcome.usage if first <= sample.at <= last + LOOK_SECONDS]
-        if len(inside) >= 2 and inside[-1].at > inside[0].at:
-            share = (inside[-1].cpu_seconds - inside[0].cpu_seconds) / (inside[-1].at - inside[0].at)
-            outcome.server_cpu_seconds = share * figures.seconds
+        samples = [((at - began) / 1e9, each) for at, each in self._samples]
+        outcome.usage = [UsageSample(at, each.cpu_seconds, each.rss_bytes) for at, each in samples]
+        begin, end = self.client.warmup, self.client.warmup + figures.seconds
+        inside = [sample for sample in samples if begin <= sample[0] <= end + LOOK_SECONDS]
+        if len(inside) >= 2 and inside[-1][0] > inside[0][0]:
+            (first_at, first), (last_at, last) = inside[0], inside[-1]
+            share = figures.seconds / (last_at - first_at)
+            outcome.server_cpu_seconds = (last.cpu_seconds - first.cpu_seconds) * share
+            outcome.server_without_core_seconds = (last.without_core_seconds - first.without_core_seconds) * share
+            outcome.warnings += server_warnings(outcome)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.bench.results_of_rounds import outcome
+from tests.cli.bench.scripted_server import http_answer, scripted_server
 from topics.bench.bench_run import BenchRun, with_run
+from topics.bench.load.load_plan import LoadGroup, LoadMessage, http_request
 from topics.bench.outcome import RoundOutcome
 from topics.bench.peers.known_peers import own_side
-from topics.bench.processes import ProcessError
+from topics.bench.processes import ProcessError, ProcessUsage, usage_of
 from topics.bench.results.bench_result import BenchResult
-from topics.bench.sides import Progress, Side
+from topics.bench.sides import ClientRun, Progress, Side
 from topics.bench.workload import Case, Workload, parse_workload
 from topics.bench.workload_files import built_in
 from topics.clock import ManualClock
@@ -66,6 +70,33 @@ def test_sides_take_turns_and_the_order_changes_each_round(tmp_path: Path) -> No
     assert result.document["started"] == "2023-11-14T22:13:20+00:00"
     assert not result.failures()
     assert list(tmp_path.iterdir()) == [], "scratch directories are removed"
+
+
+def test_the_time_for_which_a_server_had_no_core_is_measured_and_warned_of() -> None:
+    """The slowest percent of the answers of a server with `chrt -r` were those of a throttled thread."""
+    case = with_run(parse_workload(LOAD, "x"), 0.5, 0, 1).cases()[0]
+    write = LoadMessage(http_request("POST", "/t", b"{}"))
+
+    def measured(share: float) -> RoundOutcome:
+        began = time.monotonic()
+
+        def usage() -> ProcessUsage:
+            return ProcessUsage(1.0, 1 << 20, (time.monotonic() - began) * share)
+
+        with scripted_server(lambda data: http_answer(b"{}")) as port:
+            run = ClientRun(case, [LoadGroup("write", 1, (write,))], ("127.0.0.1", port), usage, lambda *_: None)
+            return run.run(time.monotonic_ns)[0]
+
+    waited = measured(0.2)
+    assert waited.server_without_core_seconds == pytest.approx(0.2 * waited.seconds, rel=0.2)
+    assert any("the server waited 0.1" in warning or "the server waited 0.0" in warning for warning in waited.warnings)
+    assert not any("the server waited" in warning for warning in measured(0.001).warnings)
+
+
+def test_the_time_without_a_core_is_that_of_all_threads() -> None:
+    before = usage_of(os.getpid())
+    after = usage_of(os.getpid())
+    assert 0 <= before.without_core_seconds <= after.without_core_seconds
 
 
 def test_a_side_without_an_equivalent_is_left_out_with_its_reason(tmp_path: Path) -> None:

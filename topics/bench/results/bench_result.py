@@ -29,6 +29,7 @@ def outcome_json(outcome: RoundOutcome) -> dict[str, Any]:
         "loads": {load.name: _load_json(load) for load in outcome.loads},
         "server": {
             "cpu_seconds": outcome.server_cpu_seconds,
+            "without_core_seconds": outcome.server_without_core_seconds,
             "rss_bytes_before": outcome.rss_before,
             "usage": [[round(one.at, 3), round(one.cpu_seconds, 3), one.rss_bytes] for one in outcome.usage],
         },
