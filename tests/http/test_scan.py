@@ -116,6 +116,37 @@ def test_a_name_learnt_since_is_no_other_ones_group_however_many_scans_there_wer
             assert grouped == [(first, 0, 1), (other, 1, 1)]
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_request_by_itself_is_what_the_scan_of_many_finds(reads: bool) -> None:
+    scanner, suffix = new_scanner(), b"/diff" * reads
+    assert lib.tp_learn_host(scanner, b"x", 1) == 0
+    known = lib.tp_learn_topic(scanner, b"a" + suffix, 1 + len(suffix), lib.TP_NO_KEY)
+    start, end, reasons = ffi.new("uint64_t *"), ffi.new("uint64_t *"), ffi.new("uint8_t *")
+    requests, groups = ffi.new("struct tp_request[1]"), ffi.new("struct tp_group[1]")
+    single = ffi.new("struct tp_request *")
+
+    def agree(data: bytes) -> int:
+        end[0] = len(data)
+        found = lib.tp_scan_requests(scanner, data, start, end, 1, requests, groups, 1, reasons)
+        number: int = lib.tp_scan_single(scanner, single, data, len(data))
+        if reasons[0]:
+            assert number == -1 - reasons[0]
+        elif found:
+            assert number == groups[0].topic
+            assert bytes(ffi.buffer(single)) == bytes(ffi.buffer(requests))
+        else:
+            assert number == -1
+        return number
+
+    for field in (b"", b"Idempotency-Key: k\r\n", b"Expect: 100-continue\r\n"):
+        head = b"POST /v0/topics/a%b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" % suffix
+        data = head + field + b"Content-Length: 2\r\n\r\n{}"
+        assert (agree(data) == (-1 if reads else known)) is (not field)
+        assert agree(data * 2) < -1
+        for size in range(1, len(data)):
+            assert agree(data[:size]) < -1
+
+
 def test_of_too_many_hosts_the_one_not_met_for_the_longest_time_is_forgotten() -> None:
     scanner = new_scanner()
     lib.tp_learn_topic(scanner, b"a", 1, lib.TP_NO_KEY)

@@ -86,6 +86,18 @@ static int write_body(const uint8_t *text, uint64_t len, const uint64_t *secret)
     REFUSE(status < 0 && w.error.at > len);
     for (uint64_t bytes = 1; bytes < 40; bytes += 13) in_turns(&w, text, len, status, bytes);
     REFUSE(tp_scan_write(&w, text, len) != status);
+    /* By itself, as a part of its buffer, which stays as it is. */
+    struct tp_request request = {.off = 3, .len = (uint32_t)len};
+    uint8_t *buffer = malloc(3 + len), *scratch = malloc(len ? len : 1);
+    memcpy(buffer + 3, text, len);
+    int single = tp_scan_single_write(&w, scratch, len, buffer, &request);
+    REFUSE(memcmp(buffer + 3, text, len) || (single == 0) != (status == 0));
+    for (uint32_t i = 0; single >= 0 && i < w.count; i++) {
+        const struct tp_row *row = w.rows + i;
+        REFUSE((uint64_t)row->data_off + row->data_len > len + (single ? 0 : 3));
+    }
+    free(buffer), free(scratch);
+    tp_scan_write(&w, text, len);
     if (status >= 0) {
         uint64_t room = w.marks & MARK_TWICE ? 2 * len : len, keys = colons(text, len);
         uint8_t *out = malloc(room), *again = malloc(room);

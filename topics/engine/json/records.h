@@ -105,6 +105,12 @@ int tp_scan_write(struct tp_writer *w, const unsigned char *body, uint64_t len);
 void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_request *requests,
                     struct tp_group *groups, uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
                     uint64_t scratch_bytes);
+/* Scan the body of one request, as tp_scan_writes does, and change none of its bytes: rows that
+ * must be cleaned are written to `scratch`. w->count and w->size are those of the rows; w->rows has
+ * room for limits.records. Returns 0: the rows count from `buffer`; 1: from `scratch`; -1: not
+ * plain. */
+int tp_scan_single_write(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
+                         const unsigned char *buffer, const struct tp_request *request);
 /* Scan `count` texts in `size` bytes, each ended by its only newline, like tp_scan_texts.
  * Returns 0, or 1 if one is not like that or not plain; tp_scan_texts then gives the reason. */
 int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size, uint32_t count);

@@ -463,14 +463,46 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
     return n;
 }
 
-/* Clean the rows in place of the body, if that makes it plain. Returns whether it did. */
-static int clean_in_place(struct tp_writer *w, unsigned char *body, uint32_t len, unsigned char *scratch,
-                          uint64_t scratch_bytes)
+/* Clean the rows of a body into scratch, if that makes it plain. Returns the bytes, never more
+ * than the body's (blanks and escapes are removed, and base64 is longer than its bytes); -1: not
+ * plain. */
+static int64_t clean_apart(struct tp_writer *w, const unsigned char *body, uint32_t len, unsigned char *scratch,
+                           uint64_t scratch_bytes)
 {
-    if (!w->records_only || w->marks & MARK_TWICE || len > scratch_bytes) return 0;
-    /* never longer: blanks and escapes are removed, and base64 is longer than its bytes */
-    memcpy(body, scratch, clean_rows(w, body, len, scratch, NULL, 0, NULL));
-    return 1;
+    if (!w->records_only || w->marks & MARK_TWICE || len > scratch_bytes) return -1;
+    return (int64_t)clean_rows(w, body, len, scratch, NULL, 0, NULL);
+}
+
+/* Scan the body of a request and clean its rows. Returns 0: they count from the body; 1: from
+ * scratch, where they have *cleaned bytes; -1: not plain. */
+static int scan_plain(struct tp_writer *w, const unsigned char *body, const struct tp_request *request,
+                      unsigned char *scratch, uint64_t scratch_bytes, int64_t *cleaned)
+{
+    int status = tp_scan_write(w, body, request->len);
+    if (status < 0 || (request->flags & TP_FEW_RECORDS && w->count > w->few_records)) return -1;
+    if (!status) return 0;
+    *cleaned = clean_apart(w, body, request->len, scratch, scratch_bytes);
+    return *cleaned < 0 ? -1 : 1;
+}
+
+/* Let the rows of the last scan count from `off` bytes before. */
+static void move_rows(struct tp_writer *w, uint32_t off)
+{
+    for (struct tp_row *row = w->rows; row < w->rows + w->count; row++) {
+        row->data_off += off;
+        row->meta_off += off;
+        row->tag_off += off;
+        row->node_off += off;
+    }
+}
+
+int tp_scan_single_write(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
+                         const unsigned char *buffer, const struct tp_request *request)
+{
+    int64_t cleaned = 0;
+    int status = scan_plain(w, buffer + request->off, request, scratch, scratch_bytes, &cleaned);
+    if (!status) move_rows(w, request->off);
+    return status;
 }
 
 void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_request *requests,
@@ -490,19 +522,16 @@ void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_
             if (request->receive == refused) continue;
             w->rows = rows + used;
             unsigned char *body = buffer + request->off;
-            int status = room - used < w->limits.records ? -1 : tp_scan_write(w, body, request->len);
-            int too_many = request->flags & TP_FEW_RECORDS && w->count > w->few_records;
-            if (status < 0 || too_many ||
-                (status && !clean_in_place(w, body, request->len, scratch, scratch_bytes))) {
+            int64_t cleaned = 0;
+            int status = room - used < w->limits.records
+                             ? -1
+                             : scan_plain(w, body, request, scratch, scratch_bytes, &cleaned);
+            if (status < 0) {
                 refused = request->receive;
                 continue;
             }
-            for (struct tp_row *row = rows + used; row < rows + used + w->count; row++) {
-                row->data_off += request->off;
-                row->meta_off += request->off;
-                row->tag_off += request->off;
-                row->node_off += request->off;
-            }
+            if (status) memcpy(body, scratch, (size_t)cleaned);
+            move_rows(w, request->off);
             counts[i] = w->count;
             upto[request->receive] = request->end;
             used += w->count;

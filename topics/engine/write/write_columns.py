@@ -6,7 +6,8 @@ See records.h and columns.h.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from topics.common.tuples import make_tuple
@@ -63,6 +64,26 @@ class WriteColumns:
         lib.tp_scan_writes(
             self._writer, buffer, requests, groups, group_count, self._room, counts, upto, self._scratch, _SCRATCH_BYTES
         )
+
+    def single(self, request: Any) -> Callable[[Any, memoryview], Rows | None]:
+        """Return the scan of one request's body, which changes none of its bytes.
+
+        request: a tp_request, as C data, which is read at each scan. The scan gets the buffer that
+        its offsets count from, as C data and as a view, and returns its rows; None: not plain.
+        """
+        writer, spans, scratch = self._writer, self._spans, self._scratch
+        scratch_view = memoryview(ffi.buffer(scratch))
+        scan, single = partial(lib.tp_scan_single_write, writer, scratch, _SCRATCH_BYTES), ROW.size
+        request = ffi.cast("struct tp_request *", request)
+
+        def rows(data: Any, view: memoryview) -> Rows | None:
+            status = scan(data, request)
+            if status < 0:
+                return None
+            count = writer.count
+            return make_tuple(Rows, (scratch_view if status else view, spans[0 : count * single], count, writer.size))
+
+        return rows
 
     def spans(self, groups: Sequence[GroupRow]) -> bytes:
         """Return the packed rows of all groups up to the last one, at the positions in `groups`."""

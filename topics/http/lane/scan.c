@@ -471,6 +471,16 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
     return group_count;
 }
 
+int64_t tp_scan_single(tp_scanner *s, struct tp_request *request, const char *buffer, uint64_t len)
+{
+    uint64_t start = 0;
+    struct tp_group group;
+    uint8_t reason;
+    int64_t groups = tp_scan_requests(s, buffer, &start, &len, 1, request, &group, 1, &reason);
+    if (reason) return -1 - (int64_t)reason;
+    return groups ? (int64_t)group.topic : -1;
+}
+
 /* ---- answers ------------------------------------------------------------------------------------------------------ */
 
 /* Return the number of characters of `first,first+1,...,last`. */

@@ -67,6 +67,10 @@ void tp_forget_topics(tp_scanner *s);
 int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *starts, const uint64_t *ends,
                          uint32_t count, struct tp_request *requests, struct tp_group *groups, uint32_t room,
                          uint8_t *reasons);
+/* tp_scan_requests of one receive that is one request. Returns the number of its topic if it is a
+ * write, which is *request then (with TP_KEYED: it has an idempotency key); -1: it is a read;
+ * -1 - TP_MISS_*: it is neither, or there is more in the receive. */
+int64_t tp_scan_single(tp_scanner *s, struct tp_request *request, const char *buffer, uint64_t len);
 /* Return the number of reads found, which are not in `requests`. Sets *reads to them, and *topics
  * to the numbers of their topics, by slot. tp_project_reads completes them; valid until the next
  * scan. */

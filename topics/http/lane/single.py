@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import lone_write_times
-from topics.engine.write.write_columns import GROUP, KEYED, WriteColumns
+from topics.engine.write.write_columns import KEYED, WriteColumns
 from topics.errors import TopicsError
 from topics.http.handlers.record_endpoints import one_written_json, write_json
 from topics.http.http1.http1_connection import HttpConnection
@@ -29,6 +30,9 @@ _SAMPLED = 16
 """One of so many writes is timed."""
 _ROOM = 1
 """Requests that a scan has room for. A second one makes the receive unusable here."""
+_READ = -1
+"""The result of a scan that found a read. Results below are reasons why the receive is left."""
+_MISS_BODY = lib.TP_MISS_BODY
 MISS_LONE = lib.TP_MISS_BODY + 1
 """Reason of a miss beside those of scan.h, of the only receive of a pass, for which columns would
 cost more than they save: it is the first of its connection, or none of HTTP/1.1; or it is a write,
@@ -74,8 +78,9 @@ class Single:
         self._columns = columns
         self._long_read_bytes = long_read_bytes
         self._append = append
-        self._start = ffi.new("uint64_t[]", [0])
-        self._end = ffi.new("uint64_t[]", 1)
+        self._request = request = ffi.new("struct tp_request *")
+        self._scan = partial(lib.tp_scan_single, scanned.scanner, request)
+        self._scan_body = columns.single(request)
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
         self._writes = 0
         self.taken = 0
@@ -101,19 +106,15 @@ class Single:
         engine = service.engine
         if engine.refuses_writes:
             return LEFT
-        if view.readonly:
-            view = memoryview(bytearray(view))  # cleaning a body writes to it
-        self._end[0] = len(view)
-        data, scanned = ffi.from_buffer(view), self._scanned
-        groups = scanned.scan(data, self._start, self._end, 1, _ROOM)
-        self.reason = scanned.reasons[0] or lib.TP_MISS_BODY
-        if scanned.reasons[0]:
-            outcome = LEFT
-        elif groups:
-            outcome = self._write(engine, conn, view, data, started_ns)
-        else:
-            outcome = self._read(engine, conn, started_ns)
-        return outcome
+        data = ffi.from_buffer(view)
+        number = self._scan(data, len(view))
+        if number < _READ:
+            self.reason = _READ - number
+            return LEFT
+        self.reason = _MISS_BODY
+        if number == _READ:
+            return self._read(engine, conn, started_ns)
+        return self._write(engine, conn, view, data, number, started_ns)
 
     def _count(self) -> None:
         """Count a request that was answered."""
@@ -121,9 +122,10 @@ class Single:
         self._service.in_flight.answered_at_once(1)
 
     # --- writes ------------------------------------------------------------------------------------------------------
-    def _write(self, engine: EngineApi, conn: Any, view: memoryview, data: Any, started_ns: int) -> SingleOutcome:
-        service, scanned, topics = self._service, self._scanned, self._topics
-        number = scanned.groups[0].topic
+    def _write(  # noqa: PLR0917 - hot
+        self, engine: EngineApi, conn: Any, view: memoryview, data: Any, number: int, started_ns: int
+    ) -> SingleOutcome:
+        service, topics = self._service, self._topics
         if number >= KEYED or not service.has_one_sender():
             self.reason = MISS_LONE
             return LEFT
@@ -134,41 +136,49 @@ class Single:
         if topic is None:
             topics.forget(number)
             return LEFT
-        columns = self._columns
-        columns.scan(data, scanned.requests, scanned.groups, 1, scanned.counts, scanned.upto)
-        _number, _first, _count, taken, _row, count, size = GROUP.unpack_from(scanned.group_bytes)
-        if not taken:
+        rows = self._scan_body(data, view)
+        if rows is None:
             return LEFT
 
         def answer(result: AppendResult) -> None:
             append_ns, sync_ns = result.append_ns, result.sync_ns
             times = lone_write_times(service.now_ns() - started_ns, append_ns, sync_ns, engine.throttle_window_ns)
             name, first = topics.names_json[number], result.first_seq
-            with_seqs = not scanned.requests[0].flags & WITHOUT_SEQS
-            if count == 1 and with_seqs:
+            with_seqs = not self._request.flags & WITHOUT_SEQS
+            if rows.count == 1 and with_seqs:
                 body = one_written_json(name, first, times)
             else:
-                body = write_json(name, first, count, with_seqs, times)
+                body = write_json(name, first, rows.count, with_seqs, times)
             conn.state.answer_at_once(service.writer.json(200, body))
 
         self._writes += 1
         parsed_ns = 0 if self._writes % _SAMPLED else service.now_ns()
         try:
-            result = engine.append_rows_lone(topic, columns.rows(view, 0, count, size), answer)
+            result = engine.append_rows_lone(topic, rows, answer)
         except TopicsError:
             result = None  # the lane's append words the error
         if result is None:
-            # The body may have been cleaned, so that only the columns are whole.
-            conn.state.taken()
-            refs = conn.ref.to_bytes(8, sys.byteorder)
-            rows = scanned.request_bytes[0 : REQUEST.size], scanned.count_bytes[0:4]
-            self._append(view, 1, Taken(*rows, refs, started_ns))
+            self._append_columns(conn, view, started_ns)
             return UNSETTLED
         if parsed_ns:
             service.parse.add(parsed_ns - started_ns)
             service.append.add(service.now_ns() - parsed_ns - max(result.append_ns, result.sync_ns))
         self._count()
         return SETTLED if engine.settle_lone() else UNSETTLED
+
+    def _append_columns(self, conn: Any, view: memoryview, started_ns: int) -> None:
+        """Append the one write that was received as the lane appends many."""
+        scanned = self._scanned
+        if view.readonly:
+            view = memoryview(bytearray(view))  # cleaning a body writes to it
+        data, bounds = ffi.from_buffer(view), ffi.new("uint64_t[2]", [0, len(view)])
+        scanned.scan(data, bounds, bounds + 1, 1, _ROOM)
+        self._columns.scan(data, scanned.requests, scanned.groups, 1, scanned.counts, scanned.upto)
+        conn.state.taken()
+        refs = conn.ref.to_bytes(8, sys.byteorder)
+        self._append(
+            view, 1, Taken(scanned.request_bytes[0 : REQUEST.size], scanned.count_bytes[0:4], refs, started_ns)
+        )
 
     # --- reads -------------------------------------------------------------------------------------------------------
     def _read(self, engine: EngineApi, conn: Any, started_ns: int) -> SingleOutcome:
