@@ -54,8 +54,11 @@ def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> 
 
 
 def lone_write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> bytes:
-    """Return `write_times` of a write that shares its commit with no other."""
-    if window_ns or not 0 <= sync_ns <= append_ns <= total_ns < USUAL_NS:
+    """Return `write_times` of a write that shares its commit with no other.
+
+    The other times are parts of the total.
+    """
+    if window_ns or total_ns >= USUAL_NS:
         return write_times(total_ns, append_ns, sync_ns, window_ns)
     return _LONE_TIMES % (USUAL[total_ns // 1000], USUAL[append_ns // 1000], USUAL[sync_ns // 1000])
 
