@@ -95,6 +95,42 @@ def test_a_receive_that_its_handler_has_settled_is_a_request_besides_writes() ->
     assert loop.requests_besides_writes == 1
 
 
+def test_receives_of_several_that_their_handlers_have_settled_need_no_hooks() -> None:
+    loop, ring = fake_loop()
+
+    class SettlesAll(Recorder):
+        settles = True
+
+        def receive(self, batch: list[tuple[Connection, memoryview]]) -> bool:
+            super().receive(batch)
+            return self.settles
+
+    handlers, ran, recvs = [SettlesAll(), SettlesAll()], list[str](), []
+    for handler in handlers:
+        loop.listen("127.0.0.1", 0, handler)
+        accept = ring.one("accept")
+        for fd in (10, 11):
+            ring.complete(accept, fd, F_MORE)
+            loop.run_pass(0)
+            recvs.append(ring.one("recv"))
+    loop.on_pass_end(lambda: ran.append("hook"), 10)
+
+    def hooks_of_a_pass() -> int:
+        ran.clear()
+        for recv in recvs:
+            ring.receive(recv, b"x")
+        loop.run_pass(0)
+        return len(ran)
+
+    assert hooks_of_a_pass() == 0
+    for handler in handlers:
+        handler.settles = False
+        assert hooks_of_a_pass() == 1, "one of them has left work"
+        handler.settles = True
+    handlers[0].on_receive = lambda conn, data: conn.write(b"answer")
+    assert hooks_of_a_pass() == 1, "bytes to send"
+
+
 def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_and_offered_once() -> None:
     loop, ring = fake_loop()
     offered = list[bytes]()

@@ -360,6 +360,53 @@ def test_a_client_that_remains_alone_reads_with_the_budget_of_a_pass_each_time(m
     assert world.server.service.turns.seen_ns == 0, "time until the next pass would count as this one's"
 
 
+def test_reads_of_several_clients_leave_out_the_end_of_their_pass_unless_something_else_was_received(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = SimWorld(0, only_woken=True)
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is not None
+    assert world.loop is not None
+    conns = [world.connect() for _ in range(4)]
+    for conn in conns:
+        assert conn.send(plain("t")).answer("POST").status in {200, 201}
+        assert conn.send(plain_read("t")).answer("POST").status == 200
+    loop, deliver = world.loop, world.loop._traffic.deliver
+    passes: list[bool] = []
+
+    def noted_deliver() -> bool:
+        links = loop._traffic.links
+        rows = 0 if links is None else links.count
+        is_settled = deliver()
+        if rows == len(conns):
+            passes.append(is_settled)
+        return is_settled
+
+    def ask(*requests: bytes) -> bool:
+        """Send one request over each connection; return whether the pass with all of them was settled."""
+        passes.clear()
+        for conn, request in zip(conns, requests, strict=True):
+            conn.send(request)
+        for conn in conns:
+            assert conn.answer("POST").status == 200
+        return bool(passes and passes[0])
+
+    for _ in range(3):  # they become columns
+        ask(*[plain_read("t")] * 4)
+    monkeypatch.setattr(loop._traffic, "deliver", noted_deliver)
+    taken = world.server.lane.taken
+    assert ask(*[plain_read("t")] * 4)
+    assert world.server.service.turns.seen_ns == 0
+    assert not ask(*[plain_read("t")] * 3, plain("t"))
+    assert not ask(plain("t"), *[plain_read("t")] * 3)
+    assert ask(*[plain_read("t")] * 4)
+    assert world.server.lane.taken == taken + 16
+    general = plain_read("t").replace(b"Host:", b"X: y\r\nHost:")
+    assert not ask(*[plain_read("t")] * 3, general)
+    world.stop()
+
+
 def test_lane_on_and_lane_off_keep_the_same_records(pair: Pair) -> None:
     before = pair.taken
     for seed in range(120):

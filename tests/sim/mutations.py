@@ -786,6 +786,21 @@ MUTANTS = (
         "tests/loop/test_loop.py",
     ),
     _one(
+        "the end of a pass left out after reads although writes came, too",
+        "http/lane/lane.py",
+        "self.answers.send(*reads) or missed or groups:",
+        "self.answers.send(*reads) or missed:",
+        "tests/server/test_lane.py::test_reads_of_several_clients_leave_out_the_end_of_their_pass_unless_something_else"
+        "_was_received",
+    ),
+    _one(
+        "the end of a pass left out although one of several handlers left work",
+        "loop/traffic.py",
+        "return 0 < inputs == settled and",
+        "return 0 < settled and",
+        "tests/loop/test_loop.py",
+    ),
+    _one(
         "readers that wait not told of a write that came by itself",
         "http/lane/single.py",
         "        return SETTLED if engine.settle_lone() else UNSETTLED\n",

@@ -70,7 +70,7 @@ class Loop:
         self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
         self._again = False
         self._has_completed = False
-        """Whether this pass has completions beside receives and sends, or rows of `links`."""
+        """Whether this pass has completions beside receives and sends, or was woken."""
         self._failure: BaseException | None = None
         self._stopped = False
         self._closed = False
@@ -387,7 +387,7 @@ class Loop:
         columns = self.ring.reap() if links is None else links.reap()
         count = len(columns[0]) if links is None else links.reaped
         self._stats.completions += count
-        more_to_do = count == 0 or (links is not None and links.count != 0)
+        more_to_do = count == 0
         rows = zip(*columns, strict=True)
         operations = self._operations
         receiving = operations.receiving
@@ -418,7 +418,8 @@ class Loop:
                         else:
                             operations.accepting[user_data].on_accept(res, flags)
                 self._has_completed = more_to_do
-                return more_to_do or bool(used or self._ready or self._from_threads)
+                has_rows = links is not None and links.count != 0
+                return more_to_do or has_rows or bool(used or self._ready or self._from_threads)
             except Exception as error:
                 self._report(error, "completion")
 

@@ -23,10 +23,12 @@ class StreamHandler(Protocol):
     def connected(self, conn: Connection) -> None:
         """Take a new connection, which has received no data yet."""
 
-    def receive(self, batch: list[Row]) -> None:
+    def receive(self, batch: list[Row]) -> bool | None:
         """Take all receives of the pass, oldest first; a connection may have several rows.
 
         Neither the list nor the views may be kept: the buffers return to the kernel afterwards.
+
+        Returns: True if all work that they cause was done, as `receive_single` does.
         """
 
     def end_of_stream(self, conn: Connection) -> None:

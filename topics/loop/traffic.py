@@ -181,9 +181,9 @@ class Traffic:
     def deliver(self) -> bool:
         """Call the handlers with what the dispatch collected, then return the buffers.
 
-        Return whether there was one receive, and its handler has left nothing to the hooks.
+        Return whether something was received, and its handlers have left nothing to the hooks.
         """
-        is_settled, received = False, len(self.used)
+        received, inputs, settled = len(self.used), 0, 0
         if self.held:
             for conn, view in self.held:
                 conn.hold(view)
@@ -200,7 +200,8 @@ class Traffic:
                     if len(inbox) + rows == 1:
                         speaker = inbox[0][0].send_data if links is None or not rows else links.first_send_data()
                     self._hear(speaker)
-                is_settled = self._receive(streams, inbox, rows)
+                inputs += 1
+                settled += self._receive(streams, inbox, rows)
                 inbox.clear()
         if self._passes_with_one_sender < self.one_sender_passes:
             self.answered_at_once += self.stats.sends + len(self.sends) - begun
@@ -230,7 +231,7 @@ class Traffic:
             drained, self.drained = self.drained, []
             for conn in drained:
                 self._tell(conn.drained, "drained")
-        return is_settled and received == 1 and not (unusual or self.sends or self.staged)
+        return 0 < inputs == settled and not (unusual or self.sends or self.staged)
 
     def flush_sends(self) -> None:
         """Queue one gathered send for every connection that wrote, all in one call."""
@@ -314,7 +315,7 @@ class Traffic:
                 conn, view = batch[0]
                 is_settled = None if conn.owned else streams.receive_single(conn, view)
             if is_settled is None:
-                streams.handler.receive(batch)
+                is_settled = streams.handler.receive(batch)
         except Exception as error:
             is_settled = False
             self._on_error(error, "receive")

@@ -34,7 +34,7 @@ class HttpHandler:
     def connected(self, conn: Connection) -> None:
         conn.state = FirstBytes(self._service, conn)
 
-    def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> bool:
         service = self._service
         now_ns, turns = service.now_ns, service.turns
         turns.seen_ns = started_ns = now_ns()
@@ -52,6 +52,10 @@ class HttpHandler:
         if rest and lane is not None:
             lane.learn(rest)
         self.requests.add(now_ns() - started_ns)
+        is_settled = not rest and lane is not None and lane.is_settled and service.engine.is_settled
+        if is_settled:
+            turns.seen_ns = 0  # as the end of the pass does, which is left out
+        return is_settled
 
     def _receive_single(self, conn: Connection, view: memoryview) -> bool | None:
         """Take the only receive of the pass if it is one plain request."""
@@ -84,6 +88,7 @@ class HttpHandler:
         try:
             return lane.take(batch)
         except Exception:
+            lane.is_settled = False
             for conn in (*lane.connections(), *(conn for conn, _view in batch)):
                 self._give_up(conn)
             return []

@@ -116,6 +116,10 @@ class Lane:
         A read of a client that accepts gzip is then not plain.
         """
         self._missed = ffi.new("uint32_t[]", _RECEIVES)
+        self.is_settled = False
+        """Whether the receives that the last `take` has taken were all plain reads, whose answers
+        it has queued.
+        """
         self.least = _LEAST
         """Receives in a pass from which on connections become columns; tests set 1."""
         self._taken = 0
@@ -137,11 +141,13 @@ class Lane:
         """
         service, links = self._service, self._links
         left: list[Row] = []
+        self.is_settled = False
         if service.gate is not None or service.closing or service.engine.refuses_writes:
             refs: Any = links.rows()[2] if links.count else ()
             for row in range(links.count):
                 self._give_back(refs[row], links.view(row), left)
             return left + self._released(batch) if left else self._released(batch)
+        self.is_settled = True
         if links.count:
             count, buffer, refs, starts, ends = links.rows()
             self._scan(buffer, count, refs, starts, ends, links.view, left)
@@ -260,8 +266,8 @@ class Lane:
             upto = scanned.upto[row]
             rest = view(row)[upto - starts[row] :] if upto else view(row)
             self._give_back(refs[row], rest, left, answered=not upto)
-        if reads is not None:
-            self.answers.send(*reads)
+        if reads is None or not self.answers.send(*reads) or missed or groups:
+            self.is_settled = False
         if not groups:
             return
         parsed_ns = service.now_ns()

@@ -359,10 +359,12 @@ class Answers:
         assert size > 0, "answers larger than the room for them"
         return size
 
-    def send(self, number: int, memory: Any, sends: int) -> None:
-        """Queue the answers last rendered."""
-        for ref, data in self._links.answer(number, memory, self._refs, self._lengths, sends, self.service.tick):
+    def send(self, number: int, memory: Any, sends: int) -> bool:
+        """Queue the answers last rendered; return whether all are of connections in the table."""
+        others = self._links.answer(number, memory, self._refs, self._lengths, sends, self.service.tick)
+        for ref, data in others:
             self._one(ref, data)
+        return not others
 
     def leave(self, conn: Any) -> None:
         """Return a connection of the table to the general path, because of an unusual event."""
