@@ -59,14 +59,6 @@ def failed(error: StorageError) -> Commit:
     return Commit(error)
 
 
-def _commit_of(file: WalFile, took_ns: int, unsynced: dict[int, int] | None) -> Commit:
-    """Return the Commit of a batch that was written at the end of the log, which has not moved."""
-    sync_ns = took_ns if unsynced is None else 0
-    return make_tuple(
-        Commit, (None, file.stored.file_id, file.position + BATCH_HEADER_BYTES, took_ns, sync_ns, unsynced)
-    )
-
-
 class Commitment:
     """The commit of one shard, which has at most one batch in flight.
 
@@ -129,7 +121,7 @@ class Commitment:
         self._expected = 0
         """Bytes that the write is to write."""
         self._written: Written | None = None
-        """The batch that `commit_rows` has written, until `move_on`."""
+        """The batch that is written, until `move_on`."""
         self._passed_over: memoryview | None = None
         """The bytes before the batch's end that are in its block, if the batch is written from its
         own memory and the hot tail does without it.
@@ -251,13 +243,16 @@ class Commitment:
         begin = at & -BLOCK_BYTES
         blocks = chunk.view[begin : (end_at + BLOCK_BYTES - 1) & -BLOCK_BYTES]
         fd = stored.direct_fd if primitive.is_direct else stored.fd
-        synced = primitive.syncs
+        syncs = primitive.syncs
         began_ns = clock.monotonic_ns()
         res = write(fd, blocks, begin + start, primitive.is_dsync)
         if res == len(blocks) and not self._latch.read_only:  # as `judge` judges one write
             ended_ns = clock.monotonic_ns()
-            self._written = file, used, count, 0, _checksum[0], began_ns, ended_ns, synced
-            return _commit_of(file, ended_ns - began_ns, None if synced else durable.topics)
+            self._written = file, used, count, 0, _checksum[0], began_ns, ended_ns, syncs
+            base, took_ns = position + BATCH_HEADER_BYTES, ended_ns - began_ns
+            if syncs:
+                return make_tuple(Commit, (None, stored.file_id, base, took_ns, took_ns, None))
+            return make_tuple(Commit, (None, stored.file_id, base, took_ns, 0, durable.topics))
         self.batch, self.primitive, self.submitted_ns = batch, primitive, began_ns
         self._blocks, self._expected, self._passed_over = blocks, len(blocks), None
         self._offset, self._attempts = begin + start, 0
@@ -338,37 +333,27 @@ class Commitment:
             return self._on_unfinished(verdict, write_res, sync_res)
         self.batch = None
         end_of_batch, ended_ns = file.position + batch.used, self._clock.monotonic_ns()
-        synced, began_ns = primitive.syncs, self.submitted_ns
-        commit = _commit_of(file, ended_ns - began_ns, None if synced else self._durable.topics)
-        self._move_on(file, batch.used, batch.frames, batch.uncounted, self._checksum, began_ns, ended_ns, synced)
+        syncs, began_ns, base = primitive.syncs, self.submitted_ns, file.position + BATCH_HEADER_BYTES
+        sync_ns, unsynced = (ended_ns - began_ns, None) if syncs else (0, self._durable.topics)
+        commit = make_tuple(Commit, (None, file.stored.file_id, base, ended_ns - began_ns, sync_ns, unsynced))
+        self._written = file, batch.used, batch.frames, batch.uncounted, self._checksum, began_ns, ended_ns, syncs
+        self.move_on()
         if self._passed_over is not None:
             self._tail.pass_over(file.stored.file_id, end_of_batch, self._passed_over)
             self._passed_over = None
         return commit
 
     def move_on(self) -> int | None:
-        """Move the end of the log past what `commit_rows` has written; return how long that took.
+        """Move the end of the log past the batch that is written, and count it.
 
-        Returns: None, and nothing is done, if the batch ended by `finish`.
+        Returns: how long the write took (ns); None, and nothing is done, if the end has moved.
         """
-        written, self._written = self._written, None
+        written = self._written
         if written is None:
             return None
-        self._move_on(*written)
-        return written[6] - written[5]
-
-    def _move_on(  # noqa: PLR0917 - hot
-        self,
-        file: WalFile,
-        used: int,
-        frames: int,
-        uncounted: int,
-        checksum: int,
-        began_ns: int,
-        ended_ns: int,
-        synced: bool,
-    ) -> None:
-        """Move the end of the log past a batch that is written, and count it."""
+        self._written = None
+        file, used, frames, uncounted, checksum, began_ns, ended_ns, synced = written
+        took_ns = ended_ns - began_ns
         end, durable, counters = self._end, self._durable, self._counters
         self.ended_ns = ended_ns
         durable.on_written(synced=synced, size=used)
@@ -379,11 +364,12 @@ class Commitment:
         if uncounted:
             counters.uncounted_frames += uncounted
         counters.bytes_written += used
-        counters.commit.add(ended_ns - began_ns)
+        counters.commit.add(took_ns)
         self._bound.on_written(used)
         if synced:
             end.waited_syncs += 1
-            counters.count_sync(ended_ns - began_ns)
+            counters.count_sync(took_ns)
+        return took_ns
 
     def rest(self) -> Target:
         """Return the rest of a short write, as a commit of its own."""
