@@ -500,6 +500,18 @@ def test_columns_tell_what_was_lost_and_come_from_files_too(tmp_path: Path) -> N
         assert log.columns("t", 90).payloads == b"".join(b"%d" % number for number in range(90, 100))
 
 
+def test_a_patch_of_a_topic_keeps_what_it_does_not_name(tmp_path: Path) -> None:
+    with topics.open(str(tmp_path)) as log:
+        log.put_topic("t", durability="fsync", dead_letter="dead")
+        before, after = log.patch_topic("t", priority=900, dead_letter=None)
+        assert (before.durability, before.priority, before.dead_letter) == ("fsync", None, "dead")
+        assert (after.durability, after.priority, after.dead_letter) == ("fsync", 900, None)
+        with pytest.raises(topics.RequestError, match="'absent' does not exist"):
+            log.patch_topic("absent", priority=1)
+    with topics.open(str(tmp_path)) as log:
+        assert log.state("t").config == after
+
+
 def test_what_is_appended_soon_has_its_seqs_in_order(log: topics.Log) -> None:
     futures = [log.append_soon("t", {"n": number}) for number in range(2500)]
     assert [future.result() for future in futures] == list(range(1, 2501))

@@ -89,6 +89,10 @@ WRONG: list[Callable[[Any], Any]] = [
     lambda log: log.claim("q", "n", lease_ms=-1),
     lambda log: log.ack("q", "n", ["x"]),
     lambda log: log.put_topic(5),
+    lambda log: log.patch_topic(5),
+    lambda log: log.patch_topic("t", durabilty="fsync"),
+    lambda log: log.patch_topic("t", durability="strong"),
+    lambda log: log.patch_topic("t", ttl_ms=None),
     lambda log: log.delete_topic(None),
 ]
 
@@ -114,6 +118,7 @@ def test_the_same_from_asyncio(log: topics.Log) -> None:
                 await log.aio.append(topic, [1])  # type: ignore[arg-type]
         assert (await log.aio.state("t")).head_seq == 3
         await log.aio.put_topic("u", cap_records=1)
+        assert (await log.aio.patch_topic("u", ttl_ms=5)).after.cap_records == 1
         assert (await log.aio.delete_topic("u")).deleted
 
     asyncio.run(wrong())

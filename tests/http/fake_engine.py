@@ -47,6 +47,9 @@ class FakeEngine:
     def put_topic(self, name: str, config: Any, done: Done[Any]) -> None:
         self._ask("put_topic", done, name, config)
 
+    def patch_topic(self, name: str, patch: Any, done: Done[Any]) -> None:
+        self._ask("patch_topic", done, name, patch)
+
     def state(self, name: str, *, touch: bool, done: Done[Any]) -> None:
         self._ask("state", done, name, touch)
 

@@ -55,10 +55,10 @@ def test_undecodable_utf_8_is_400_after_the_method_check(peer: Peer) -> None:
     response = peer.ask("GET", "/v0/topics/%FF")
     assert response.code == "invalid_request"
     assert not peer.wire.closed, "the request was well-formed HTTP"
-    assert peer.ask("PATCH", "/v0/topics/%FF").status == 405
+    assert peer.ask("BREW", "/v0/topics/%FF").status == 405
 
 
-@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "BREW", "TRACE"])
+@pytest.mark.parametrize("method", ["OPTIONS", "BREW", "TRACE"])
 def test_a_known_path_with_another_method_is_405_with_allow(peer: Peer, method: str) -> None:
     """2.1."""
     response = peer.ask(method, "/v0/topics/jobs")

@@ -34,6 +34,7 @@ from topics.engine.values.results import (
     DeleteResult,
     DeleteTopicResult,
     FlushResult,
+    PatchResult,
     PutResult,
     TopicHead,
     TopicState,
@@ -120,6 +121,9 @@ class AsyncLog:
 
     async def put_topic(self, topic: str, **config: Any) -> PutResult:
         return await self._run(self._starts.putting_topic(topic, config))
+
+    async def patch_topic(self, topic: str, **changes: Any) -> PatchResult:
+        return await self._run(self._starts.patching_topic(topic, changes))
 
     async def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
         return await self._run(self._starts.deleting_topic(topic, if_empty=if_empty))

@@ -45,6 +45,7 @@ from topics.engine.values.results import (
     DeleteResult,
     DeleteTopicResult,
     FlushResult,
+    PatchResult,
     PutResult,
     TopicHead,
     TopicState,
@@ -516,6 +517,14 @@ class Log:
         durability="fsync", ttl_ms=60_000, cap_records=1000.
         """
         return self._driver.call(self._starts.putting_topic(topic, config))
+
+    def patch_topic(self, topic: str, **changes: Any) -> PatchResult:
+        """Change some fields of a topic's config, which keeps the others.
+
+        None sets the default. Returns: the whole config before and after.
+        Raises: RequestError topic_not_found.
+        """
+        return self._driver.call(self._starts.patching_topic(topic, changes))
 
     def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
         """Remove a topic with all state that depends on it; an absent one is no error."""

@@ -104,6 +104,7 @@ _refusing_writes = _refusing(
     "append_soon",
     "delete",
     "put_topic",
+    "patch_topic",
     "delete_topic",
     "claim",
     "ack",

@@ -40,12 +40,13 @@ from topics.engine.values.results import (
     DiffResult,
     Done,
     FlushResult,
+    PatchResult,
     PutResult,
     Tombstone,
     TopicPage,
     TopicState,
 )
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.values.trampoline import Trampoline
 from topics.engine.write.flush import AfterLine
 from topics.engine.write.value_rows import plain_rows, rows_from
@@ -130,6 +131,11 @@ class Starts:
         arguments.text("topic", topic)
         made = TopicConfig.make(**config)
         return lambda done: self._engine.put_topic(topic, made, done)
+
+    def patching_topic(self, topic: str, changes: dict[str, Any]) -> Start[PatchResult]:
+        arguments.text("topic", topic)
+        patch = ConfigPatch.make(**changes)
+        return lambda done: self._engine.patch_topic(topic, patch, done)
 
     def deleting_topic(self, topic: str, *, if_empty: bool) -> Start[DeleteTopicResult]:
         arguments.text("topic", topic)

@@ -62,13 +62,14 @@ from topics.engine.values.results import (
     EngineStats,
     FlushResult,
     KnownTopic,
+    PatchResult,
     PutResult,
     Tombstone,
     TopicPage,
     TopicState,
 )
 from topics.engine.values.step_queue import another_pass
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
 from topics.engine.write.delete import delete_records
@@ -124,6 +125,10 @@ class Engine:
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
         """Create the topic or replace its whole configuration (7.1)."""
         self._lifecycle.put(name, config, done)
+
+    def patch_topic(self, name: str, patch: ConfigPatch, done: Done[PatchResult]) -> None:
+        """Change the fields of a topic's configuration that a patch names (7.17)."""
+        self._lifecycle.patch(name, patch, done)
 
     def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None:
         """Return the state of a topic (7.2).

@@ -24,6 +24,7 @@ from topics.http.plan.call import Handler
 
 ROUTES: tuple[Route[Handler], ...] = (
     Route("PUT", "/v0/topics/:topic", Scope.ADMIN, topic_endpoints.put_topic, Body.JSON_OR_EMPTY),
+    Route("PATCH", "/v0/topics/:topic", Scope.ADMIN, topic_endpoints.patch_topic, Body.JSON),
     Route("GET", "/v0/topics/:topic", Scope.READ, topic_endpoints.get_topic),
     Route("GET", "/v0/topics", Scope.READ, topic_endpoints.list_topics),
     Route("DELETE", "/v0/topics/:topic", Scope.DELETE, topic_endpoints.delete_topic),

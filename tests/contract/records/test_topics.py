@@ -124,6 +124,130 @@ def test_a_put_the_disk_refused_changes_nothing(world: World) -> None:
     assert world.request("GET", "/v0/topics/new").status == 404
 
 
+# --- patch ----------------------------------------------------------------------------------------------------------
+def patch(world: World, topic: str, **changes: Any) -> dict[str, Any]:
+    answer = world.request("PATCH", f"/v0/topics/{topic}", changes)
+    assert answer.status == 200, answer.text
+    return {"before": answer.json["before"], "after": answer.json["after"]}
+
+
+def test_a_patch_changes_what_it_names_and_nothing_else(world: World) -> None:
+    """7.17, R-PATCH-1: the answer has both configs, whole; restarts keep the second."""
+    before = world.put("t", durability="fsync", cap_records=5)["config"]
+    answer = world.request("PATCH", "/v0/topics/t", {"priority": 900})
+    assert (answer.status, set(answer.json)) == (200, {"topic", "before", "after", "performance"})
+    after = before | {"priority": 900}
+    assert (answer.json["topic"], answer.json["before"], answer.json["after"]) == ("t", before, after)
+    assert (world.state("t")["config"], world.state("t")["effective_priority"]) == (after, 900)
+    world.crash_and_start()
+    assert world.state("t")["config"] == after
+
+
+def test_a_patch_applies_limits_at_once_and_clamps_values(world: World) -> None:
+    """R-PATCH-1, R-CFG-2."""
+    world.put("t", ttl_ms=10**6)
+    world.write("t", 1, 2, 3)
+    assert patch(world, "t", cap_records=1, lease_ms=1)["after"]["lease_ms"] == 100
+    assert (world.state("t")["count"], world.state("t")["config"]["ttl_ms"]) == (1, 10**6)
+
+
+def test_null_in_a_patch_means_the_default(world: World) -> None:
+    """R-PATCH-2."""
+    config = world.put("t", priority=7, dead_letter="dead", durability="fsync")["config"]
+    changed = patch(world, "t", priority=None, dead_letter=None)["after"]
+    assert changed == config | {"priority": None, "dead_letter": None}
+    assert patch(world, "t", durability=None)["after"]["durability"] == "disk"
+    assert world.request("PATCH", "/v0/topics/t", {"ttl_ms": None}).refusal == INVALID
+
+
+def test_durable_in_a_patch_is_short_for_a_class(world: World) -> None:
+    """R-PATCH-2: unless a class is beside it."""
+    world.put("t", durability="memory")
+    for changes, durability in (
+        ({"durable": True}, "fsync"),
+        ({"ttl_ms": 10**6}, "fsync"),
+        ({"durable": False}, "disk"),
+        ({"durable": True, "durability": "memory"}, "memory"),
+        ({"durable": True, "durability": None}, "fsync"),
+    ):
+        after = patch(world, "t", **changes)["after"]
+        assert (after["durability"], after["durable"]) == (durability, durability == "fsync")
+
+
+def test_an_empty_patch_changes_nothing_and_no_body_is_refused(world: World) -> None:
+    """7.17, 2.3, R-PATCH-3."""
+    config = world.put("t", ttl_ms=10**6)["config"]
+    assert patch(world, "t") == {"before": config, "after": config}
+    assert patch(world, "t", ttl_ms=10**6) == {"before": config, "after": config}
+    assert world.request("PATCH", "/v0/topics/t").status == 415
+    assert world.request("PATCH", "/v0/topics/t", b"", {"Content-Type": "application/json"}).refusal == INVALID
+
+
+def test_patches_at_the_same_time_undo_nothing_of_each_other(world: World) -> None:
+    """R-PATCH-3: also while the class changes, which waits for what is in flight."""
+    first = config = world.put("t", durability="ephemeral")["config"]
+    world.write("t", 1)
+    changes: list[dict[str, Any]] = [{"ttl_ms": 10**6}, {"durability": "disk"}, {"cap_records": 9}, {"priority": 3}]
+    pending = []
+    for each in changes:
+        pending.append((each, world.ask("PATCH", "/v0/topics/t", each)))
+        world.ask("POST", "/v0/topics/t", {"records": [{"data": 1}]})
+    answers = [(change, asked.answer().json) for change, asked in pending]
+    while answers:  # in whichever order they took effect
+        at = next(at for at, (_, answer) in enumerate(answers) if answer["before"] == config)
+        change, answer = answers.pop(at)
+        config = config | change
+        assert answer["after"] == config
+    assert (
+        world.state("t")["config"]
+        == config
+        == first | {"ttl_ms": 10**6, "durability": "disk", "cap_records": 9, "priority": 3}
+    )
+
+
+PATCH_CHECKS: list[tuple[str, dict[str, Any], Any]] = [
+    ("absent", {"ttl_ms": -1}, INVALID),
+    ("absent", {"dead_letter": "bad name"}, (400, "invalid_request", {"dead_letter": "bad name"})),
+    ("absent", {"ttl_ms": 1}, (404, "topic_not_found", {"topic": "absent"})),
+    ("bad%20name", {}, (404, "topic_not_found", {"topic": "bad name"})),
+    ("q", {"dead_letter": "q", "type": "log"}, (409, "topic_exists_incompatible")),
+    ("q", {"dead_letter": "q"}, INVALID),
+    ("log", {"dead_letter": "log", "type": "queue"}, INVALID),
+    (
+        "log",
+        {"type": "queue"},
+        (409, "topic_exists_incompatible", {"topic": "log", "existing_type": "log", "requested_type": "queue"}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "body", "refusal"), PATCH_CHECKS, ids=range(len(PATCH_CHECKS)))
+def test_the_checks_of_patch_come_in_order(world: World, name: str, body: dict[str, Any], refusal: Any) -> None:
+    """7.17/1, 7.17/2, 7.17/3, 7.17/4: body, dead letter, existence, the checks of the result; none creates a topic."""
+    world.put("log")
+    world.put("q", type="queue")
+    assert world.request("PATCH", f"/v0/topics/{name}", body).refusal[: len(refusal)] == refusal
+    assert len(world.request("GET", "/v0/topics").json["topics"]) == 2
+
+
+def test_a_patch_of_a_topic_that_is_being_deleted_finds_none(world: World) -> None:
+    """7.17/3: whichever request comes first."""
+    world.put("t")
+    dropped, patched = world.ask("DELETE", "/v0/topics/t"), world.ask("PATCH", "/v0/topics/t", {"ttl_ms": 1})
+    assert (dropped.answer().status, patched.answer().status) == (200, 404)
+
+
+def test_a_patch_the_disk_refused_changes_nothing(world: World) -> None:
+    """7.17: 500."""
+    world.put("t", ttl_ms=10**6)
+    world.fail_storage("write", 5, times=20)
+    assert world.request("PATCH", "/v0/topics/t", {"ttl_ms": 5}).status == 500
+    world.heal_storage()
+    assert world.state("t")["config"]["ttl_ms"] == 10**6
+    world.crash_and_start()
+    assert world.state("t")["config"]["ttl_ms"] == 10**6
+
+
 # --- state ----------------------------------------------------------------------------------------------------------
 def test_the_state_of_a_fresh_log(world: World) -> None:
     """7.2: exactly these fields, and no queue."""

@@ -77,7 +77,7 @@ def test_blanks_around_a_token_are_trimmed(keyed: World, value: str) -> None:
 
 def test_a_missing_key_is_told_before_anything_else_is_looked_at(keyed: World) -> None:
     """2.4/2: path, method, name, size, type and shape of the body come after the keys."""
-    for method, path in (("GET", "/nowhere"), ("PATCH", "/v0/topics/t"), ("GET", "/v0/topics/%FF"), ("OPTIONS", "/")):
+    for method, path in (("GET", "/nowhere"), ("BREW", "/v0/topics/t"), ("GET", "/v0/topics/%FF"), ("OPTIONS", "/")):
         assert keyed.request(method, path).refusal == UNAUTHORIZED
     assert keyed.request("POST", "/v0/topics/t", b"{", {"Content-Type": "text/plain"}).refusal == UNAUTHORIZED
     assert keyed.request("POST", "/v0/topics/t", headers={"Content-Length": str(1 << 40)}).refusal == UNAUTHORIZED
@@ -160,6 +160,7 @@ def test_a_route_asks_for_a_key_unless_it_says_otherwise(shared: World, route: R
 
 SCOPES_OF_THE_CONTRACT = {
     "PUT /v0/topics/:topic": Scope.ADMIN,
+    "PATCH /v0/topics/:topic": Scope.ADMIN,
     "GET /v0/topics/:topic": Scope.READ,
     "GET /v0/topics": Scope.READ,
     "DELETE /v0/topics/:topic": Scope.DELETE,
@@ -219,7 +220,7 @@ def test_what_is_no_route_has_the_scope_of_its_shape(keyed: World) -> None:
         for method, path in (("GET", "/v0/topics/t/unknown"), ("POST", "/v0/topics/t/diff/x"), ("PUT", "/v0/topics/")):
             assert ask(keyed, token, method, path).status == status
     for token, status in (("writer", 405), ("reader", 403)):
-        assert ask(keyed, token, "PATCH", "/v0/topics/t").status == status
+        assert ask(keyed, token, "BREW", "/v0/topics/t").status == status
         assert ask(keyed, token, "GET", "/v0/topics/t/diff").status == status
     assert ask(keyed, "reader", "POST", "/v0/routers/r").refusal == FORBIDDEN
     assert ask(keyed, "admin", "POST", "/v0/routers/r").status in (404, 405)
@@ -332,10 +333,13 @@ def test_refusals_of_routers_name_what_the_key_may_name(keyed: World) -> None:
 
 
 def test_a_dead_letter_must_be_allowed(keyed: World) -> None:
-    """R-AUTH-6, 7.1/3: after its own rule, in every configuration that is taken."""
+    """R-AUTH-6, 7.1/3, 7.17/2: after its own rule, in every configuration that is taken."""
     put = ask(keyed, "box", "PUT", "/v0/topics/box-q", {"type": "queue", "dead_letter": "dlq"})
     assert put.refusal == (403, "forbidden", {"topic": "dlq"})
     assert ask(keyed, "box", "PUT", "/v0/topics/box-q", {"dead_letter": "!"}).status == 400
+    assert ask(keyed, "box", "PUT", "/v0/topics/box-p").status == 201
+    patch = ask(keyed, "box", "PATCH", "/v0/topics/box-p", {"dead_letter": "dlq"})
+    assert patch.refusal == (403, "forbidden", {"topic": "dlq"})
     write = {"records": [{"data": 1}], "config": {"type": "queue", "dead_letter": "dlq"}}
     assert ask(keyed, "box", "POST", "/v0/topics/box-q", write).refusal == (403, "forbidden", {"topic": "dlq"})
     assert ask(keyed, "box", "GET", "/v0/topics/box-q").status == 404

@@ -108,7 +108,7 @@ def error_answers(world: World) -> dict[str, Answer]:
         "topic_not_found diff": world.request("POST", "/v0/topics/none/diff", {}),
         "topic_not_found delete": world.request("POST", "/v0/topics/none/delete", {"before_seq": 1}),
         "not_found": world.request("GET", "/nowhere"),
-        "method_not_allowed": world.request("PATCH", "/v0/topics/t"),
+        "method_not_allowed": world.request("BREW", "/v0/topics/t"),
         "type conflict": world.request("PUT", "/v0/topics/q", {}),
         "topic_not_empty": world.request("DELETE", "/v0/topics/t?if_empty=true"),
         "payload_too_large": world.connect()

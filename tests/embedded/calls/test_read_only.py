@@ -44,6 +44,7 @@ _WRITES: dict[str, tuple[Any, ...]] = {
     "append_soon": ("t", 1),
     "delete": ("t",),
     "put_topic": ("t",),
+    "patch_topic": ("t",),
     "delete_topic": ("t",),
     "claim": ("q", "n"),
     "ack": ("q", "n", []),

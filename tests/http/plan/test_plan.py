@@ -59,10 +59,10 @@ def test_a_plan_has_the_route_the_decoded_name_and_the_query() -> None:
     ("method", "target", "missing"),
     [
         ("GET", "/nowhere", "not_found"),
-        ("PATCH", "/v0/topics/a", "method_not_allowed"),
+        ("BREW", "/v0/topics/a", "method_not_allowed"),
         ("HEAD", "/v0/topics/a/work", "method_not_allowed"),
         ("GET", "/v0/topics/%FF", "invalid_request"),
-        ("PATCH", "/v0/topics/%FF", "method_not_allowed"),
+        ("BREW", "/v0/topics/%FF", "method_not_allowed"),
         ("HEAD", "/v0/topics/a", None),
     ],
 )

@@ -262,7 +262,7 @@ _SERVER = {
     "a seek of a reader": _request(b"POST /v0/topics/log/readers/r/seek", b'{"seq":1}'),
     "readers": _request(b"GET /v0/topics/log/readers") + _request(b"GET /v0/topics/log/readers/r"),
     "the end of a reader": _request(b"DELETE /v0/topics/log/readers/r"),
-    "a method that is not there": _request(b"PATCH /v0/topics/log"),
+    "a method that is not there": _request(b"BREW /v0/topics/log"),
     "a name that is too long": _request(b"GET /v0/topics/" + b"n" * 300),
     "a name with a zero": _request(b"GET /v0/topics/a%00b"),
 }

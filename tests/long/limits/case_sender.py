@@ -33,6 +33,7 @@ class Target(NamedTuple):
 
 TARGETS = {
     "PUT /v0/topics/:": Target("doomed"),
+    "PATCH /v0/topics/:": Target("doomed"),
     "GET /v0/topics/:": Target("large"),
     "DELETE /v0/topics/:": Target("absent"),
     WRITE: Target("written", {"records": b'[{"data":0}]'}),
@@ -64,7 +65,14 @@ _SLOWS = ("PUT /v0/topics/:/readers/:", "DELETE /v0/topics/:/readers/:")
 """Operations whose cases may change or delete the one reader because of which nothing is trimmed."""
 _TRIMS = ("POST /v0/topics/:/readers/:/commit", "POST /v0/topics/:/readers/:/seek")
 """Operations whose cases move the one reader that trims."""
-_EMPTIES = ("PUT /v0/topics/:", "DELETE /v0/topics/:", "POST /v0/topics/:/delete", *_SLOWS, *_TRIMS)
+_EMPTIES = (
+    "PUT /v0/topics/:",
+    "PATCH /v0/topics/:",
+    "DELETE /v0/topics/:",
+    "POST /v0/topics/:/delete",
+    *_SLOWS,
+    *_TRIMS,
+)
 """Operations whose cases may take records from the topic `doomed`."""
 _HOLDS = ("POST /v0/topics/:/ack", "POST /v0/topics/:/nack", "POST /v0/topics/:/extend")
 _STREAMS = ("GET /v0/topics/:/work", "GET /v0/watch/:")

@@ -189,6 +189,7 @@ _COMMAND = _body({"op": TEXT, "request_id": ANY})
 
 CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "PUT /v0/topics/:": _PATH | _body(_CONFIG),
+    "PATCH /v0/topics/:": _PATH | _body(_CONFIG),
     "GET /v0/topics/:": _PATH | _query("incarnation", "touch"),
     "GET /v0/topics": _query("cursor", "incarnation", "page_size", "prefix", "touch"),
     "DELETE /v0/topics/:": {"path": (const("a large topic", b"doomed"), *PLAIN)} | _query("if_empty"),

@@ -126,6 +126,13 @@ class Oracle:
         self.settle(now)
         return created
 
+    def patch(self, now: int, name: str, changes: dict[str, Any]) -> Refusal | None:
+        place = self.places.get(name)
+        if place is None:
+            return 404, "topic_not_found"
+        self.put(now, name, place.config | changes)
+        return None
+
     def drop(self, now: int, name: str, *, if_empty: bool) -> dict[str, Any] | Refusal:
         self.settle(now)
         place = self.places.get(name)

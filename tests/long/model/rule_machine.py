@@ -306,6 +306,25 @@ class Machine(RuleBasedStateMachine):
         if self.oracle.is_certain({name: config}):
             self.put(name, config)
 
+    @step(name=some, config=configs, more=queue_configs, unlimited=st.sets(st.sampled_from(["ttl_ms", "cap_records"])))
+    def patch(self, name: str, config: dict[str, Any], more: dict[str, Any], unlimited: set[str]) -> None:
+        """Some fields change, and all others stay."""
+        name = self.first if name == FIRST else name
+        place = self.oracle.places.get(name)
+        before = {} if place is None else place.config
+        changes = dict.fromkeys(unlimited, 0) | config | (more if name in QUEUES else {})
+        possible = self.complete(before | changes, name, "disk")
+        changes = {key: possible[key] for key in changes if key in possible}
+        if not self.oracle.is_certain({name: before | changes}):
+            return
+        answer = self.ask("PATCH", f"/v0/topics/{name}", changes)
+        refused = self.oracle.patch(self.now, name, changes)
+        if refused is not None:
+            assert answer.refusal[:2] == refused
+            return
+        for shown, known in (("before", before), ("after", before | changes)):
+            assert {key: answer.json[shown][key] for key in known} == known
+
     def need(self, name: str) -> None:
         """Create an absent topic if only a configuration can, or if all must survive a power cut."""
         if name not in self.oracle.places and (self.synced or name in QUEUES):

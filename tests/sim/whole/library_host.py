@@ -210,6 +210,9 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
         case "PUT", []:
             made = log.put_topic(name, **body)
             return 201 if made.created else 200, {"created": made.created}
+        case "PATCH", []:
+            log.patch_topic(name, **body)
+            return 200, {}
         case "DELETE", []:
             return 200, {"deleted": log.delete_topic(name).deleted}
         case "GET", []:

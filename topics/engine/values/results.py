@@ -90,6 +90,13 @@ class PutResult(NamedTuple):
     config: TopicConfig
 
 
+class PatchResult(NamedTuple):
+    """The whole configuration of a topic before a change of some of its fields, and after it."""
+
+    before: TopicConfig
+    after: TopicConfig
+
+
 class QueueState(NamedTuple):
     ready: int
     in_flight: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import msgspec
@@ -125,15 +125,62 @@ class TopicConfig:
         Raises: UsageError, an unknown name, a value of the wrong type or range, or a dead_letter
         that is no topic name.
         """
-        if unknown := values.keys() - set(_ORDER):
-            raise UsageError(f"unknown topic setting {sorted(unknown)[0]!r}: use one of {', '.join(_ORDER)}")
-        try:
-            config = cls.parse(msgspec.json.encode(values), "the config")
-            if config.dead_letter is not None:
-                check_dead_letter(config.dead_letter)
-        except (RequestError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise UsageError(str(error)) from None
-        return config
+        return cls.from_fields(_checked_fields(values))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPatch:
+    """A change of some fields of a config (7.17). Build one with `make` or `parse`, which clamp."""
+
+    changes: dict[str, Any]
+    """The fields of `TopicConfig` that change, by name. `durable` has become a `durability`."""
+
+    @classmethod
+    def parse(cls, text: bytes) -> ConfigPatch:
+        """Parse a patch from the JSON object of a body.
+
+        Raises: RequestError invalid_request, which names the field.
+        """
+        return cls.from_fields(read_object(text))
+
+    @classmethod
+    def from_fields(cls, given: Fields) -> ConfigPatch:
+        """Build a patch from an object's fields; `null` means the default."""
+        named = TopicConfig.from_fields(given)
+        names = {"durability" if name == "durable" else name for name in _ORDER if name in given}
+        return cls({name: getattr(named, name) for name in names})
+
+    @classmethod
+    def make(cls, **values: Any) -> ConfigPatch:
+        """Build a patch from keyword arguments, for the embedded API; as `TopicConfig.make`."""
+        return cls.from_fields(_checked_fields(values))
+
+    @property
+    def dead_letter(self) -> str | None:
+        """The dead letter that the patch names, unchecked; None if it names none."""
+        named: str | None = self.changes.get("dead_letter")
+        return named
+
+    def applied_to(self, config: TopicConfig) -> TopicConfig:
+        """Return the config with the patch's fields, and its own values of all others."""
+        return _interned(replace(config, **self.changes))
+
+
+def _checked_fields(values: dict[str, Any]) -> Fields:
+    """Return keyword arguments as the fields of a config on the wire.
+
+    Raises: UsageError, as `TopicConfig.make`.
+    """
+    if unknown := values.keys() - set(_ORDER):
+        raise UsageError(f"unknown topic setting {sorted(unknown)[0]!r}: use one of {', '.join(_ORDER)}")
+    try:
+        given = read_object(msgspec.json.encode(values), "the config")
+        dead_letter = TopicConfig.from_fields(given).dead_letter
+        if dead_letter is not None:
+            check_dead_letter(dead_letter)
+    except (RequestError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UsageError(str(error)) from None
+    return given
 
 
 def clamped_lease_ms(lease_ms: int) -> int:

@@ -1,6 +1,6 @@
 """Creation, change and deletion of topics, each durable before it is answered.
 
-Source: wire contract 7.1, 7.4, R-REC, R-CFG.
+Source: wire contract 7.1, 7.4, 7.17, R-REC, R-CFG, R-PATCH.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from topics.engine.state.wakes import CreationCore, notify_made, wake
 from topics.engine.values import incarnation
 from topics.engine.values.name_rules import check_topic_name
 from topics.engine.values.ports import LoopPort
-from topics.engine.values.results import DeleteTopicResult, Done, PutResult
-from topics.engine.values.topic_config import DEFAULT, TopicConfig, check_dead_letter_of
+from topics.engine.values.results import DeleteTopicResult, Done, PatchResult, PutResult
+from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig, check_dead_letter_of
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
 from topics.engine.write.evictions import EvictionCore, is_busy, log_evictions
 from topics.engine.write.reader_frames import log_positions
@@ -201,7 +201,28 @@ class Lifecycle:
                 topic.parked.append(lambda: self.put(name, config, done))
             else:
                 check_dead_letter_of(config, name)
-                self._reconfigure(topic, config, done)
+                self._reconfigure(topic, config, done, lambda: self.put(name, config, done))
+        except TopicsError as error:
+            done(error)
+
+    def patch(self, name: str, patch: ConfigPatch, done: Done[PatchResult]) -> None:
+        """Change what a patch names in the config that all changes before this one leave."""
+        topic = self._core.registry.named(name)
+        if topic is None:
+            done(refusals.topic_not_found(name))
+            return
+        if topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.patch(name, patch, done))
+            return
+        before = topic.next_config
+
+        def on_put(result: PutResult | TopicsError) -> None:
+            done(result if isinstance(result, TopicsError) else PatchResult(before, result.config))
+
+        try:
+            after = patch.applied_to(before)
+            check_dead_letter_of(after, name)
+            self._reconfigure(topic, after, on_put, lambda: self.patch(name, patch, done))
         except TopicsError as error:
             done(error)
 
@@ -273,7 +294,11 @@ class Lifecycle:
         Creation(core, topic, done).stage(synced=True)
         return topic
 
-    def _reconfigure(self, topic: Topic, config: TopicConfig, done: Done[PutResult]) -> None:
+    def _reconfigure(self, topic: Topic, config: TopicConfig, done: Done[PutResult], again: Callable[[], None]) -> None:
+        """Stage a change of a topic's config.
+
+        again: repeats the request, after a wait for the topic's operations before it.
+        """
         core = self._core
         if config.type != topic.config.type:
             raise refusals.incompatible_type(topic, config.type)
@@ -283,7 +308,7 @@ class Lifecycle:
         if config.durability != "ephemeral" and leaves_memory and (topic.filling is not None or is_busy(topic)):
             # The list of deleted seqs (below) is built from the applied state, as are the caps'
             # evictions.
-            Turn(core, topic, lambda: self.put(topic.name, config, done), done).wait()
+            Turn(core, topic, again, done).wait()
             return
         check_backlog(core.log)
         # A deletion that failed with the log may be found after a restart.

@@ -1,12 +1,15 @@
-"""Endpoints of topics: create, state, list, delete. Source: wire contract, sections 7.1 to 7.4."""
+"""Endpoints of topics: create, change, state, list, delete.
+
+Source: wire contract, sections 7.1 to 7.4, 7.17.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from topics.engine.values.name_rules import check_topic_name
-from topics.engine.values.results import DeleteTopicResult, PutResult, TopicPage, TopicState
-from topics.engine.values.topic_config import TopicConfig, check_dead_letter_of
+from topics.engine.values.name_rules import check_dead_letter, check_topic_name
+from topics.engine.values.results import DeleteTopicResult, PatchResult, PutResult, TopicPage, TopicState
+from topics.engine.values.topic_config import ConfigPatch, TopicConfig, check_dead_letter_of
 from topics.http.handlers.list_pages import asked_page, reply_page
 from topics.http.plan.call import Call
 from topics.http.wire.json_text import json_bool, json_nullable
@@ -32,6 +35,23 @@ def put_topic(call: Call) -> None:
         call.reply(body, 201 if result.created else 200)
 
     call.service.engine.put_topic(call.name, config, done)
+
+
+def patch_topic(call: Call) -> None:
+    """Change the fields of a topic's configuration that the body names (7.17)."""
+    patch = ConfigPatch.parse(bytes(call.body))
+    if patch.dead_letter is not None:
+        check_dead_letter(patch.dead_letter)
+        call.principal.check_names(patch.dead_letter)
+
+    @call.or_fail
+    def done(result: PatchResult) -> None:
+        call.reply(
+            b'{"topic":%b,"before":%b,"after":%b,"performance":{"server_total_ms":%b}}'
+            % (call.plan.name_json, result.before.as_json(), result.after.as_json(), call.total_ms())
+        )
+
+    call.service.engine.patch_topic(call.name, patch, done)
 
 
 def get_topic(call: Call) -> None:

@@ -85,6 +85,7 @@ _STATE = answer(
     performance=performance(),
 )
 _PUT = answer(topic=text(), created=boolean(), config=ref("ConfigInForce"), performance=performance())
+_PATCHED = answer(topic=text(), before=ref("ConfigInForce"), after=ref("ConfigInForce"), performance=performance())
 _WRITTEN = answer(
     topic=text(),
     first_seq=u64(),
@@ -182,6 +183,9 @@ def _given(key: str) -> Schema:
 OPERATIONS: dict[str, ApiOperation] = {
     "PUT /v0/topics/:": ApiOperation(
         "Create a topic, or replace its configuration", "7.1", {200: _PUT, 201: _PUT}, (409,), body=ref("Config")
+    ),
+    "PATCH /v0/topics/:": ApiOperation(
+        "Change some fields of a topic's configuration", "7.17", {200: _PATCHED}, (404, 409), body=ref("ConfigPatch")
     ),
     "GET /v0/topics/:": ApiOperation(
         "State of a topic", "7.2", {200: _STATE}, (404,), {"touch": boolean(True, _TOUCH)} | _SHOWN

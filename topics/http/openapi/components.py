@@ -62,6 +62,14 @@ SCHEMAS: dict[str, Schema] = {
         priority=nullable(_I32),
         dead_letter=nullable(_DEAD_LETTER),
     ),
+    "ConfigPatch": question(
+        (),
+        "What is left out keeps its value; null means the default.",
+        **{name: {key: of[key] for key in of if key != "default"} for name, of in _CONFIG.items()},
+        durability=nullable(one_of(*DURABILITIES)),
+        priority=nullable(_I32),
+        dead_letter=nullable(_DEAD_LETTER),
+    ),
     "ConfigInForce": answer(
         "All 17 settings, resolved.",
         **_CONFIG,

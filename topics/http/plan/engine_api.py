@@ -29,11 +29,12 @@ from topics.engine.values.results import (
     DiffResult,
     Done,
     KnownTopic,
+    PatchResult,
     PutResult,
     TopicPage,
     TopicState,
 )
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.write.plain_appends import PlainDone
 from topics.engine.write.write_columns import BodyRows, GroupRow
 from topics.errors import RequestError
@@ -48,6 +49,8 @@ class EngineApi(Protocol):
     readers: ReaderCalls
 
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None: ...
+
+    def patch_topic(self, name: str, patch: ConfigPatch, done: Done[PatchResult]) -> None: ...
 
     def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None: ...
 

@@ -245,7 +245,7 @@ class Worker(Client):
             if self._next("changes of a queue", status, answer):
                 queue.leases_durable = durable
 
-        wire.ask("PUT", queue.path, queue.config | {"leases_durable": durable}, changed)
+        wire.ask("PATCH", queue.path, {"leases_durable": durable}, changed)
 
     @property
     def _now_ns(self) -> int:
