@@ -17,6 +17,7 @@ from topics.engine.state.append_request import Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.values.begin import Begin
 from topics.engine.values.json_fields import Fields, read_object, refuse
+from topics.engine.values.name_rules import shown
 from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.engine.write.long_bodies import Frames, LongBodies
 from topics.engine.write.write_body import CUT_BYTES, WriteBody, WriteScanner
@@ -108,7 +109,8 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
         return _unsubscribe(fields, request_id, limits.max_watch_topics)
     if op == "ping":
         return Ping(request_id)
-    raise RequestError("invalid_request", 'op must be "subscribe", "unsubscribe", "publish" or "ping"')
+    choices = '"subscribe", "unsubscribe", "publish" or "ping"'
+    raise RequestError("invalid_request", f"op must be {choices}, not {shown(op)}")
 
 
 def parse_long(

@@ -83,6 +83,10 @@ def test_queue_times_are_stored_clamped(body: bytes, lease_ms: int, claim_jitter
         (b'{"ttl_ms":1.0}', "ttl_ms must be a whole number"),
         (b'{"cap_records":-1}', "cap_records must be"),
         (b'{"cap_bytes":18446744073709551616}', "cap_bytes must be"),
+        (
+            b'{"durability":"strong"}',
+            'durability must be "ephemeral", "memory", "disk", "fsync" or null, not the string "strong"',
+        ),
         (b'{"discard":"new"}', 'discard must be "old" or "reject"'),
         (b'{"durable":null}', "durable must be true or false, not null"),
         (b'{"durability":"paper"}', "durability must be"),

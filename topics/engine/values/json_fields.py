@@ -179,12 +179,14 @@ class Fields:
 
     def nullable_choice(self, name: str, choices: Sequence[str]) -> str | None:
         span = self.nullable_span(name)
-        return None if span is None else self._choice(name, span, choices)
+        return None if span is None else self._choice(name, span, choices, "null")
 
-    def _choice(self, name: str, span: JsonSpan, choices: Sequence[str]) -> str:
+    def _choice(self, name: str, span: JsonSpan, choices: Sequence[str], *others: str) -> str:
+        """Return the value of a field. others: further values that the message names."""
         if span.kind == JsonKind.STRING and (value := string_value(span.text)) in choices:
             return value
-        raise refuse(self._prefix + name, " or ".join(f'"{choice}"' for choice in choices), span)
+        *first, last = [*(f'"{choice}"' for choice in choices), *others]
+        raise refuse(self._prefix + name, f"{', '.join(first)} or {last}", span)
 
     # --- containers -------------------------------------------------------------------------------------------------
     def strings(self, name: str, most: int) -> tuple[str, ...]:
