@@ -6,6 +6,7 @@ topics.json     the marker: format and core count; the format may be raised (dir
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Container
@@ -23,9 +24,15 @@ from topics.store.format.segment_format import (
     DIRECTORY_FORMAT,
     FIRST_DIRECTORY_FORMAT,
     MARKER_NAME,
+    PACK_DIRECTORY,
     SNAPSHOT_DIRECTORY,
+    TOPICS_DIRECTORY,
 )
 
+SIGNS = frozenset((MARKER_NAME, SNAPSHOT_DIRECTORY, TOPICS_DIRECTORY, PACK_DIRECTORY, "wal"))
+"""Names in a data directory: a directory with none of them is not one."""
+_BEFORE_SIGNS = frozenset(("lock", f"{MARKER_NAME}.tmp", "lost+found"))
+"""Names in a directory that may become one: a killed start, or a new file system, left them."""
 _PATH_BYTES_MAX = 3500
 """The longest path: the kernel accepts 4096 with the names of the files below."""
 
@@ -62,6 +69,7 @@ def lock_directory(ring: Ring, config: Config) -> LockedDirectory:
     if (length := len(os.fsencode(path))) > _PATH_BYTES_MAX:
         raise StorageError(f"the data directory's path has {length} bytes: use one of at most {_PATH_BYTES_MAX}")
     refuse_unsafe(ring, path)
+    _refuse_foreign(ring, config)
     if config.segment_codec == "zstd":
         require_zstd("segment_codec zstd")
     try:
@@ -117,7 +125,41 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
     if info.st_uid != os.geteuid():
         raise StorageError(f"data directory {path} belongs to user {info.st_uid}, not to {os.geteuid()}")
     if info.st_mode & 0o022:
-        raise StorageError(f"data directory {path} may be written to by others: run `chmod go-w {path}`")
+        remedy = f"run `chmod go-w {path}`" if _is_used(ring, path) else f"use one of its own, such as {path}/topics"
+        raise StorageError(f"data directory {path} may be written to by others: {remedy}")
+
+
+def _is_used(ring: Ring, path: str) -> bool:
+    for name in SIGNS:
+        with contextlib.suppress(OSError):
+            ring.look(f"{path}/{name}")
+            return True
+    return False
+
+
+def _refuse_foreign(ring: Ring, config: Config) -> None:
+    """Refuse a directory that was never a data directory and holds files of others.
+
+    Names that begin with a dot, and files that settings name, may be there.
+
+    Raises StorageError.
+    """
+    path = config.data_dir
+    if _is_used(ring, path):
+        return
+    try:
+        names = ring.list_directory(path)
+    except OSError:  # It is not there, or what follows says why it cannot be used.
+        return
+    set_paths = [os.path.abspath(each) for each in (config.port_file, config.api_keys_file, config.cold_dir) if each]
+    for name in names:
+        below = os.path.abspath(f"{path}/{name}")
+        is_set = any(f"{each}/".startswith(f"{below}/") for each in set_paths)
+        if not (name.startswith(".") or name in _BEFORE_SIGNS or is_set):
+            raise StorageError(
+                f"data directory {path} was never one of topics, and holds other files, such as {name}: "
+                f"use an empty directory, or a new one, such as {path}/topics"
+            )
 
 
 def refuse_links(path: str) -> None:

@@ -12,12 +12,9 @@ from topics.errors import LockedError, StorageError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
-from topics.store.disk.data_directory import LockedDirectory, lock_directory, refuse_links
+from topics.store.disk.data_directory import SIGNS, LockedDirectory, lock_directory, refuse_links
 from topics.store.repair.rebuild import Rebuilt, rebuild
 from topics.store.repair.verify_directory import Damage, VerifyReport, verify
-
-_SIGNS = frozenset(("topics.json", "snapshots", "topics", "packs", "wal"))
-"""Names in a data directory: a directory with none of them is not one."""
 
 
 class FsckReport(msgspec.Struct):
@@ -78,7 +75,7 @@ def is_data_directory(path: str) -> bool:
     Raises: FileNotFoundError; StorageError if it cannot be listed.
     """
     try:
-        return bool(_SIGNS.intersection(os.listdir(path)))
+        return bool(SIGNS.intersection(os.listdir(path)))
     except FileNotFoundError:
         raise
     except OSError as error:
