@@ -31,10 +31,10 @@ class Process:
         arguments = ["--data-dir", str(self.data_dir), "--port", "0", "--port-file", str(self.port_file), *options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
         self.process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment)
-        self.log = self._wait_for("ready after")
+        self.log = self.wait_for("ready after")
         self.address = self.port_file.read_text()
 
-    def _wait_for(self, text: str) -> str:
+    def wait_for(self, text: str) -> str:
         assert self.process.stderr is not None
         log = ""
         for line in self.process.stderr:
@@ -135,3 +135,23 @@ def test_a_port_in_use_is_said_with_its_remedy(tmp_path: Path) -> None:
         done = run(["serve", "--data-dir", str(tmp_path / "data"), "--port", str(port)], os.environ)
     assert done.code == 1
     assert f"topics: 127.0.0.1:{port}: Address already in use: choose another port with --port" in done.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing is left of the start"
+
+
+def test_a_directory_of_others_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """R-LIFE-9: also one that others may write to, without advice to change that."""
+    (tmp_path / "passwd").write_text("")
+    for mode in (0o700, 0o777):
+        tmp_path.chmod(mode)
+        done = run(["serve", "--data-dir", str(tmp_path), "--port", "0"], os.environ)
+        assert (done.code, "chmod" in done.stderr) == (1, False)
+        assert f"{tmp_path}/topics" in done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["passwd"]
+
+
+def test_a_hangup_ends_no_server(process: Process) -> None:
+    """R-LIFE-10: with and without a file of keys to read again."""
+    process.process.send_signal(signal.SIGHUP)
+    process.wait_for("no keys are read again")
+    assert process.ask("GET", "/readyz")["status"] == "ready"
+    assert process.stop() == 0

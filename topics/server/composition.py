@@ -16,7 +16,7 @@ from topics.loop.signals import install_signal_handlers
 from topics.server.app import Server
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
-from topics.server.startup import check_config, connection_limit, forbid_core_dumps
+from topics.server.startup import check_config, check_port, connection_limit, forbid_core_dumps
 from topics.store.disk.data_directory import lock_directory
 
 _log = logging.getLogger("topics.server")
@@ -40,15 +40,14 @@ def serve(config: Config) -> int:
         loop.stop()
 
     try:
+        check_port(config, ring)
         directory = lock_directory(ring, config)
         try:
             server = Server(
                 config, loop, partial(StoredEngine.open, directory=directory), max_connections=limit, on_end=on_end
             )
             config = server.config
-            signals = [signal.SIGINT, signal.SIGTERM]
-            if config.api_keys_file:
-                signals.append(signal.SIGHUP)
+            signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
             def on_signal(number: int) -> None:
                 if number == signal.SIGHUP:

@@ -5,6 +5,7 @@ All functions raise errors whose message is printed. Source: wire contract, R-LI
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 
@@ -12,6 +13,7 @@ from topics.config import Config
 from topics.errors import UsageError
 from topics.http.access.keyring import parse_keys
 from topics.http.access.origin import is_loopback
+from topics.loop.ring import Ring
 from topics.server.keys_file import with_keys_of_file
 
 _OTHER_DESCRIPTORS = 512
@@ -33,6 +35,16 @@ def check_address(config: Config, *, has_keys: bool, address: str) -> None:
     """
     if not (has_keys or config.allow_insecure_no_auth or is_loopback(address)):
         raise _needs_keys(config.host)
+
+
+def check_port(config: Config, ring: Ring) -> None:
+    """Check that the address can be bound, so that a start refused for it creates no directory.
+
+    Raises: OSError.
+    """
+    if config.port:
+        fd, _address = ring.listen(config.host, config.port, 0)
+        os.close(fd)
 
 
 def _needs_keys(host: str) -> UsageError:
