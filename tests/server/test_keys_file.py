@@ -46,8 +46,8 @@ def test_what_is_wrong_with_the_file_stops_the_start(keys: Path) -> None:
     with pytest.raises(UsageError, match="UTF-8"):
         read_keys_file(str(keys))
     write(keys, "one:reed")
-    with pytest.raises(UsageError, match="entry 1"):
-        check_config(Config(api_keys_file=str(keys)))
+    with pytest.raises(UsageError, match=f"entry 1 of TOPICS_API_KEYS_FILE {keys} names an unknown scope"):
+        check_config(Config(api_keys="first", api_keys_file=str(keys)))
 
 
 def test_keys_change_while_the_server_runs(keys: Path) -> None:

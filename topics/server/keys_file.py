@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from topics.config import Config
 from topics.errors import UsageError
+from topics.http.access.keyring import parse_keys
 
 _FILE_BYTES_MAX = 1 << 20
 
@@ -14,7 +15,8 @@ _FILE_BYTES_MAX = 1 << 20
 def with_keys_of_file(config: Config) -> Config:
     """Return the settings with the entries of `api_keys_file` after those of `api_keys`.
 
-    Raises: UsageError, the file cannot be read, is no text, or may be read by other users.
+    Raises: UsageError, the file cannot be read, is no text, may be read by other users, or has a
+    wrong entry.
     """
     if not config.api_keys_file:
         return config
@@ -39,4 +41,7 @@ def read_keys_file(path: str) -> str:
         raise UsageError(f"TOPICS_API_KEYS_FILE {path} may be read by all users: run `chmod o= {path}`")
     if len(data) > _FILE_BYTES_MAX:
         raise UsageError(f"TOPICS_API_KEYS_FILE {path} is over {_FILE_BYTES_MAX} bytes")
-    return ",".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    entries = ",".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    # An error names the file, and counts the entries in it.
+    parse_keys(entries, of=f"TOPICS_API_KEYS_FILE {path}")
+    return entries

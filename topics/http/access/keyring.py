@@ -93,10 +93,11 @@ class Keyring:
 NO_KEYS = Keyring([])
 
 
-def parse_keys(text: str, in_flight_max: int = 0) -> Keyring:
+def parse_keys(text: str, in_flight_max: int = 0, of: str = "TOPICS_API_KEYS") -> Keyring:
     """Parse `TOPICS_API_KEYS`: entries `secret[:scopes[:prefixes]]` between commas.
 
-    Of equal secrets the last counts. in_flight_max: cap of each key, 0 for no limit.
+    Of equal secrets the last counts. in_flight_max: cap of each key, 0 for no limit. of: the name
+    of the text in errors.
 
     Raises: UsageError naming the entry by its number, never by its text.
     """
@@ -105,15 +106,15 @@ def parse_keys(text: str, in_flight_max: int = 0) -> Keyring:
         secret, scopes, prefixes = (*entry.split(":", 2), "", "")[:3]
         secret = secret.strip()
         if not secret:
-            raise _bad_entry(number, "has an empty secret: write secret:scopes:prefixes")
+            raise _bad_entry(number, of, "has an empty secret: write secret:scopes:prefixes")
         digest = sha256(secret.encode("utf-8", "surrogateescape")).digest()
         found.pop(digest, None)
-        found[digest] = _parse_scopes(number, scopes.strip()), _parse_prefixes(prefixes)
+        found[digest] = _parse_scopes(number, of, scopes.strip()), _parse_prefixes(prefixes)
     limit = in_flight_max or NO_LIMIT
     return Keyring([(digest, Principal(n, *rights, limit)) for n, (digest, rights) in enumerate(found.items())])
 
 
-def _parse_scopes(number: int, text: str) -> Scope:
+def _parse_scopes(number: int, of: str, text: str) -> Scope:
     if not text:
         return ALL_SCOPES
     scopes = Scope.NONE
@@ -121,10 +122,10 @@ def _parse_scopes(number: int, text: str) -> Scope:
         name = token.strip().lower()
         if name:
             if name not in _SCOPES:
-                raise _bad_entry(number, f"names an unknown scope: use {', '.join(_SCOPES)}, joined by +")
+                raise _bad_entry(number, of, f"names an unknown scope: use {', '.join(_SCOPES)}, joined by +")
             scopes |= _SCOPES[name]
     if not scopes:
-        raise _bad_entry(number, "has a scopes field without a scope: leave it empty for all of them")
+        raise _bad_entry(number, of, "has a scopes field without a scope: leave it empty for all of them")
     return scopes
 
 
@@ -133,5 +134,5 @@ def _parse_prefixes(text: str) -> tuple[bytes, ...]:
     return tuple(prefix.encode("utf-8", "surrogateescape") for prefix in prefixes if prefix)
 
 
-def _bad_entry(number: int, what: str) -> UsageError:
-    return UsageError(f"entry {number} of TOPICS_API_KEYS {what}")
+def _bad_entry(number: int, of: str, what: str) -> UsageError:
+    return UsageError(f"entry {number} of {of} {what}")
