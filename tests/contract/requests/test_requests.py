@@ -28,7 +28,9 @@ def test_any_other_path_is_unknown(world: World, path: str) -> None:
     """2.1: exact, case-sensitive, no trailing slash, fixed segments not decoded."""
     world.put("t")
     for method in ("GET", "POST", "PUT", "DELETE"):
-        assert world.request(method, path).refusal == (404, "not_found", None)
+        answer = world.request(method, path)
+        assert answer.refusal == (404, "not_found", None)
+        assert "/docs" in answer.json["error"]["message"]
 
 
 def test_a_parameter_is_decoded_after_matching(world: World) -> None:

@@ -79,7 +79,7 @@ class Aim:
 
     def _resolve(self, request: Request, match: Match | None) -> RequestError | None:
         if match is None:
-            return RequestError("not_found", "there is no such path")
+            return RequestError("not_found", "there is no such path (/docs lists all)")
         route = match.methods.get("GET" if request.method == "HEAD" else request.method)
         if route is None or (route.stream and request.method == "HEAD"):
             return MethodNotAllowedError(request.method, request.path, match.allow)
