@@ -22,26 +22,50 @@ from topics.errors import (
 )
 
 if TYPE_CHECKING:
+    from topics.common.settings import LogSettings, TopicSettings
+    from topics.embedded.aio import AsyncLog
     from topics.embedded.appends.pending import Pending
     from topics.embedded.directory_calls import fsck
     from topics.embedded.jobs import Job
     from topics.embedded.log import Log
-    from topics.embedded.log_reader import AsyncLogReader, LogReader, ReaderLag
+    from topics.embedded.log_reader import AsyncLogReader, LogReader, OpeningReader, ReaderLag
     from topics.embedded.opening import open_log
     from topics.embedded.producer import Producer
     from topics.embedded.records import GapError, Page, Record
+    from topics.engine.queue.queue_results import AckResult, ExtendResult
+    from topics.engine.read.column_read import ColumnPage
     from topics.engine.read.one_record import Location
     from topics.engine.readers.reader_results import ReaderState
+    from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
     from topics.engine.stored_engine import LogStats
-    from topics.engine.values.results import TopicHead
+    from topics.engine.values.predicate import Predicate
+    from topics.engine.values.results import (
+        AppendResult,
+        DeleteResult,
+        DeleteTopicResult,
+        PatchResult,
+        PutResult,
+        QueueState,
+        Tombstone,
+        TopicHead,
+        TopicState,
+    )
+    from topics.engine.values.topic_config import TopicConfig
     from topics.engine.write.value_rows import NewRecord
     from topics.store.repair.check_directory import FsckReport
 
 __version__ = "0.1.0"
 __all__ = [
+    "AckResult",
+    "AppendResult",
+    "AsyncLog",
     "AsyncLogReader",
+    "ColumnPage",
     "CorruptError",
+    "DeleteResult",
+    "DeleteTopicResult",
     "DiskFullError",
+    "ExtendResult",
     "FormatError",
     "FsckReport",
     "GapError",
@@ -52,17 +76,30 @@ __all__ = [
     "LogFailedError",
     "LogReadOnlyError",
     "LogReader",
+    "LogSettings",
     "LogStats",
     "NewRecord",
+    "OpeningReader",
     "Page",
+    "PatchResult",
     "Pending",
+    "Predicate",
     "Producer",
+    "PutResult",
+    "QueueState",
     "ReaderLag",
     "ReaderState",
     "Record",
     "RequestError",
+    "RouterDeleted",
+    "RouterPut",
+    "RouterState",
     "StorageError",
+    "Tombstone",
+    "TopicConfig",
     "TopicHead",
+    "TopicSettings",
+    "TopicState",
     "TopicsError",
     "UsageError",
     "WouldBlockError",
@@ -89,6 +126,26 @@ _LAZY = {
     "Location": ("topics.engine.read.one_record", "Location"),
     "NewRecord": ("topics.engine.write.value_rows", "NewRecord"),
     "TopicHead": ("topics.engine.values.results", "TopicHead"),
+    "AckResult": ("topics.engine.queue.queue_results", "AckResult"),
+    "AppendResult": ("topics.engine.values.results", "AppendResult"),
+    "AsyncLog": ("topics.embedded.aio", "AsyncLog"),
+    "ColumnPage": ("topics.engine.read.column_read", "ColumnPage"),
+    "DeleteResult": ("topics.engine.values.results", "DeleteResult"),
+    "DeleteTopicResult": ("topics.engine.values.results", "DeleteTopicResult"),
+    "ExtendResult": ("topics.engine.queue.queue_results", "ExtendResult"),
+    "LogSettings": ("topics.common.settings", "LogSettings"),
+    "OpeningReader": ("topics.embedded.log_reader", "OpeningReader"),
+    "PatchResult": ("topics.engine.values.results", "PatchResult"),
+    "Predicate": ("topics.engine.values.predicate", "Predicate"),
+    "PutResult": ("topics.engine.values.results", "PutResult"),
+    "QueueState": ("topics.engine.values.results", "QueueState"),
+    "RouterDeleted": ("topics.engine.routers.router_results", "RouterDeleted"),
+    "RouterPut": ("topics.engine.routers.router_results", "RouterPut"),
+    "RouterState": ("topics.engine.routers.router_results", "RouterState"),
+    "Tombstone": ("topics.engine.values.results", "Tombstone"),
+    "TopicConfig": ("topics.engine.values.topic_config", "TopicConfig"),
+    "TopicSettings": ("topics.common.settings", "TopicSettings"),
+    "TopicState": ("topics.engine.values.results", "TopicState"),
 }
 """Names that are imported on first use.
 

@@ -7,6 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from typing_extensions import Unpack
+
+from topics.common.settings import TopicSettings
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.appends.offers import Admission, Offer
@@ -119,10 +122,10 @@ class AsyncLog:
     async def state(self, topic: str, *, touch: bool = True) -> TopicState:
         return await self._run(self._starts.asking_state(topic, touch=touch))
 
-    async def put_topic(self, topic: str, **config: Any) -> PutResult:
+    async def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:
         return await self._run(self._starts.putting_topic(topic, config))
 
-    async def patch_topic(self, topic: str, **changes: Any) -> PatchResult:
+    async def patch_topic(self, topic: str, **changes: Unpack[TopicSettings]) -> PatchResult:
         return await self._run(self._starts.patching_topic(topic, changes))
 
     async def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:

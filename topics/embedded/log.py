@@ -11,7 +11,10 @@ import warnings
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from typing_extensions import Unpack
+
 from topics.clock import Clock, SystemClock
+from topics.common.settings import TopicSettings
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
@@ -511,14 +514,14 @@ class Log:
         return self._driver.call(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
 
     # --- topics ------------------------------------------------------------------------------------------------------
-    def put_topic(self, topic: str, **config: Any) -> PutResult:
+    def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:
         """Create a topic or replace its whole config, e.g.
 
         durability="fsync", ttl_ms=60_000, cap_records=1000.
         """
         return self._driver.call(self._starts.putting_topic(topic, config))
 
-    def patch_topic(self, topic: str, **changes: Any) -> PatchResult:
+    def patch_topic(self, topic: str, **changes: Unpack[TopicSettings]) -> PatchResult:
         """Change some fields of a topic's config, which keeps the others.
 
         None sets the default. Returns: the whole config before and after.
@@ -706,6 +709,10 @@ class Log:
         self._gatherer.disown()
         self._driver.disown()
         self._opened.store.release()
+
+    def __repr__(self) -> str:
+        state = "closed" if getattr(self, "_closed", True) else "open"
+        return f"<topics.{type(self).__name__} of {self.config.data_dir!r}, {state}>"
 
     def __enter__(self) -> Log:
         return self

@@ -14,6 +14,9 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, NoReturn, TypeVar
 
+from typing_extensions import Unpack
+
+from topics.common.settings import LogSettings
 from topics.config import Config
 from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
@@ -32,7 +35,9 @@ _RECORD_BYTES = 16 << 20
 """Default of the setting `max_record_bytes` here, where no record has to fit into a request."""
 
 
-def open_log(path: str | os.PathLike[str], *, rebuild: bool = False, read_only: bool = False, **settings: Any) -> Log:
+def open_log(
+    path: str | os.PathLike[str], *, rebuild: bool = False, read_only: bool = False, **settings: Unpack[LogSettings]
+) -> Log:
     """Open the log in directory `path`, creating it if it is missing, and recover its contents.
 
     rebuild: check the directory first, and restore what is sound if it is damaged, as `fsck` does.
@@ -51,7 +56,8 @@ def open_log(path: str | os.PathLike[str], *, rebuild: bool = False, read_only: 
             near = get_close_matches(name, known, 1, 0.7)
             meant = f" (is {near[0]} meant?)" if near else ""
             raise UsageError(f"{name} is no setting{meant}: see docs/settings.md for those there are")
-    config = replace(Config(), data_dir=arguments.path(path), **{"max_record_bytes": _RECORD_BYTES, **settings})
+    given: dict[str, Any] = {"max_record_bytes": _RECORD_BYTES, **settings}
+    config = replace(Config(), data_dir=arguments.path(path), **given)
     if config.cold_dir:
         config = replace(config, cold_dir=os.path.abspath(config.cold_dir))
     arguments.flag("rebuild", rebuild)

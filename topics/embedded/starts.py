@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from topics.common.metrics import Histogram
+from topics.common.settings import TopicSettings
 from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.embedded import arguments
@@ -127,12 +128,12 @@ class Starts:
         arguments.flag("touch", touch)
         return lambda done: self._engine.state(topic, touch=touch, done=done)
 
-    def putting_topic(self, topic: str, config: dict[str, Any]) -> Start[PutResult]:
+    def putting_topic(self, topic: str, config: TopicSettings) -> Start[PutResult]:
         arguments.text("topic", topic)
         made = TopicConfig.make(**config)
         return lambda done: self._engine.put_topic(topic, made, done)
 
-    def patching_topic(self, topic: str, changes: dict[str, Any]) -> Start[PatchResult]:
+    def patching_topic(self, topic: str, changes: TopicSettings) -> Start[PatchResult]:
         arguments.text("topic", topic)
         patch = ConfigPatch.make(**changes)
         return lambda done: self._engine.patch_topic(topic, patch, done)

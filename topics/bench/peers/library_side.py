@@ -41,7 +41,7 @@ class LibrarySide(InProcessSide):
         spec = workload.loads[0]
         settings = {**workload.server, **self.settings}
         with open_log(str(scratch / "log"), **library_settings(settings)) as log:
-            log.put_topic(TOPIC, durability=workload.topic.durability)
+            log.put_topic(TOPIC, durability=workload.topic.durability)  # type: ignore[arg-type]  # it was checked
 
             def prepare(numbers: range) -> Callable[[], object]:
                 texts = record_texts(spec, numbers)
