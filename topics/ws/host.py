@@ -29,6 +29,9 @@ class WsEngine(Protocol):
     ) -> AppendResult | None:
         """Append within this call. None: nothing was done. See `Engine.append_lone`."""
 
+    def settle_lone(self) -> bool:
+        """Deliver what `append_lone` has published: see `Engine.settle_lone`."""
+
     @property
     def refuses_writes(self) -> bool: ...
 

@@ -350,11 +350,18 @@ class WebSocketSession:
         return is_only and command.frames is None and self._host.has_one_sender()
 
     def _append_lone(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
-        """Append in this call, if the write needs only its commit. Return whether it did."""
+        """Append in this call, if the write needs only its commit. Return whether it did.
+
+        Readers that stay get the records next, after the ack.
+        """
+        engine = self._host.engine
         try:
-            return self._host.engine.append_lone(request, done) is not None
+            if engine.append_lone(request, done) is None:
+                return False
         except TopicsError:
             return False  # `append` words the error
+        engine.settle_lone()
+        return True
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
         if not self._rights.read:
