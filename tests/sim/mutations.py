@@ -1372,10 +1372,10 @@ MUTANTS = (
     ),
     _one(
         "a kind lost by a router that writes its copies out",
-        "engine/routers/copies.py",
-        "if checked.payload_kind == PAYLOAD_BYTES:",
-        "if False:",
-        "forwarding",
+        "store/format/codec.c",
+        "(f.payload_kind == PAYLOAD_BYTES ? TP_ROW_BYTES : 0);",
+        "0;",
+        "tests/engine/routers/test_copies.py",
     ),
     _one(
         "a kind lost where the pieces of a part are joined",

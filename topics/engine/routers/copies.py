@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,12 +14,16 @@ from topics.engine.json.strict_json import JsonKind
 from topics.engine.read.frame_read import OwnFrames, verified
 from topics.engine.state.router import EXACTLY_ONCE
 from topics.engine.state.topic import Router
+from topics.errors import CorruptError
+from topics.store.format.codec import rows_of_frames
 from topics.store.format.log_format import FRAME_HEADER_BYTES, PAYLOAD_BYTES
-from topics.store.format.rows import BYTES, META, NODE, ROW, TAG, Rows
+from topics.store.format.rows import BYTES, META, NODE, ROW, ROW_BYTES, TAG, Rows
 
 KEY = "_topics_router"
 _ORIGINAL = b'"_topics_original_meta":'
 _META_KEYS_MAX = 64
+_SIZE = 8
+"""Index of a row's size in an unpacked ROW."""
 _EPOCH = 1
 """A source's records keep their seqs as long as its id exists, so there is only one epoch."""
 
@@ -27,14 +32,19 @@ class Copies(NamedTuple):
     """Rows to append, and the source seq of each."""
 
     seqs: NDArray[np.uint64]
-    rows: list[bytes]
+    rows: bytes
     """Packed ROWs, one each, which refer to `buffer`."""
     sizes: list[int]
     buffer: bytes
 
     def first(self, count: int) -> Rows:
         """Return the first `count` rows, in the form that the store takes."""
-        return Rows(self.buffer, b"".join(self.rows[:count]), count, sum(self.sizes[:count]))
+        return Rows(self.buffer, self.rows[: count * ROW_BYTES], count, sum(self.sizes[:count]))
+
+    def at(self, rows: Sequence[int]) -> Copies:
+        """Return some of them."""
+        spans = [self.rows[at * ROW_BYTES : (at + 1) * ROW_BYTES] for at in rows]
+        return Copies(self.seqs[rows], b"".join(spans), [self.sizes[at] for at in rows], self.buffer)
 
 
 def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
@@ -43,6 +53,31 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
     The frames are verified, because a copy is a new frame with its own checksum, so damage in the
     old frame would never be noticed again.
     """
+    config = router.config
+    if config.guarantee == EXACTLY_ONCE:
+        return _with_evidence(router, parts)
+    keep = (TAG if config.preserve_tag else 0) | (NODE if config.preserve_node else 0)
+    buffer, rows = bytearray(), bytearray()
+    for part in parts:
+        data, base, found = part
+        columns = found.offsets, found.lengths, found.seqs
+        try:
+            rows += rows_of_frames(data, base, columns, router.source.id, keep, len(buffer))
+        except CorruptError:
+            deque(verified(router.source, part), 0)  # names the topic
+            raise
+        buffer += data
+    return Copies(_seqs(parts), bytes(rows), [row[_SIZE] for row in ROW.iter_unpack(rows)], bytes(buffer))
+
+
+def _seqs(parts: Sequence[OwnFrames]) -> NDArray[np.uint64]:
+    if len(parts) == 1:
+        return parts[0].rows.seqs
+    return np.concatenate([part.rows.seqs for part in parts]) if parts else np.empty(0, np.uint64)
+
+
+def _with_evidence(router: Router, parts: Sequence[OwnFrames]) -> Copies:
+    """Return the copies of `exactly_once`, whose meta states their originals (R-EO-1)."""
     config = router.config
     buffer = bytearray()
     rows: list[bytes] = []
@@ -54,25 +89,19 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
             node = len(buffer) + FRAME_HEADER_BYTES + len(checked.ext)
             tag = node + node_len
             text = tag + tag_len
-            meta = text + data_len
             buffer += frame
-            kept = 0 if checked.meta is None else META
-            if checked.payload_kind == PAYLOAD_BYTES:
-                kept |= BYTES
+            kept = BYTES if checked.payload_kind == PAYLOAD_BYTES else 0
             if checked.tag is not None and config.preserve_tag:
                 kept |= TAG
             if checked.node is not None and config.preserve_node:
                 kept |= NODE
-            if config.guarantee == EXACTLY_ONCE:
-                merged = merge_meta(checked.meta, evidence_of(router, seq))
-                size += len(merged) - meta_len
-                meta, meta_len = len(buffer), len(merged)
-                buffer += merged
-                kept |= META
-            rows.append(ROW.pack(text, data_len, meta, meta_len, tag, tag_len, node, node_len, size, kept))
+            merged = merge_meta(checked.meta, evidence_of(router, seq))
+            size += len(merged) - meta_len
+            meta, meta_len = len(buffer), len(merged)
+            buffer += merged
+            rows.append(ROW.pack(text, data_len, meta, meta_len, tag, tag_len, node, node_len, size, kept | META))
             sizes.append(size)
-    seqs = np.concatenate([part.rows.seqs for part in parts]) if parts else np.empty(0, np.uint64)
-    return Copies(seqs, rows, sizes, bytes(buffer))
+    return Copies(_seqs(parts), b"".join(rows), sizes, bytes(buffer))
 
 
 def key_prefix(router: Router) -> str:

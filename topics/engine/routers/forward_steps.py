@@ -322,17 +322,8 @@ class ForwardSteps:
         ]
         if not found:
             return copies, found
-        missing = ~np.isin(copies.seqs, np.array(found, np.uint64))
-        kept = np.flatnonzero(missing).tolist()
-        return (
-            Copies(
-                copies.seqs[missing],
-                [copies.rows[at] for at in kept],
-                [copies.sizes[at] for at in kept],
-                copies.buffer,
-            ),
-            found,
-        )
+        kept: list[int] = np.flatnonzero(~np.isin(copies.seqs, np.array(found, np.uint64))).tolist()
+        return copies.at(kept), found
 
     def _stage(self, router: Router, step: ForwardStep) -> None:
         if step.upto <= router.position and not step.holes:

@@ -214,6 +214,20 @@ class _Lib:
         topic_id: int,
         lengths_out: Any,
     ) -> int: ...
+    def tp_rows_of_frames(
+        self,
+        rows: Any,
+        data: Any,
+        size: int,
+        base: int,
+        offsets: Any,
+        lengths: Any,
+        seqs: Any,
+        count: int,
+        topic_id: int,
+        keep: int,
+        start: int,
+    ) -> int: ...
     def tp_fill_texts(
         self,
         data: Any,

@@ -526,6 +526,32 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
     return (int64_t)(q - (uint8_t *)out);
 }
 
+int64_t tp_rows_of_frames(char *rows, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                          const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                          uint32_t keep, uint32_t start)
+{
+    any_row *row = (any_row *)rows;
+    for (uint32_t i = 0; i < count; i++, row++) {
+        uint64_t at = (uint64_t)offsets[i] - base;
+        struct tp_frame f;
+        if (offsets[i] < base || at > size || lengths[i] > size - at ||
+            !is_frame_of((const uint8_t *)bytes + at, lengths[i], topic_id, seqs[i], &f) || f.type != TYPE_RECORD)
+            return -1 - (int64_t)i;
+        row->node_off = start + (uint32_t)at + FRAME_HEADER_BYTES + f.ext_len;
+        row->tag_off = row->node_off + f.node_len;
+        row->data_off = row->tag_off + f.tag_len;
+        row->meta_off = row->data_off + f.data_len;
+        row->node_len = f.node_len;
+        row->tag_len = f.tag_len;
+        row->data_len = f.data_len;
+        row->meta_len = f.meta_len;
+        row->size = f.size;
+        row->flags = (f.flags & (TP_ROW_META | (keep & (TP_ROW_TAG | TP_ROW_NODE)))) |
+                     (f.payload_kind == PAYLOAD_BYTES ? TP_ROW_BYTES : 0);
+    }
+    return count;
+}
+
 uint64_t tp_checksum(const char *bytes, uint64_t size, uint64_t seed)
 {
     return XXH3_64bits_withSeed(bytes, size, seed);

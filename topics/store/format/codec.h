@@ -206,6 +206,14 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
                    const uint32_t *lengths, const uint64_t *seqs, const uint64_t *ts, const uint8_t *flags,
                    uint32_t count, uint64_t topic_id, uint32_t *lengths_out);
 
+/* Describes record frames of topic_id as rows (rows.h) whose offsets count from `start` before the
+ * bytes. Row i must be the sound frame of seqs[i] at bytes[offsets[i] - base, + lengths[i]). keep:
+ * TP_ROW_TAG and TP_ROW_NODE, if the rows keep them. Returns count, or -1 - i if frame i is not
+ * that frame. */
+int64_t tp_rows_of_frames(char *rows, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
+                          const uint32_t *lengths, const uint64_t *seqs, uint32_t count, uint64_t topic_id,
+                          uint32_t keep, uint32_t start);
+
 /* File bytes [start, start + used) in memory at `address`. Sorted by file, then by start. */
 struct tp_hot_range {
     uint64_t file_id, start, used, address;

@@ -22,7 +22,7 @@ from topics.store.format.log_format import (
     SAYS_DELETED,
     check_batch_bytes,
 )
-from topics.store.format.rows import PLACED, Framed, Rows
+from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -393,3 +393,36 @@ def reframe(
     ends = np.cumsum(made, dtype=np.uint64)
     del out[written:]
     return Reframed(out, (ends - made).astype(np.uint32), made)
+
+
+def rows_of_frames(
+    data: Buffer,
+    base: int,
+    columns: tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64]],
+    topic_id: int,
+    keep: int,
+    start: int,
+) -> bytearray:
+    """Return record frames of a topic as packed rows; offsets count from `start` before `data`.
+
+    columns: offsets, lengths and seqs, each of shape (n,); frame i is at data[offsets[i] - base].
+    keep: TAG and NODE, if the rows keep them.
+    Raises: CorruptError naming topic id and seq of a frame that is not sound.
+    """
+    view = memoryview(data).cast("B")
+    seqs = columns[2]
+    rows = bytearray(ROW_BYTES * len(seqs))
+    made = lib.tp_rows_of_frames(
+        ffi.from_buffer(rows),
+        ffi.from_buffer(view),
+        len(view),
+        base,
+        *row_pointers(*columns),
+        len(seqs),
+        topic_id,
+        keep,
+        start,
+    )
+    if made < 0:
+        raise unsound_frame(topic_id, int(seqs[-1 - made]))
+    return rows
