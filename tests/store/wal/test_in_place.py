@@ -327,6 +327,23 @@ def test_synced_groups_are_committed_in_place_where_that_proves_faster() -> None
     assert groups_in_place(OneSender(), slower=True) <= 4
 
 
+def test_a_pass_waits_for_the_sync_of_one_group() -> None:
+    """Callbacks may stage a group each, which would be made in the same pass."""
+    world = OneSender()
+    groups_in_place(world)
+    rounds: list[int] = []
+
+    def stage(_commit: object = None) -> None:
+        rounds.append(world.loop.stats().passes)
+        if len(rounds) < 10:
+            _first, second = world.write(), world.write()
+            world.log.when_committed(second.topic_id, True, stage)
+
+    stage()
+    world.loop.run_until(lambda: len(rounds) == 10)
+    assert max(rounds.count(number) for number in rounds) <= 2, "the end of one through the ring, and one in place"
+
+
 def test_synced_groups_of_several_shards_or_beside_callers_are_never_committed_in_place() -> None:
     """A sync that the thread waits for would hold up those of the other shards and logs."""
     assert groups_in_place(OneSender(wal_shards=2)) == 0

@@ -118,6 +118,8 @@ class Shard:
         self._groups = PrimitiveTuner(*GROUP_THROUGH_RING)
         self._places = PrimitiveTuner(False, True, try_every=_TRY_PLACE_EVERY)
         """Whether such groups are made in place."""
+        self._pass_with_group = -1
+        """Number of the pass in which such a group was made in place last."""
         self._others = 0
         """The requests besides writes that the loop had served at the last such group."""
         self._others_until_ns = 0
@@ -473,8 +475,15 @@ class Shard:
             self._write_through_ring(*target)
 
     def _choose_measured(self, choice: Choice) -> Choice:
-        """Choose the way of a small synced group by the times measured so far."""
-        if choice.in_place and not self._serves_others() and self._places.choose():
+        """Choose the way of a small synced group by the times measured so far.
+
+        What its writers' callbacks stage would make another group in the same pass, for routers
+        one after the other: a pass waits for one sync.
+        """
+        passes = self._loop.stats().passes
+        is_first = choice.in_place and passes != self._pass_with_group
+        if is_first and not self._serves_others() and self._places.choose():
+            self._pass_with_group = passes
             return choice
         return self._groups.choose()
 
