@@ -42,6 +42,14 @@ def test_every_link_in_the_documents_leads_somewhere() -> None:
             assert not anchor or anchor in headings(goal), f"{page.name} links to {target}#{anchor}"
 
 
+def test_an_answer_that_curl_prints_ends_its_line() -> None:
+    """The prompt comes after it: streams, and what ends with a line, aside."""
+    for page in [page for glob in ("*.md", "docs/**/*.md") for page in ROOT.glob(glob)]:
+        for command in re.findall(r"^ *(curl .*)$", page.read_text(), re.M):
+            ends = "w '\\n'" in command or re.search(r" -s?N | -v |/v0/metrics", command)
+            assert ends, f"{page.name}: {command}"
+
+
 def test_every_file_that_the_code_or_a_page_names_is_there() -> None:
     """In comments, docstrings and pages: paths below one of the folders of this repository."""
     named = re.compile(
