@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.sim.world.sim_disk import SimDisk
+from tests.sim.world.sim_ring import SimRing
 from tests.store.store_world import StoreWorld, small_config
 
 
@@ -19,3 +23,10 @@ def test_appends_resume_once_the_reserve_has_been_made_again() -> None:
     world.loop.run_until(lambda: not space.full)
     assert has_reserve(world)
     assert space.holds_reserve
+
+
+def test_a_start_below_the_low_water_mark_warns(caplog: pytest.LogCaptureFixture) -> None:
+    config = small_config(disk_low_water_bytes=4 << 20)
+    world = StoreWorld(SimRing(1, disk=SimDisk(capacity_bytes=3 << 20)), config=config).open()
+    assert world.store.log.space.full
+    assert "has less than 4194304 bytes free (TOPICS_DISK_LOW_WATER_BYTES): appends are refused" in caplog.text

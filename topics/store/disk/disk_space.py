@@ -168,7 +168,12 @@ class DiskSpace:
         if self.full != full:
             self.full = full
             if full:
-                log.warning("the disk of %s is full: appends are refused, deletes are accepted", self._directory)
+                log.warning(
+                    "the disk of %s is full, or has less than %d bytes free (TOPICS_DISK_LOW_WATER_BYTES): "
+                    "appends are refused, deletes are accepted",
+                    self._directory,
+                    self._low_water_bytes,
+                )
             else:
                 log.warning("the disk of %s has space again: appends are accepted", self._directory)
                 self._wanted_bytes = 0
