@@ -124,7 +124,7 @@ def test_whether_a_write_may_take_the_short_way_is_one_flag_of_its_topic() -> No
 
 
 def test_records_are_published_in_one_place() -> None:
-    decided = ("topic.publish", "topic.unstage")
+    decided = ("publish_each", "topic.unstage")
     assert counts("engine", lambda node: isinstance(node, ast.Call) and ast.unparse(node.func) in decided) == {
         APPEND: 2
     }

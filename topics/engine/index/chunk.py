@@ -41,6 +41,7 @@ class Chunk:
     __slots__ = (
         "addresses",
         "bytes",
+        "capacity",
         "count",
         "file_id",
         "file_ids",
@@ -60,6 +61,8 @@ class Chunk:
 
     def __init__(self, first: int, capacity: int) -> None:
         self.first = first
+        self.capacity = capacity
+        """The rows that the columns have room for."""
         self.count = 0
         self.live = 0
         self.bytes = 0
@@ -96,10 +99,6 @@ class Chunk:
         return self.addresses
 
     @property
-    def capacity(self) -> int:
-        return len(self.flags)
-
-    @property
     def end(self) -> int:
         """The seq after the last row."""
         return self.first + self.count
@@ -107,6 +106,7 @@ class Chunk:
     def resize(self, capacity: int) -> None:
         """Move the rows to arrays of this capacity."""
         assert capacity >= self.count, "no row is cut off"
+        self.capacity = capacity
         self.packed = None
         self.addresses = b""
         for name in ("file_ids", "offsets", "lengths", "sizes", "ts", "flags"):
@@ -123,8 +123,8 @@ class Chunk:
         """Make room for `rows` more. The capacity doubles, so that a row takes constant time."""
         needed = self.count + rows
         assert needed <= CHUNK_ROWS_MAX, "a chunk is full"
-        if needed > len(self.flags):
-            self.resize(min(CHUNK_ROWS_MAX, max(_ROWS_MIN, needed, 2 * len(self.flags))))
+        if needed > self.capacity:
+            self.resize(min(CHUNK_ROWS_MAX, max(_ROWS_MIN, needed, 2 * self.capacity)))
 
     def take(self, rows: int, size: int, file_id: int) -> None:
         """Add live rows, all in one file. The caller fills their columns.
@@ -132,7 +132,7 @@ class Chunk:
         size: their bytes together.
         """
         if self.file_id != file_id:
-            self._is_in_another(file_id)
+            self.join(file_id)
         self.count += rows
         self.live += rows
         self.bytes += size
@@ -146,14 +146,14 @@ class Chunk:
         count = self.count
         size = place_run(self.addresses or self.find_addresses(), count, placed, at, rows, file_id, base)
         if self.file_id != file_id:
-            self._is_in_another(file_id)
+            self.join(file_id)
         self.count = count + rows
         self.live += rows
         self.bytes += size
         return size
 
-    def _is_in_another(self, file_id: int) -> None:
-        """Note that rows in this file join the live rows."""
+    def join(self, file_id: int) -> None:
+        """Note that rows in this file, which is not `file_id`, join the live rows."""
         if not self.live:
             self.file_id, self.files = file_id, ()
         elif self.file_id:

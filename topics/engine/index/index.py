@@ -90,7 +90,7 @@ class Index:
         """Add one live row above all others: `append_rows` for the most common case."""
         chunk = self._chunk_for(seq)
         row = chunk.count
-        if row == len(chunk.flags):
+        if row == chunk.capacity:
             chunk.reserve(1)
         chunk.file_ids[row] = file_id
         chunk.offsets[row] = offset
@@ -151,7 +151,7 @@ class Index:
         """
         chunks = self.chunks
         chunk = chunks[-1] if chunks else None
-        if chunk is not None and chunk.first + chunk.count == first_seq and chunk.count + count <= len(chunk.flags):
+        if chunk is not None and chunk.first + chunk.count == first_seq and chunk.count + count <= chunk.capacity:
             size = chunk.place(count, placed, at, file_id, base)
         else:
             done = size = 0
@@ -162,30 +162,6 @@ class Index:
                 size += chunk.place(rows, placed, at + done, file_id, base)
                 done += rows
         self._added(file_id, first_seq, first_seq + count - 1, count, size)
-
-    def extend(self, first_seq: int, count: int, size: int, file_id: int) -> Chunk | None:
-        """Add `count` rows without tags, like `append_rows`, without columns and Usage.
-
-        The caller fills them.
-        Returns: the chunk, whose last `count` rows are to be filled; None, and nothing is done, if
-        the rows are not all the next ones of one chunk.
-        """
-        chunks = self.chunks
-        if not chunks:
-            return None
-        chunk = chunks[-1]
-        end = chunk.count + count
-        if chunk.first + chunk.count != first_seq or end > CHUNK_ROWS_MAX:
-            return None
-        if end > len(chunk.flags):
-            chunk.reserve(count)
-        chunk.take(count, size, file_id)
-        self.live += count
-        self.bytes += size
-        self.last_seq = first_seq + count - 1
-        if not self.earliest:
-            self.earliest = first_seq
-        return chunk
 
     def add_scattered(
         self,
@@ -818,6 +794,44 @@ class Index:
         if not self._is_to_shrink(chunk):
             return [chunk]
         return chunk.thinned(_HOLE_ROWS_MAX) if chunk.live else []
+
+
+def extend_each(
+    indexes: Sequence[Index], first_seqs: Sequence[int], counts: Sequence[int], sizes: Sequence[int], file_id: int
+) -> tuple[list[bytes], list[int], list[int]]:
+    """Add rows without tags to each index like `append_rows`, without their columns and Usage.
+
+    The rows of all are in one file, back to back in its PLACED.
+    Returns: columns and runs for `place_rows`, which writes the columns; the positions of indexes
+    to which nothing was added, because their last chunk has no room or a hole comes before.
+    """
+    columns: list[bytes] = []
+    runs: list[int] = []
+    left: list[int] = []
+    at = 0
+    for index, first, count, size in zip(indexes, first_seqs, counts, sizes, strict=True):
+        chunks = index.chunks
+        chunk = chunks[-1] if chunks else None
+        if chunk is None or chunk.first + chunk.count != first or chunk.count + count > CHUNK_ROWS_MAX:
+            left.append(len(columns) + len(left))
+        else:
+            row = chunk.count
+            if row + count > chunk.capacity:
+                chunk.reserve(count)
+            if chunk.file_id != file_id and file_id not in chunk.files:
+                chunk.join(file_id)
+            chunk.count = row + count
+            chunk.live += count
+            chunk.bytes += size
+            index.live += count
+            index.bytes += size
+            index.last_seq = first + count - 1
+            if not index.earliest:
+                index.earliest = first
+            columns.append(chunk.addresses or chunk.find_addresses())
+            runs += (at, row, count)
+        at += count
+    return columns, runs, left
 
 
 def _last_seq(chunk: Chunk, rows: NDArray[np.intp] | None) -> int:

@@ -6,6 +6,7 @@ between them can be checked here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from topics.errors import TopicsError
@@ -107,14 +108,6 @@ class TopicNumbers:
         """Give out the next seqs to holes for records that a router's source has lost."""
         self.next_seq += count
 
-    def stage(self, operation: Staged, count: int, size: int, ts: int) -> None:
-        """Queue an operation whose frames are staged, and give out the next seqs to its records."""
-        self.pending.append(operation)
-        self.next_seq += count
-        self.last_ts = ts
-        self.pending_records += count
-        self.pending_bytes += size
-
     # --- the queue ----------------------------------------------------------------------------------------------------
     def enqueue(self, operation: Staged) -> None:
         """Queue an operation; later operations are staged after it."""
@@ -134,15 +127,6 @@ class TopicNumbers:
         """Stop counting records as pending that failed."""
         self.pending_records -= count
         self.pending_bytes -= size
-
-    def publish(self, count: int, size: int, upto: int, ts: int) -> None:
-        """Make pending records visible. The last one has seq `upto` and `$ts` ts."""
-        self.pending_records -= count
-        self.pending_bytes -= size
-        self.head = upto
-        self.last_write_ms = ts
-        if self.has_caps:
-            self.retain_caps()
 
     def publish_new(self, last: int, ts: int) -> None:
         """Give out the next seqs up to `last` to committed records, and make them visible."""
@@ -240,3 +224,42 @@ class TopicNumbers:
         if self.reserved != NO_RESERVATION:
             self.reserve(max(self.head, reserved))
         self.next_seq = max(self.next_seq, self.head + 1)
+
+
+# --- many topics: a pass may write to hundreds, so nothing is called for each --------------------------------------
+def stamps_of(topics: Iterable[TopicNumbers], now_ms: int) -> list[int]:
+    """Return `stamp(now_ms)` of each topic."""
+    return [now_ms if now_ms > topic.last_ts else topic.last_ts for topic in topics]
+
+
+def stage_each(
+    operation: Staged,
+    topics: Iterable[TopicNumbers],
+    counts: Sequence[int],
+    sizes: Sequence[int],
+    stamps: Sequence[int],
+) -> None:
+    """Queue an operation whose frames are staged, and give out the next seqs of each topic."""
+    for topic, count, size, ts in zip(topics, counts, sizes, stamps, strict=True):
+        topic.pending.append(operation)
+        topic.next_seq += count
+        topic.last_ts = ts
+        topic.pending_records += count
+        topic.pending_bytes += size
+
+
+def publish_each(
+    topics: Iterable[TopicNumbers],
+    first_seqs: Sequence[int],
+    counts: Sequence[int],
+    sizes: Sequence[int],
+    stamps: Sequence[int],
+) -> None:
+    """Make pending records of each topic visible. stamps: `$ts` of the last ones."""
+    for topic, first, count, size, ts in zip(topics, first_seqs, counts, sizes, stamps, strict=True):
+        topic.pending_records -= count
+        topic.pending_bytes -= size
+        topic.head = first + count - 1
+        topic.last_write_ms = ts
+        if topic.has_caps:
+            topic.retain_caps()

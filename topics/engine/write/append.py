@@ -6,6 +6,7 @@ Source: wire contract 7.5, R-SEQ.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from operator import attrgetter
 from typing import Protocol
 
@@ -13,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
+from topics.engine.index.index import extend_each
 from topics.engine.index.usage import Usage
 from topics.engine.state.staged_operations import Operation, OperationCore, settle, settle_all
 from topics.engine.state.topic import Topic
+from topics.engine.state.topic_numbers import publish_each, stage_each
 from topics.engine.state.wakes import WakeCore, wake
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import TopicsError
@@ -25,6 +28,7 @@ from topics.store.wal.commit import Commit
 
 _PLACED_BYTES = PLACED.size
 _id_of = attrgetter("id")
+_index_of = attrgetter("index")
 
 Tags = list[bytes | None] | NDArray[np.uint32] | None
 """A tag for each record, or its number in the index; None if no record has one."""
@@ -126,8 +130,7 @@ class Append(Operation[AppendCore]):
 
     def hold_all(self) -> None:
         """Give out the seqs of all topics, and queue the operation in each of them."""
-        for topic, count, size, ts in zip(self.topics, self.counts, self.sizes, self.stamps, strict=True):
-            topic.stage(self, count, size, ts)
+        stage_each(self, self.topics, self.counts, self.sizes, self.stamps)
         self.core.usage.pending_bytes += sum(self.sizes)
 
     def staged(self, topic: Topic) -> tuple[int, int]:
@@ -170,12 +173,11 @@ class Append(Operation[AppendCore]):
         # Copies by position name the file of the originals.
         if not file_id or not core.usage.is_memory(file_id):
             core.in_log.update(map(_id_of, self.topics))
-        columns = zip(self.topics, first_seqs, self.counts, self.sizes, self.stamps, strict=True)
+        publish_each(self.topics, first_seqs, self.counts, self.sizes, self.stamps)
         unsynced = commit.unsynced
-        for topic, first, count, size, ts in columns:
+        for topic, first in zip(self.topics, first_seqs, strict=True):
             if unsynced is not None:
                 unsynced.setdefault(topic.id, first)
-            topic.publish(count, size, first + count - 1, ts)
             if topic.waiters or topic.routers:
                 notify(core, topic)
         size = sum(self.sizes)
@@ -253,28 +255,19 @@ def index_rows(  # noqa: PLR0917 - columns
     if tags is not None:
         index_some(topics[0], first_seqs[0], counts[0], placed, 0, tags, file_id, base)
         return
-    columns: list[bytes] = []
-    runs: list[int] = []
-    others: list[tuple[Topic, int, int, int]] = []
-    at = 0
+    columns, runs, left = extend_each(list(map(_index_of, topics)), first_seqs, counts, sizes, file_id)
     records, size = sum(counts), sum(sizes)
-    for topic, first, count, nbytes in zip(topics, first_seqs, counts, sizes, strict=True):
-        chunk = topic.index.extend(first, count, nbytes, file_id)
-        if chunk is None:
-            others.append((topic, first, count, at))
-            records -= count
-            size -= nbytes
-        else:
-            columns.append(chunk.addresses or chunk.find_addresses())
-            runs += (at, chunk.count - count, count)
-        at += count
+    if left:
+        starts = list(accumulate(counts, initial=0))
+        records -= sum([counts[at] for at in left])
+        size -= sum([sizes[at] for at in left])
     if runs:
         place_rows(b"".join(columns), runs, placed, file_id, base)
         usage.records += records
         usage.bytes += size
         usage.placed(file_id, records)
-    for topic, first, count, at in others:
-        index_some(topic, first, count, placed, at, tags, file_id, base)
+    for at in left:
+        index_some(topics[at], first_seqs[at], counts[at], placed, starts[at], tags, file_id, base)
 
 
 def index_some(  # noqa: PLR0917 - columns
