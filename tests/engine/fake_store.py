@@ -142,8 +142,8 @@ class FakeLog:
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
         start, placed = -1, b""
-        for at in range(0, len(rows.topics), 5):
-            topic_id, first_seq, ts_ms, row, count = rows.topics[at : at + 5]
+        columns = rows.ids, rows.first_seqs, rows.stamps, rows.first_rows, rows.counts
+        for topic_id, first_seq, ts_ms, row, count in zip(*columns, strict=True):
             part = Rows(rows.buffer, rows.spans[row * ROW.size : (row + count) * ROW.size], count, 0)
             framed = self.stage_records(topic_id, first_seq, ts_ms, part, fsync=fsync)
             start = framed.start if start < 0 else start

@@ -78,7 +78,7 @@ from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
-from topics.engine.write.write_columns import BodyRows, GroupRow
+from topics.engine.write.write_columns import BodyRows, GroupColumns
 from topics.errors import RequestError, TopicsError, WouldBlockError
 from topics.store.read.lender import Lender
 
@@ -257,7 +257,7 @@ class Engine:
     def append_plain(
         self,
         names: Sequence[str],
-        groups: Sequence[GroupRow],
+        groups: GroupColumns,
         buffer: bytes | bytearray | memoryview,
         spans: bytes,
         done: PlainDone,

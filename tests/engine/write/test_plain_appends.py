@@ -12,6 +12,7 @@ from tests.engine.harness import Answer, Harness, records
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
 from topics.engine.write.plain_appends import PlainAppended
+from topics.engine.write.write_columns import GroupColumns
 from topics.errors import DiskFullError, StorageError
 from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows
 
@@ -19,7 +20,7 @@ Write = tuple[str, list[RowRecord]]
 """A topic, and records for it."""
 
 
-def columns(writes: list[Write]) -> tuple[list[tuple[int, int, int, int, int, int, int]], Rows]:
+def columns(writes: list[Write]) -> tuple[GroupColumns, Rows]:
     """The groups of a pass as the lane has them, and the rows of all."""
     groups = []
     row = 0
@@ -27,7 +28,9 @@ def columns(writes: list[Write]) -> tuple[list[tuple[int, int, int, int, int, in
         size = sum(len(record.data) for record in added)
         groups.append((number, number, 1, 1, row, len(added), size))
         row += len(added)
-    return groups, pack_rows([record for _name, added in writes for record in added])
+    return GroupColumns(*map(list, zip(*groups, strict=True))), pack_rows(
+        [record for _name, added in writes for record in added]
+    )
 
 
 class Both:
@@ -49,7 +52,7 @@ class Both:
 
         def done(appended: PlainAppended) -> None:
             failed, parts, told, first_seqs, append_ns, sync_ns = appended
-            for at, (part, name) in enumerate(zip(parts, told, strict=True)):
+            for at, (part, name) in enumerate(zip(zip(*parts, strict=True), told, strict=True)):
                 assert name == names[part[0]]
                 first = first_seqs[at]
                 last = first + part[5] - 1
@@ -59,7 +62,7 @@ class Both:
         left = self.fast.engine.append_plain(names, groups, rows.buffer, rows.spans, done)
         self.taken += len(writes) - len(left)
         for at in left:
-            _number, _first, _count, _requests, row, count, size = groups[at]
+            row, count, size = groups.rows[at], groups.records[at], groups.sizes[at]
             part = Rows(rows.buffer, rows.spans[row * ROW.size : (row + count) * ROW.size], count, size)
             self.fast.engine.append(AppendRequest(names[at], part), answers[at])
         expected = [self.slow.start_append(pack_rows(added), name) for name, added in writes]

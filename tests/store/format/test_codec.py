@@ -163,16 +163,21 @@ def test_rows_of_many_topics_are_framed_and_placed_as_one_topic_after_the_other(
     topics: list[tuple[list[RowRecord], int]], fsync: bool, base: int
 ) -> None:
     rows = pack_rows([record for added, _seq in topics for record in added])
-    numbers, expected, places, at = [], b"", [], 0
+    numbers: list[tuple[int, ...]] = []
+    expected, places, at = b"", [], 0
     for number, (added, seq) in enumerate(topics):
         part = Rows(rows.buffer, rows.spans[at * ROW.size : (at + len(added)) * ROW.size], len(added), 0)
-        numbers += (number, seq, 7 + number, at, len(added))
+        numbers.append((number, seq, 7 + number, at, len(added)))
         framed, placed = codec.frame_rows(part, topic_id=number, first_seq=seq, ts_ms=7 + number, fsync=fsync)
         places.append(placed.moved_to(len(expected)).columns().copy())
         expected += framed
         at += len(added)
     dest, got = bytearray(len(expected)), bytearray(PLACED.size * rows.count)
-    arguments = (len(rows.buffer), rows.spans, ffi.from_buffer("uint64_t[]", array("Q", numbers)), len(topics))
+    columns_of_topics = [
+        ffi.from_buffer(f"uint{bits}_t[]", array(kind, column))
+        for bits, kind, column in zip((64, 64, 64, 32, 32), "QQQII", zip(*numbers, strict=True), strict=True)
+    ]
+    arguments = (len(rows.buffer), rows.spans, *columns_of_topics, len(topics))
     for room in (len(expected) - 1, len(expected)):
         written = lib.tp_frame_topics(
             ffi.from_buffer(dest), 0, room, ffi.from_buffer(rows.buffer), *arguments,

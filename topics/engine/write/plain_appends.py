@@ -7,18 +7,19 @@ same meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, cast
 
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
+from topics.engine.state.topic_numbers import stamps_of
 from topics.engine.write.admission import check_backlog
 from topics.engine.write.append import Append, AppendCore
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.reservations import reserve, reserve_ahead
-from topics.engine.write.write_columns import GroupRow
+from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError
 from topics.store.format.rows import ROW_BYTES, any_tagged
 from topics.store.format.topic_rows import TopicRows
@@ -29,8 +30,8 @@ class PlainAppended(NamedTuple):
 
     error: TopicsError | None
     """If not None, only `groups` and `names` are valid."""
-    groups: list[GroupRow]
-    names: list[str]
+    groups: GroupColumns
+    names: Sequence[str]
     first_seqs: list[int]
     """One for each group, like `names`."""
     append_ns: int
@@ -38,8 +39,6 @@ class PlainAppended(NamedTuple):
     """0 unless their class is `fsync`."""
 
 
-_Taken = tuple[Topic, GroupRow, int]
-"""A topic, its group, and the index of the group in the call."""
 PlainDone = Callable[[PlainAppended], None]
 
 
@@ -66,7 +65,7 @@ class PlainAppender:
     def append(
         self,
         names: Sequence[str],
-        groups: Sequence[GroupRow],
+        groups: GroupColumns,
         buffer: bytes | bytearray | memoryview,
         spans: bytes,
         done: PlainDone,
@@ -74,93 +73,103 @@ class PlainAppender:
         """See `Engine.append_plain`."""
         core = self._core
         if not core.log.is_one_shard or core.log.append_retry_ms():
-            return list(range(len(groups)))
+            return list(range(len(names)))
         if not self._format_wait.format.is_newest and self._format_wait.concerns(spans):
-            return list(range(len(groups)))
-        tagged = any_tagged(spans)
+            return list(range(len(names)))
+        topics = list(map(self._by_name.get, names))
+        for at in _odd(names, groups, spans):
+            topics[at] = None
         left: list[int] = []
-        synced: list[_Taken] = []
-        short: list[_Taken] = []
-        others: list[_Taken] = []
-        get = self._by_name.get
-        twice: set[int] = set() if len(set(names)) == len(names) else _repeated(names)
-        for at, (name, group) in enumerate(zip(names, groups, strict=True)):
-            topic = get(name)
-            if (
-                topic is None
-                or not topic.writable
-                or topic.filling is not None
-                or at in twice
-                or (tagged and _has_tag(spans, group))
-            ):
+        synced: list[int] = []
+        short: list[int] = []
+        others: list[int] = []
+        ahead: list[tuple[Topic, int]] = []
+        for at, (topic, count) in enumerate(zip(topics, groups.records, strict=True)):
+            if topic is None or not topic.writable or topic.filling is not None:
                 left.append(at)
             elif topic.stage_class == "fsync":
-                synced.append((topic, group, at))
-            elif topic.next_seq + group[5] > topic.ample and topic.lacks(group[5]):
-                short.append((topic, group, at))
+                synced.append(at)
+            elif topic.next_seq + count <= topic.ample:
+                others.append(at)
+            elif topic.lacks(count):
+                short.append(at)
             else:
-                others.append((topic, group, at))
+                others.append(at)
+                ahead.append((topic, topic.next_seq))
+        writes = _Writes(names, topics, groups, buffer, spans, done)
         for taken, fsync, reserves in ((others, False, False), (short, False, True), (synced, True, False)):
             if taken:
                 try:
                     check_backlog(core.log)
-                    self._stage(taken, buffer, spans, done, fsync=fsync, reserves=reserves)
+                    part = writes if len(taken) == len(names) else writes.select(taken)
+                    self._stage(part, () if fsync else ahead, fsync=fsync, reserves=reserves)
                 except TopicsError:  # `Appender.append` reports the error for each write.
-                    left += [at for _topic, _group, at in taken]
+                    left += taken
         left.sort()  # Writes to one topic keep their order.
         return left
 
-    def _stage(
-        self,
-        taken: list[_Taken],
-        buffer: bytes | bytearray | memoryview,
-        spans: bytes,
-        done: PlainDone,
-        *,
-        fsync: bool,
-        reserves: bool,
-    ) -> None:
+    def _stage(self, writes: _Writes, ahead: Iterable[tuple[Topic, int]], *, fsync: bool, reserves: bool) -> None:
         """Give out seqs and put all frames into the log's filling batch.
 
+        ahead: topics that have enough seqs reserved but may soon need more, with their first seqs;
+        with `reserves` it is not used, because that may be true of all.
         reserves: the seqs exceed the reservation, so the commit is synced.
         Raises: TopicsError; no record is staged then.
         """
-        core = self._core
-        now_ms = core.clock.now_ms()
-        topics = [topic for topic, _group, _at in taken]
-        groups = [group for _topic, group, _at in taken]
-        counts = [group[5] for group in groups]
+        core, groups, names, done = self._core, writes.groups, writes.names, writes.done
+        topics = cast("list[Topic]", writes.topics)
+        now_ms, counts = core.clock.now_ms(), groups.records
         reserved = (
             [reserve(core.log, topic, count, now_ms) for topic, count in zip(topics, counts, strict=True)]
             if reserves
             else []
         )
         first_seqs = [topic.next_seq for topic in topics]
-        stamps = [topic.stamp(now_ms) for topic in topics]
-        numbers: list[int] = []
-        for topic, group, first, ts in zip(topics, groups, first_seqs, stamps, strict=True):
-            numbers += (topic.id, first, ts, group[4], group[5])
-        rows = make_tuple(TopicRows, (buffer, spans, numbers, sum(counts)))
-        framed = core.log.stage_topics(rows, fsync=fsync)
+        stamps = stamps_of(topics, now_ms)
+        columns = (writes.buffer, writes.spans, [topic.id for topic in topics], first_seqs, stamps, groups.rows, counts)
+        framed = core.log.stage_topics(make_tuple(TopicRows, columns), fsync=fsync)
 
         def decided(error: TopicsError | None, first_seqs: list[int], append_ns: int, sync_ns: int) -> None:
-            names = [topic.name for topic in topics]
             done(make_tuple(PlainAppended, (error, groups, names, first_seqs, append_ns, sync_ns)))
 
-        sizes = [group[6] for group in groups]
-        append = Append(core, topics, first_seqs, counts, sizes, stamps, framed.placed, fsync=fsync, decided=decided)
+        placed = framed.placed
+        append = Append(core, topics, first_seqs, counts, groups.sizes, stamps, placed, fsync=fsync, decided=decided)
         if reserves:
             append.rely_on(reserved)
         append.hold_all()
         core.log.when_committed(topics[0].id, fsync or reserves, append.on_commit)
-        for topic, first in zip(topics, first_seqs, strict=True):
+        for topic, first in zip(topics, first_seqs, strict=True) if reserves else ahead:
             if topic.next_seq > topic.ample and topic.is_short(first):
                 reserve_ahead(core.log, topic, topic.next_seq - first, now_ms)
 
 
-def _has_tag(spans: bytes, group: GroupRow) -> bool:
-    """Return whether one of its rows has a tag."""
-    return any_tagged(spans[group[4] * ROW_BYTES : (group[4] + group[5]) * ROW_BYTES])
+class _Writes(NamedTuple):
+    """Columns over the topics of an append; topics: None where it takes nothing."""
+
+    names: Sequence[str]
+    topics: list[Topic | None]
+    groups: GroupColumns
+    buffer: bytes | bytearray | memoryview
+    spans: bytes
+    done: PlainDone
+
+    def select(self, positions: Sequence[int]) -> _Writes:
+        """Return the columns over the topics at these positions."""
+        names = [self.names[at] for at in positions]
+        topics = [self.topics[at] for at in positions]
+        return self._replace(names=names, topics=topics, groups=self.groups.select(positions))
+
+
+def _odd(names: Sequence[str], groups: GroupColumns, spans: bytes) -> set[int]:
+    """Return the positions of groups with a tag, and of names that occurred before."""
+    odd = set() if len(set(names)) == len(names) else _repeated(names)
+    if any_tagged(spans):
+        odd.update(
+            at
+            for at, (row, count) in enumerate(zip(groups.rows, groups.records, strict=True))
+            if any_tagged(spans[row * ROW_BYTES : (row + count) * ROW_BYTES])
+        )
+    return odd
 
 
 def _repeated(names: Sequence[str]) -> set[int]:

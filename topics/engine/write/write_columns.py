@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from topics.common.tuples import make_tuple
 from topics.config import Config
@@ -18,13 +18,37 @@ from topics.store.format.rows import ROW, Rows
 
 GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
+_SIZE_AT = 3
+"""Index of `size` in a group, in u64; six u32 come before it."""
 KEYED = lib.TP_KEYED
 """A bit of `topic`: the group is one request with an idempotency key."""
 
-GroupRow = tuple[int, int, int, int, int, int, int]
-"""A GROUP unpacked."""
 BodyRows = Rows
 """The rows of a body, or of the bodies of a group."""
+
+
+class GroupColumns(NamedTuple):
+    """Columns over groups: the members of a tp_group."""
+
+    topics: list[int]
+    firsts: list[int]
+    requests: list[int]
+    taken: list[int]
+    rows: list[int]
+    records: list[int]
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, packed: memoryview, count: int) -> GroupColumns:
+        """Return the first `count` packed groups as columns."""
+        words, pairs = packed[: count * GROUP.size].cast("I"), packed[: count * GROUP.size].cast("Q")
+        columns = [words[at :: GROUP.size // 4] for at in range(2 * _SIZE_AT)]
+        return cls(*[column.tolist() for column in (*columns, pairs[_SIZE_AT :: GROUP.size // 8])])
+
+    def select(self, positions: Sequence[int]) -> GroupColumns:
+        """Return the groups at these positions."""
+        return GroupColumns(*[[column[at] for at in positions] for column in self])
+
 
 _KEY_ROOM = 65_536
 _SCRATCH_BYTES = 1 << 18
@@ -85,10 +109,9 @@ class WriteColumns:
 
         return rows
 
-    def spans(self, groups: Sequence[GroupRow]) -> bytes:
+    def spans(self, groups: GroupColumns) -> bytes:
         """Return the packed rows of all groups up to the last one, at the positions in `groups`."""
-        last = groups[-1]
-        return bytes(self._spans[0 : (last[4] + last[5]) * ROW.size])
+        return bytes(self._spans[0 : (groups.rows[-1] + groups.records[-1]) * ROW.size])
 
     def rows(self, buffer: bytearray | memoryview, row: int, rows: int, size: int) -> BodyRows:
         """Return the rows of one group."""

@@ -21,7 +21,7 @@ from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.engine.values import read_answer, write_answer
-from topics.engine.write.write_columns import GROUP, KEYED, GroupRow, WriteColumns
+from topics.engine.write.write_columns import GROUP, KEYED, GroupColumns, WriteColumns
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
@@ -336,7 +336,7 @@ class Lane:
         """
         rows = self._scanned.group_bytes
         if not self._topics.are_counted:
-            numbers = [row[0] for row in GROUP.iter_unpack(rows[0 : groups * GROUP.size])]
+            numbers = self._scanned.group_topics(groups)
             if max(numbers) < KEYED:
                 names = self._topics.names
                 for at in self._service.engine.not_plain([names[number] for number in numbers]):
@@ -369,11 +369,10 @@ class Lane:
         return bytes(buffer[start : start + length])
 
     def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
-        engine, answers = self._service.engine, self.answers
-        group_rows: list[GroupRow] = list(GROUP.iter_unpack(self._scanned.group_bytes[0 : groups * GROUP.size]))
-        if groups >= _MANY:
-            group_rows = self._append_many(buffer, group_rows, columns)
-        for number, first, count, taken, row, rows, size in group_rows:
+        engine, answers, packed = self._service.engine, self.answers, self._scanned.group_bytes
+        left = self._append_many(buffer, groups, columns) if groups >= _MANY else range(groups)
+        for at in left:
+            number, first, count, taken, row, rows, size = GROUP.unpack_from(packed, at * GROUP.size)
             if not taken:
                 continue
             identity = None
@@ -393,33 +392,39 @@ class Lane:
             fields = (name, its, None, identity, None, None, True, None, None, None)
             engine.append(make_tuple(AppendRequest, fields), group.done)
 
-    def _append_many(self, buffer: bytearray | memoryview, groups: list[GroupRow], columns: Taken) -> list[GroupRow]:
-        """Append the groups that need only columns, all topics at once; return the others."""
+    def _append_many(self, buffer: bytearray | memoryview, count: int, columns: Taken) -> list[int]:
+        """Append the groups that need only columns, all topics at once.
+
+        Return the positions of the others among the `count` groups of the scan.
+        """
         names, principals = self._topics.names, self._topics.principals
-        plain = [group for group in groups if group[3] and group[0] < KEYED]
-        others: list[GroupRow] = []
-        if len(plain) < len(groups):
-            keyed = {names[group[0] - KEYED] for group in groups if group[0] >= KEYED}
+        groups = GroupColumns.of(self._scanned.group_memory, count)
+        spans = self._columns.spans(groups)
+        plain: list[int] | None = None
+        others: list[int] = []
+        if 0 in groups.taken or max(groups.topics) >= KEYED:
+            keyed = {names[number - KEYED] for number in groups.topics if number >= KEYED}
             # Groups of topics with keyed requests stay in their order.
-            others = [group for group in groups if group[0] >= KEYED or names[group[0]] in keyed]
-            plain = [group for group in plain if names[group[0]] not in keyed]
-        if not plain:
-            return others
+            others = [at for at, number in enumerate(groups.topics) if number >= KEYED or names[number] in keyed]
+            apart = set(others)
+            plain = [at for at, taken in enumerate(groups.taken) if taken and at not in apart]
+            if not plain:
+                return others
+            groups = groups.select(plain)
         counted = (
-            {group[0]: who for group in plain if (who := principals[group[0]]) is not None}
+            {number: who for number in groups.topics if (who := principals[number]) is not None}
             if self._topics.are_counted
             else {}
         )
         groups_of_many = Groups(self.answers, columns, counted)
-        spans = self._columns.spans(groups)
         left = self._service.engine.append_plain(
-            [names[group[0]] for group in plain], plain, buffer, spans, groups_of_many.done
+            [names[number] for number in groups.topics], groups, buffer, spans, groups_of_many.done
         )
         if left:
-            others += [plain[at] for at in left]
+            others += left if plain is None else [plain[at] for at in left]
             gone = set(left)
-            plain = [group for at, group in enumerate(plain) if at not in gone]
-        self._taken += groups_of_many.begin(plain)
+            groups = groups.select([at for at in range(len(groups.topics)) if at not in gone])
+        self._taken += groups_of_many.begin(groups)
         return others
 
     # --- learning ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from topics.engine.values.read_answer import LANE_TIMES
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import LANE_END, repeat_times, write_times
 from topics.engine.write.plain_appends import PlainAppended
-from topics.engine.write.write_columns import GroupRow
+from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
@@ -128,24 +128,24 @@ class Groups:
         self.columns = columns
         self.principals = principals
 
-    def begin(self, groups: list[GroupRow]) -> int:
+    def begin(self, groups: GroupColumns) -> int:
         """Count the requests as in flight; return their number."""
-        in_flight, taken = self.answers.service.in_flight, sum([group[3] for group in groups])
+        in_flight, taken = self.answers.service.in_flight, sum(groups.taken)
         if self.principals:
-            for number, _first, _count, requests, *_rest in groups:
+            for number, requests in zip(groups.topics, groups.taken, strict=True):
                 in_flight.enter(self.principals.get(number), requests)
         else:
             in_flight.enter(None, taken)
         return taken
 
-    def end(self, groups: list[GroupRow]) -> None:
+    def end(self, groups: GroupColumns) -> None:
         """Count the requests of these groups as no longer in flight."""
         in_flight = self.answers.service.in_flight
         if self.principals:
-            for number, _first, _count, requests, *_rest in groups:
+            for number, requests in zip(groups.topics, groups.taken, strict=True):
                 in_flight.leave(self.principals.get(number), requests)
         else:
-            in_flight.leave(None, sum([group[3] for group in groups]))
+            in_flight.leave(None, sum(groups.taken))
 
     def done(self, appended: PlainAppended) -> None:
         """Note the outcome of some groups. The answers follow at the end of the pass."""
@@ -155,7 +155,9 @@ class Groups:
         """Return the outcome as groups of one topic each."""
         found: list[tuple[Group, AppendResult | TopicsError]] = []
         error, groups, names, first_seqs, append_ns, sync_ns = appended
-        for (number, first, count, taken, _row, rows, _size), name, seq in zip(groups, names, first_seqs, strict=True):
+        for (number, first, count, taken, _row, rows, _size), name, seq in zip(
+            zip(*groups, strict=True), names, first_seqs, strict=True
+        ):
             principal = self.principals.get(number)
             group = Group(self.answers, self.columns, first, count, taken, b'"%b"' % name.encode(), principal)
             last = seq + rows - 1
@@ -235,10 +237,10 @@ class Answers:
         head, now_ns = service.writer.json_head, service.now_ns()
         room = answers = 0
         for _groups, appended in many:
-            requests = sum([group[3] for group in appended.groups])
+            requests = sum(appended.groups.taken)
             answers += requests
             room += requests * (len(head) + _NAME_BYTES + _FIXED_BYTES)
-            room += 21 * sum([group[5] for group in appended.groups])
+            room += 21 * sum(appended.groups.records)
         for group, result in finished:
             answers += group.taken
             room += group.taken * (len(head) + len(group.topic) + _FIXED_BYTES) + 21 * result.count
@@ -290,17 +292,17 @@ class Answers:
         """Render the answers of many topics, as sends from number `sends` on. Return the bytes."""
         columns, head = groups.columns, self.service.writer.json_head
         after = LANE_END % self._times(now_ns - columns.started_ns, appended.append_ns, appended.sync_ns)
-        topics: list[int] = []
-        for group, seq in zip(appended.groups, appended.first_seqs, strict=True):
-            topics += (group[1], group[2], seq)
+        firsts, requests = appended.groups.firsts, appended.groups.requests
         size = lib.tp_render_topics(
             self._scanner,
             memory,
             room,
             columns.requests,
             columns.counts,
-            ffi.from_buffer("uint64_t[]", array("Q", topics)),
-            len(appended.groups),
+            ffi.from_buffer("uint32_t[]", array("I", firsts)),
+            ffi.from_buffer("uint32_t[]", array("I", requests)),
+            ffi.from_buffer("uint64_t[]", array("Q", appended.first_seqs)),
+            len(firsts),
             "\0".join(appended.names).encode(),
             columns.refs,
             head,

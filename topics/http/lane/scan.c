@@ -558,18 +558,19 @@ int64_t tp_render_answers(const tp_scanner *s, char *out, uint64_t room, const s
 }
 
 int64_t tp_render_topics(const tp_scanner *s, char *out, uint64_t room, const struct tp_request *requests,
-                         const uint32_t *counts, const uint64_t *topics, uint32_t count, const char *names,
-                         const uint64_t *refs, const char *head, uint32_t head_len, const char *after,
-                         uint32_t after_len, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
+                         const uint32_t *counts, const uint32_t *firsts, const uint32_t *sizes,
+                         const uint64_t *first_seqs, uint32_t groups, const char *names, const uint64_t *refs,
+                         const char *head, uint32_t head_len, const char *after, uint32_t after_len,
+                         uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
     char *p = out;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < count; i++, topics += 3) {
+    for (uint32_t i = 0; i < groups; i++) {
         uint64_t len = strlen(names);
         if (len > TOPIC_NAME_BYTES_MAX) return -1;
         uint32_t more = 0;
-        int64_t size = tp_render_answers(s, p, room - (uint64_t)(p - out), requests + topics[0], counts + topics[0],
-                                         (uint32_t)topics[1], topics[2], refs, head, head_len, names, (uint32_t)len,
+        int64_t size = tp_render_answers(s, p, room - (uint64_t)(p - out), requests + firsts[i], counts + firsts[i],
+                                         sizes[i], first_seqs[i], refs, head, head_len, names, (uint32_t)len,
                                          after, after_len, out_refs + n, out_lengths + n, &more);
         if (size < 0) return -1;
         p += size;

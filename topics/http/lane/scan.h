@@ -87,13 +87,14 @@ uint32_t tp_missed(const uint64_t *ends, const uint32_t *upto, uint32_t count, u
 
 /* Render the answers of several groups, as tp_render_answers does.
  *
- * topics: three u64 each: its first request in `requests` and `counts`, its number of requests, its
- * first seq. names: their names, each ended by a zero byte. Returns the bytes written; -1: no room
- * for them. */
+ * firsts, sizes, first_seqs: columns over the groups: its first request in `requests` and `counts`,
+ * its number of requests, its first seq. names: of their topics, each ended by a zero byte. Returns
+ * the bytes written; -1: no room for them. */
 int64_t tp_render_topics(const tp_scanner *s, char *out, uint64_t room, const struct tp_request *requests,
-                         const uint32_t *counts, const uint64_t *topics, uint32_t count, const char *names,
-                         const uint64_t *refs, const char *head, uint32_t head_len, const char *after,
-                         uint32_t after_len, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
+                         const uint32_t *counts, const uint32_t *firsts, const uint32_t *sizes,
+                         const uint64_t *first_seqs, uint32_t groups, const char *names, const uint64_t *refs,
+                         const char *head, uint32_t head_len, const char *after, uint32_t after_len,
+                         uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends);
 
 /* Render the answers of one group's requests.
  *

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from topics.engine.write.write_columns import GROUP
 from topics.http.lane._scan import ffi, lib
 
 
@@ -19,6 +20,7 @@ class ScanTable:
         "count_bytes",
         "counts",
         "group_bytes",
+        "group_memory",
         "groups",
         "reasons",
         "request_bytes",
@@ -39,8 +41,13 @@ class ScanTable:
         self.reasons = ffi.new("uint8_t[]", receives)
         self.request_bytes: Any = ffi.buffer(self.requests)
         self.group_bytes: Any = ffi.buffer(self.groups)
+        self.group_memory = memoryview(self.group_bytes)
         self.count_bytes: Any = ffi.buffer(self.counts)
         self.upto_bytes: Any = ffi.buffer(self.upto)
+
+    def group_topics(self, count: int) -> list[int]:
+        """Return the numbers of the topics of the first `count` groups."""
+        return self.group_memory[: count * GROUP.size].cast("I")[:: GROUP.size // 4].tolist()
 
     def scan(self, data: Any, starts: Any, ends: Any, count: int, room: int = 0) -> int:
         """Find the plain requests of `count` receives; return the number of groups of writes.

@@ -36,7 +36,7 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.write.plain_appends import PlainDone
-from topics.engine.write.write_columns import BodyRows, GroupRow
+from topics.engine.write.write_columns import BodyRows, GroupColumns
 from topics.errors import RequestError
 
 
@@ -82,7 +82,7 @@ class EngineApi(Protocol):
     def append_plain(
         self,
         names: Sequence[str],
-        groups: Sequence[GroupRow],
+        groups: GroupColumns,
         buffer: bytes | bytearray | memoryview,
         spans: bytes,
         done: PlainDone,

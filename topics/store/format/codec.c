@@ -70,17 +70,19 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
 }
 
 int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
-                        const char *rows, const uint64_t *topics, uint32_t count, uint32_t flags, uint64_t start,
-                        char *placed)
+                        const char *rows, const uint64_t *ids, const uint64_t *first_seqs, const uint64_t *ts_ms,
+                        const uint32_t *first_rows, const uint32_t *counts, uint32_t topics, uint32_t flags,
+                        uint64_t start, char *placed)
 {
     const uint64_t begin = at;
-    for (uint32_t i = 0; i < count; i++, topics += 5) {
-        int64_t written = tp_frame_rows(dest, at, room, buffer, buffer_bytes, rows + topics[3] * sizeof(struct tp_row),
-                                        (uint32_t)topics[4], topics[0], topics[1], topics[2], flags, NULL, 0, 0, NULL, 0,
-                                        start + (at - begin), placed);
-        if (written < 0 || (!written && topics[4])) return written;
+    for (uint32_t i = 0; i < topics; i++) {
+        int64_t written = tp_frame_rows(dest, at, room, buffer, buffer_bytes,
+                                        rows + (uint64_t)first_rows[i] * sizeof(struct tp_row), counts[i], ids[i],
+                                        first_seqs[i], ts_ms[i], flags, NULL, 0, 0, NULL, 0, start + (at - begin),
+                                        placed);
+        if (written < 0 || (!written && counts[i])) return written;
         at += (uint64_t)written;
-        placed += topics[4] * sizeof(struct tp_placed);
+        placed += (uint64_t)counts[i] * sizeof(struct tp_placed);
     }
     return (int64_t)(at - begin);
 }

@@ -89,12 +89,13 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
                       uint32_t ext_len, uint64_t start, char *placed);
 
 /* Frames rows of several topics in one call, without nodes of their own and without extensions.
- * topics: five u64 each: topic id, first seq, ms, its first row among `rows`, its number of
- * rows. `placed` gets the entries topic by topic, without gaps. Returns as tp_frame_rows; -n may
- * be less than all topics need. */
+ * ids, first_seqs, ts_ms, first_rows, counts: columns over the topics; the rows of topic i are
+ * counts[i] from first_rows[i] on. `placed` gets the entries topic by topic, without gaps.
+ * Returns as tp_frame_rows; -n may be less than all topics need. */
 int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes,
-                        const char *rows, const uint64_t *topics, uint32_t count, uint32_t flags, uint64_t start,
-                        char *placed);
+                        const char *rows, const uint64_t *ids, const uint64_t *first_seqs, const uint64_t *ts_ms,
+                        const uint32_t *first_rows, const uint32_t *counts, uint32_t topics, uint32_t flags,
+                        uint64_t start, char *placed);
 
 /* Writes framed rows into the columns of several indexes. runs: three u32 per index: its first
  * row in `placed`, its first row in the columns, and the number of rows, for which the columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -14,14 +15,16 @@ class TopicRows(NamedTuple):
     """Rows of several topics, none with a tag, to be framed together.
 
     buffer, spans: as in Rows, of all topics.
-    topics: five numbers per topic: id, first seq, ms, its first row and its number of rows.
-    count: rows of all topics.
+    The others are columns over the topics: id, first seq, ms, its first row, its number of rows.
     """
 
     buffer: bytes | bytearray | memoryview
     spans: bytes
-    topics: list[int]
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
+    ids: Sequence[int]
+    first_seqs: Sequence[int]
+    stamps: Sequence[int]
+    first_rows: Sequence[int]
+    counts: Sequence[int]
 
 
 def place_rows(columns: bytes, runs: list[int], placed: bytes | bytearray, file_id: int, base: int) -> int:

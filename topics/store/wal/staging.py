@@ -123,8 +123,15 @@ class Staging:
         if self._admission.closed:
             self._admission.check()
         batch = self.filling
-        buffer, spans, topics, count = rows
-        numbers = ffi.from_buffer("uint64_t[]", array("Q", topics))
+        buffer, spans, ids, first_seqs, stamps, first_rows, counts = rows
+        columns = (
+            ffi.from_buffer("uint64_t[]", array("Q", ids)),
+            ffi.from_buffer("uint64_t[]", array("Q", first_seqs)),
+            ffi.from_buffer("uint64_t[]", array("Q", stamps)),
+            ffi.from_buffer("uint32_t[]", array("I", first_rows)),
+            ffi.from_buffer("uint32_t[]", array("I", counts)),
+        )
+        count = sum(counts)
         at = batch.used
         start = at - BATCH_HEADER_BYTES
         placed = self.placed_for(count)
@@ -136,8 +143,8 @@ class Staging:
                 ffi.from_buffer(buffer),
                 len(buffer),
                 spans,
-                numbers,
-                len(topics) // 5,
+                *columns,
+                len(ids),
                 FLAG_FSYNC if fsync else 0,
                 start,
                 placed,
