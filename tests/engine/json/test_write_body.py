@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import math
 import random
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.amount import examples
@@ -425,6 +428,44 @@ def test_json_texts_become_rows_of_data_alone() -> None:
 def test_a_text_that_is_not_one_json_value_is_named_by_its_place(text: bytes) -> None:
     with pytest.raises(RequestError, match=r"records\[1\]\.data is not valid JSON"):
         SCANNER.scan_texts([b"1", text, b'"x"'])
+
+
+_PIECES = st.sampled_from([b"1", b"2", b"\n", b" ", b"[", b"]", b",", b'"', b"x", b'{"a":', b'"a":', b"}", b"12345678"])
+
+
+@examples(300)
+@given(st.lists(st.lists(_PIECES, max_size=6).map(b"".join), min_size=1, max_size=4))
+@example([b"", b"1\n2"])
+@example([b"[1,", b"2]"])
+@example([b"[1,", b"2]", b"3\n4"])
+@example([b"\n1"])
+def test_texts_are_scanned_together_as_each_by_itself(texts: list[bytes]) -> None:
+    """They are joined by line ends, and a text may have some of its own."""
+    alone: list[bytes | None] = []
+    for text in texts:
+        try:
+            alone.append(record_at(SCANNER.scan_texts([text]), 0).data)
+        except RequestError:
+            alone.append(None)
+    if None in alone:
+        with pytest.raises(RequestError, match=rf"records\[{alone.index(None)}\]"):
+            SCANNER.scan_texts(texts)
+        return
+    rows = SCANNER.scan_texts(texts)
+    assert [record_at(rows, i).data for i in range(rows.count)] == alone
+
+
+@pytest.mark.parametrize("count", range(1, 40))
+@pytest.mark.parametrize("end", [b"", b",", b"e", b".", b"/", b":", b"\x00", b"\xb0", b"\xff", b"-"])
+def test_digits_end_at_what_is_none_wherever_they_are(count: int, end: bytes) -> None:
+    """They are examined eight at a time."""
+    for after in range(9):
+        text = (b"1234567890" * 4)[:count] + end + b"9" * after
+        is_number = re.fullmatch(rb"\d+(\.\d+)?(e\d+)?", text) is not None and math.isfinite(float(text))
+        for whole in (text, b"[%b]" % text, b"[%b         ]" % text):
+            is_list = end == b"," and after and whole != text
+            with contextlib.nullcontext() if is_number or is_list else pytest.raises(RequestError):
+                SCANNER.scan_texts([whole])
 
 
 def test_texts_have_the_limits_of_records() -> None:

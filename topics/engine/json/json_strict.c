@@ -8,6 +8,7 @@
 enum {
     PAIRWISE_KEYS = 24,
     SPREAD_KEYS = 1024,
+    FEW_DIGITS = 6,
     RUN_BYTES = 1 << 16, /* of one token, scanned between two places to rest */
 };
 
@@ -44,11 +45,27 @@ const uint8_t *blanks_end(const uint8_t *p, const uint8_t *end)
     return p;
 }
 
+static inline uint64_t load8(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+
+/* Return the end of the digits that begin at p, at most `stop`. */
+static inline const uint8_t *digits_end(const uint8_t *p, const uint8_t *stop)
+{
+    for (int i = 0; i < FEW_DIGITS; i++, p++) /* most numbers are short */
+        if (p >= stop || !is_digit(*p)) return p;
+    for (; stop - p >= 8; p += 8) {
+        /* The high bit of each byte that is no digit; carries only reach bytes after the first. */
+        uint64_t v = load8(p) ^ 0x3030303030303030u, others = (v | (v + 0x7676767676767676u)) & 0x8080808080808080u;
+        if (others) return p + (__builtin_ctzll(others) >> 3);
+    }
+    while (p < stop && is_digit(*p)) p++;
+    return p;
+}
+
 static inline const uint8_t *skip_digits(struct scan *s, const uint8_t *p)
 {
     for (;;) {
         const uint8_t *stop = s->stop;
-        while (p < stop && is_digit(*p)) p++;
+        p = digits_end(p, stop);
         if (p < stop || p == s->end) return p;
         take_rest(s, p);
     }
@@ -276,7 +293,6 @@ static const uint8_t *skip_number(struct scan *s, const uint8_t *p)
 
 /* ---- keys ------------------------------------------------------------------------------------------------------- */
 
-static inline uint64_t load8(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 static inline uint64_t load4(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
 static inline uint64_t mix(uint64_t a, uint64_t b)
 {

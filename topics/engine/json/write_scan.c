@@ -551,42 +551,44 @@ static void begin_texts(struct tp_writer *w, uint32_t count)
     memset(w->fields, 0, sizeof w->fields);
 }
 
-/* Scan the text at [from, end) into row i. */
-static inline int scan_text(struct tp_writer *w, const uint8_t *text, uint64_t from, uint64_t end, uint32_t i)
+static inline struct scan start_texts(const struct tp_writer *w, const uint8_t *text, uint64_t size)
 {
-    struct scan s = start_scan(text, end);
-    struct tp_row *row = w->rows + i;
-    uint64_t compact;
-    memset(row, 0, sizeof *row);
-    s.error.record = i;
-    s.start = text + from; /* offsets of errors count from the start of this text */
+    struct scan s = start_scan(text, size);
     s.key_room = w->key_room;
     s.secret = w->secret;
-    const uint8_t *p = first_character(&s);
-    if (p) p = read_payload(&s, p, w, row, &row->data_off, &row->data_len, &compact);
-    if (!p || trailing(&s, p)) {
-        w->error = s.error;
-        return -1;
-    }
+    return s;
+}
+
+/* Scan the value at s->start, which is in `text`, into row i. Return its end. */
+static inline const uint8_t *scan_text(struct scan *s, struct tp_writer *w, const uint8_t *text, uint32_t i)
+{
+    struct tp_row *row = w->rows + i;
+    uint64_t compact, from = (uint64_t)(s->start - text); /* offsets of errors count from s->start */
+    memset(row, 0, sizeof *row);
+    s->error.record = i;
+    const uint8_t *p = first_character(s);
+    if (p) p = read_payload(s, p, w, row, &row->data_off, &row->data_len, &compact);
+    if (!p) return NULL;
     row->data_off += (uint32_t)from;
     row->size = (uint32_t)compact;
     w->size += compact;
     w->marks |= row->flags;
     judge_row(w, text, row, 0, 0, i);
-    return 0;
+    return p;
 }
 
 int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size, uint32_t count)
 {
-    uint64_t from = 0;
     begin_texts(w, count);
     if (!count || count > w->limits.records || size > 0xffffffffu) return 1;
+    struct scan s = start_texts(w, text, size);
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *end = memchr(text + from, '\n', size - from);
-        if (!end || scan_text(w, text, from, (uint64_t)(end - text), i) < 0) return 1;
-        from = (uint64_t)(end - text) + 1;
+        /* Blanks before or in a value may be line ends; without any, each value is one text. */
+        const uint8_t *end = s.start < s.end && is_blank(*s.start) ? NULL : scan_text(&s, w, text, i);
+        if (!end || end == s.end || *end != '\n') return 1;
+        s.start = end + 1;
     }
-    return from != size || w->violation || w->marks >= MARK_WHITE;
+    return s.start != s.end || w->violation || w->marks >= MARK_WHITE;
 }
 
 int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t *ends, uint32_t count)
@@ -598,8 +600,16 @@ int tp_scan_texts(struct tp_writer *w, const unsigned char *text, const uint64_t
         w->error = (struct tp_error){.code = E_LONG, .record = 0, .field = FIELD_UNKNOWN};
         return -1;
     }
-    for (uint32_t i = 0; i < count; from = ends[i], i++)
-        if (scan_text(w, text, from, ends[i], i) < 0) return -1;
+    struct scan s = start_texts(w, text, ends[count - 1]);
+    for (uint32_t i = 0; i < count; from = ends[i], i++) {
+        s.start = text + from;
+        s.stop = s.end = text + ends[i];
+        const uint8_t *p = scan_text(&s, w, text, i);
+        if (!p || trailing(&s, p)) {
+            w->error = s.error;
+            return -1;
+        }
+    }
     return !w->violation && w->marks < MARK_WHITE ? 0 : 1;
 }
 
