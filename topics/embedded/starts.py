@@ -53,7 +53,7 @@ from topics.engine.write.flush import AfterLine
 from topics.engine.write.value_rows import plain_rows, rows_from
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
-from topics.store.format.rows import NO_ROWS
+from topics.store.format.rows import NO_ROWS, Rows
 from topics.store.read.lender import Lender
 
 Values = Iterable[Any]
@@ -114,14 +114,7 @@ class Starts:
         """Return the request that appends JSON texts, or records of bytes."""
         if are_json:
             return self.request_of_texts(topic, payloads, key=None)
-        scanner = self._take_scanner()
-        try:
-            if violation := scanner.over_limit(len(payloads), None, None):
-                raise violation
-            rows = rows_from(payloads, scanner)
-        finally:
-            self._scanners.append(scanner)
-        return AppendRequest(topic, rows)
+        return AppendRequest(topic, self._rows_of(payloads, None, None))
 
     def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
         arguments.text("topic", topic)
@@ -157,21 +150,15 @@ class Starts:
         options = (key, node, create, incarnation, producer)
         if options == _NO_OPTIONS and type(records) is list and type(topic) is str:
             rows = plain_rows(records, self._max_batch_records, self._max_record_bytes)
-            if rows is not None:
-                return make_tuple(AppendRequest, (topic, rows, *_PLAIN))
+            if rows is None:
+                rows = self._rows_of(arguments.values(records), None, None)
+            return make_tuple(AppendRequest, (topic, rows, *_PLAIN))
         arguments.text("topic", topic)
         arguments.optional_flag("create", create)
         arguments.optional_incarnation(incarnation)
         key_text, identity = self._identity(key, producer)
         node_text = arguments.optional_encoded("node", node)
-        values = arguments.values(records)
-        scanner = self._take_scanner()
-        try:
-            if violation := scanner.over_limit(len(values), node_text, key_text):
-                raise violation
-            rows = rows_from(values, scanner)
-        finally:
-            self._scanners.append(scanner)
+        rows = self._rows_of(arguments.values(records), node_text, key_text)
         return make_tuple(
             AppendRequest, (topic, rows, node_text, identity, create, None, True, None, incarnation, None)
         )
@@ -199,6 +186,16 @@ class Starts:
         finally:
             self._scanners.append(scanner)
         return AppendRequest(topic, rows, identity=identity, incarnation=incarnation)
+
+    def _rows_of(self, values: Sequence[Any], node: bytes | None, key: bytes | None) -> Rows:
+        """Return the values as rows. Raises: RequestError, something exceeds a limit."""
+        scanner = self._take_scanner()
+        try:
+            if violation := scanner.over_limit(len(values), node, key):
+                raise violation
+            return rows_from(values, scanner)
+        finally:
+            self._scanners.append(scanner)
 
     def _identity(self, key: str | None, producer: Producer | None) -> tuple[bytes | None, Identity | None]:
         """Return the key as UTF-8, and the identity by which the write is recognised.
