@@ -85,6 +85,27 @@ def test_a_receive_that_its_handler_has_settled_needs_no_hooks_unless_the_pass_h
     assert ring.one("send").arguments[1] == b"answer"
 
 
+def test_a_reader_that_waits_for_the_only_sender_is_sent_to_in_place_in_each_pass() -> None:
+    loop, ring = fake_loop()
+    handler, conns = Settling(), list[Connection]()
+    loop.listen("127.0.0.1", 0, handler)
+    accept = ring.one("accept")
+    for fd in (10, 11):
+        ring.complete(accept, fd, F_MORE)
+        loop.run_pass(0)
+        conns.append(handler.conn)
+    sender = ring.take("recv")[0]
+    for _ in range(ONE_SENDER_PASSES):
+        ring.receive(sender, b"x")
+        loop.run_pass(None)
+    handler.on_receive = lambda conn, data: conns[1].write(b"told")
+    for times in (1, 2, 3):
+        ring.takes_now = [4]
+        ring.receive(sender, b"x")
+        loop.run_pass(None)
+        assert ring.sent_now == times * [(11, b"told")]
+
+
 def test_a_receive_that_its_handler_has_settled_is_a_request_besides_writes() -> None:
     loop, ring = fake_loop()
     loop.listen("127.0.0.1", 0, Settling())

@@ -163,6 +163,7 @@ class Traffic:
         speaker = conn.send_data
         if speaker == self._speaker and self._passes_with_one_sender >= self.one_sender_passes:
             self.lone_send = speaker  # as `_hear` finds, too
+            self.lone_reader = True
         else:
             self._hear(speaker)
         try:
