@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: packages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -88,6 +88,10 @@ api-fuzz: venv
 # WebSocket conformance, groups 1-7, 9 and 10; needs a Python 2.7 (PYTHON27), installs Autobahn's test suite once.
 autobahn: venv
 	$(BIN)/python -m tests.ws.autobahn
+
+# The source package, installed into a new environment from the package index.
+packages: venv
+	$(BIN)/python -m pytest -m slow tests/project/test_packages.py $(ARGS)
 
 # Exports killed before each file operation, and Delta tables read by another implementation; installs deltalake once.
 exports: venv
