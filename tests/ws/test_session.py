@@ -33,6 +33,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.paused = True
+        self.resumed = 0
         self.closed = False
         self.subscriptions: dict[str, None] = {}
 
@@ -46,6 +47,7 @@ class Feed:
     def resume(self) -> None:
         assert not self.closed
         self.paused = False
+        self.resumed += 1
 
     resume_soon = resume
 
@@ -83,7 +85,9 @@ class Engine:
         if request.topic != "t":
             return None
         result = AppendResult(1, 1, 1, 1, False, False, 0, 0)
+        resumed = self.feed.resumed
         on_committed(result)
+        assert self.feed.resumed == resumed, "its records are not visible yet"
         return result
 
     def open_feed(self, sink: Any) -> Feed:
@@ -188,6 +192,24 @@ def test_a_publish_by_itself_of_the_only_sender_is_committed_within_the_call() -
         peer.answer()
     assert peer.engine.lone == ["t", "delivered", "needs more", "read only"]
     assert [message["request_id"] for message in peer.wire.messages] == [0, 1, 1]
+
+
+def test_a_session_goes_on_once_the_records_of_its_lone_publish_are_visible() -> None:
+    peer = Peer(has_one_sender=True)
+    resumed = peer.engine.feed.resumed
+    peer.session.receive(publish(0))
+    assert peer.engine.lone == ["t", "delivered"]
+    assert peer.engine.feed.resumed > resumed
+
+
+def test_a_session_that_goes_on_later_commits_with_others() -> None:
+    """Many may continue in one pass, and each commit by itself would hold up all."""
+    peer = Peer(has_one_sender=True)
+    peer.wire.over_high_water = True
+    peer.session.receive(publish(0))
+    peer.wire.over_high_water = False
+    peer.session.drained()
+    assert (len(peer.engine.waiting), peer.engine.lone) == (1, [])
 
 
 def test_publishes_that_come_together_share_a_commit() -> None:

@@ -180,9 +180,10 @@ class Engine:
     ) -> AppendResult | None:
         """Append in this call, for a caller that has no other work until the answer.
 
-        on_committed(result): called as soon as the commit allows the answer; the records become
-        visible after it, within this call. Readers and routers may wait for the records then; they
-        follow in `settle_lone` or `flush`, unless `is_settled`.
+        on_committed(result): called as soon as the commit allows the answer, which it sends. It
+        calls nothing of the engine: the records have their seqs and become visible after it, within
+        this call. Readers and routers may wait for the records then; they follow in `settle_lone`
+        or `flush`, unless `is_settled`.
         Returns: None, and nothing is done, if the write needs more than its commit: an identity,
         retention, commits in flight; without `on_committed` also waiting readers and routers.
         Raises: StorageError, the log accepts nothing.

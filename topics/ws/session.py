@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.refusals import name_forbidden
-from topics.engine.values.results import AppendResult, Done
+from topics.engine.values.results import AppendResult
 from topics.engine.write.long_bodies import Work
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.ws import replies
@@ -95,6 +95,7 @@ class WebSocketSession:
         "_next_bytes",
         "_paused",
         "_pumping",
+        "_receiving",
         "_release",
         "_replies",
         "_rights",
@@ -126,6 +127,8 @@ class WebSocketSession:
         self._next_bytes = 0
         """Size of the message last taken, which `_next` holds."""
         self._paused = False
+        self._receiving = False
+        """Whether bytes that this connection has received are being handled."""
         self._pumping = False
         self._closing = False
         """Whether the server is stopping: no more commands are executed."""
@@ -155,8 +158,12 @@ class WebSocketSession:
             self._framing.feed(bytes(data))
             if self._in_line:
                 self._settle_reading()
-            else:
+                return
+            self._receiving = True
+            try:
                 self._pump()
+            finally:
+                self._receiving = False
 
     def end_of_stream(self) -> None:
         """End, because the peer closed the stream without a close frame and cannot be answered."""
@@ -326,14 +333,13 @@ class WebSocketSession:
         started_ns = host.now_ns()
         with_seqs, piece = body.lists_seqs(command.return_seqs), body.piece
 
+        def ack(result: AppendResult) -> bytes:
+            total_ns = host.now_ns() - started_ns
+            window_ns = host.engine.throttle_window_ns
+            return replies.ack(request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs, piece=piece)
+
         def done(result: AppendResult | TopicsError) -> None:
-            if isinstance(result, TopicsError):
-                self._on_done(reply, result)
-            else:
-                total_ns = host.now_ns() - started_ns
-                window_ns = host.engine.throttle_window_ns
-                text = replies.ack(request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs, piece=piece)
-                self._on_done(reply, text)
+            self._on_done(reply, result if isinstance(result, TopicsError) else ack(result))
 
         may_create: RequestError | Literal[True] = True
         dead_letter = None if body.config is None else body.config.dead_letter
@@ -341,26 +347,39 @@ class WebSocketSession:
             may_create = name_forbidden(dead_letter)
         options = (body.create, body.config, may_create, body.violation, body.incarnation, command.frames)
         request = make_tuple(AppendRequest, (topic, body.rows, body.node, command.identity, *options))
-        if not (self._is_lone(command) and self._append_lone(request, done)):
+        if not (self._is_lone(command) and self._append_lone(request, reply, ack)):
             host.engine.append(request, done)
 
     def _is_lone(self, command: Publish) -> bool:
-        """Return whether a publish is all that is known to be in progress or to come."""
-        is_only = len(self._replies) == 1 and not self._framing.unread
+        """Return whether a publish is all that is known to be in progress or to come.
+
+        Only while this connection's own bytes are handled: many sessions may continue in one pass,
+        and a commit in place for each would hold up the loop.
+        """
+        is_only = self._receiving and len(self._replies) == 1 and not self._framing.unread
         return is_only and command.frames is None and self._host.has_one_sender()
 
-    def _append_lone(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
+    def _append_lone(self, request: AppendRequest, reply: Reply, ack: Callable[[AppendResult], bytes]) -> bool:
         """Append in this call, if the write needs only its commit. Return whether it did.
 
-        Readers that stay get the records next, after the ack.
+        Before the records are visible, the ack is written, and nothing else happens. After that
+        the session continues: it may read them or have routers copy them. Readers that stay get
+        them next.
         """
         engine = self._host.engine
+
+        def answer(result: AppendResult) -> None:
+            reply.text = ack(result)
+            self._replies.popleft()
+            self._transport.write(text_frame(reply.text))
+
         try:
-            if engine.append_lone(request, done) is None:
+            if engine.append_lone(request, answer) is None:
                 return False
         except TopicsError:
             return False  # `append` words the error
         engine.settle_lone()
+        self._on_answered()
         return True
 
     def _subscribe(self, command: Subscribe, reply: Reply) -> None:
@@ -410,6 +429,9 @@ class WebSocketSession:
             waiting.popleft()
             self._withheld -= 1
             self._transport.write(text_frame(said))
+        self._on_answered()
+
+    def _on_answered(self) -> None:
         if self._closing:
             self._say_goodbye()
         else:

@@ -289,3 +289,14 @@ def test_where_a_commit_needs_a_chain_a_synced_append_takes_the_usual_way() -> N
     world.put(durability="fsync")
     world.append(0)
     assert append_lone(world, 1) is None
+
+
+def test_an_answer_that_enters_the_engine_ends_all_writes_instead_of_giving_a_seq_twice() -> None:
+    """A step of a router that the answer began would get the seqs that were just acknowledged."""
+    world = world_with()
+    with pytest.raises(AssertionError, match="the answer may only send"):
+        world.engine.append_lone(AppendRequest("t", records(2)), lambda _result: world.start_append(records(3)))
+    with pytest.raises(LogReadOnlyError, match="was not published"):
+        world.append(4)
+    world.restart()
+    assert [row["data"] for row in world.read()] == [0, 1, 2]

@@ -170,8 +170,7 @@ class Appender:
         """See `Engine.append_rows_lone`."""
         if topic.pending:
             return None
-        has_followers = bool(topic.waiters or topic.routers)
-        if has_followers and on_committed is None:
+        if on_committed is None and (topic.waiters or topic.routers):
             return None
         if not self._format.is_newest and self._format_wait.concerns(rows.spans):
             return None
@@ -192,6 +191,7 @@ class Appender:
                 on_committed(result)
         finally:  # the records are in the log, whatever became of the answer
             try:
+                assert topic.next_seq == first, "its seqs were given out again: the answer may only send"
                 move_on()
                 index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
                 core.in_log.add(topic.id)
@@ -204,7 +204,7 @@ class Appender:
                 # A next write would get the same seqs; a restart finds the records in the log.
                 core.log.latch(f"a committed write of topic {topic.name} was not published: {error!r}")
                 raise
-            if has_followers:
+            if topic.waiters or topic.routers:
                 notify(core, topic)
         return result
 
