@@ -68,6 +68,8 @@ class Loop:
         self._from_threads: deque[Callable[[], None]] = deque()
         self._tasks: set[Task[Any]] = set()
         self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
+        self._untimed = _SAMPLED - 1
+        """Passes that leave nothing to the hooks until the next of them that is timed."""
         self._again = False
         self._has_completed = False
         """Whether this pass has completions beside receives and sends, or was woken."""
@@ -159,7 +161,10 @@ class Loop:
             stats.pass_end.add(now() - received_ns)
             stats.wait.add(waited_ns - started_ns)
             stats.receive.add(received_ns - waited_ns)
-        elif not stats.passes % _SAMPLED:
+        elif self._untimed:
+            self._untimed -= 1
+        else:
+            self._untimed = _SAMPLED - 1
             stats.wait.add_sample(waited_ns - started_ns, _SAMPLED)
             stats.receive.add_sample(self.clock.monotonic_ns() - waited_ns, _SAMPLED)
         if self._failure is not None:
