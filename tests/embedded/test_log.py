@@ -184,6 +184,16 @@ def test_one_tail_may_follow_several_topics(log: topics.Log) -> None:
     assert asyncio.run(follow()) == ("a", 3)
 
 
+def test_a_tail_of_several_topics_begins_in_all_of_them_at_its_first_record(log: topics.Log) -> None:
+    for name in "abc":
+        log.append(name, [1, 2])
+    tail = log.tail_many({"a": 1, "b": {"last": 1}, "c": None})
+    assert next(tail)[0] == "a"
+    log.append("b", [3])
+    log.append("c", [3])
+    assert [(name, record.data) for name, record in (next(tail) for _ in range(3))] == [("b", 2), ("b", 3), ("c", 3)]
+
+
 def test_a_tail_of_several_topics_from_a_time_to_come_passes_what_is_earlier(log: topics.Log) -> None:
     """R-FROM-3."""
     log.append("t", [1])

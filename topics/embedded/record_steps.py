@@ -118,8 +118,11 @@ def tail_many_steps(
     """Yield the steps of `Log.tail_many`: lists of pairs of a topic's name and a record."""
     arguments.optional_count("max_bytes", max_bytes, least=1)
     cursors, begins = starts.places(topics)
-    seen = dict(cursors)
     behind, has_begun = list(cursors), False
+    for name, begin in begins.items():  # all at the first step, before a record of any topic is seen
+        if begin is not None and begin.kind != "time":
+            cursors[name], begins[name] = (yield starts.placing(name, begin)), None
+    seen = dict(cursors)
     while True:
         try:
             for name in list(behind):

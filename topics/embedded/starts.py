@@ -28,7 +28,7 @@ from topics.engine.routers.router_results import RouterDeleted, RouterPage, Rout
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.state.router import RouterConfig
-from topics.engine.values.begin import NOW, Begin
+from topics.engine.values.begin import NOW, Begin, Beginning
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -324,6 +324,17 @@ class Starts:
             begins[name] = None if is_cursor else NOW if place is None else self.beginning(0, place, None)  # type: ignore[arg-type]
         known_topics(cursors, self._config.max_wait_topics)
         return cursors, begins
+
+    def placing(self, topic: str, begin: Begin) -> Start[int]:
+        """Return the cursor that a beginning is now."""
+
+        def start(done: Done[int]) -> None:
+            def on_found(found: Beginning | TopicsError) -> None:
+                done(found.from_seq if isinstance(found, Beginning) else found)
+
+            self._engine.begin(topic, begin, on_found)
+
+        return start
 
     def getting(self, topic: str, seq: int) -> Start[Record | None]:
         arguments.text("topic", topic)
