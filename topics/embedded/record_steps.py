@@ -119,7 +119,8 @@ def tail_many_steps(
     arguments.optional_count("max_bytes", max_bytes, least=1)
     cursors, begins = starts.places(topics)
     behind, has_begun = list(cursors), False
-    for name, begin in begins.items():  # all at the first step, before a record of any topic is seen
+    # All begin at the first step, before the caller gets a record of any topic.
+    for name, begin in begins.items():
         if begin is not None and begin.kind != "time":
             cursors[name], begins[name] = (yield starts.placing(name, begin)), None
     seen = dict(cursors)
