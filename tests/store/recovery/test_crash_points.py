@@ -131,7 +131,8 @@ def frozen_state(ring: SimRing, config: Config) -> dict[int, object]:
     disk = ring.disk.copy()
     before = disk.contents(DIRECTORY) if DIRECTORY in disk.list_directory("") else None
     frozen = StoreWorld(SimRing(ring.seed, disk=disk, clock=ManualClock()), config=config)
-    if f"{DIRECTORY}/snapshots" in (before or {}) and disk.list_directory(f"{DIRECTORY}/snapshots"):
+    snapshots = disk.list_directory(f"{DIRECTORY}/snapshots") if f"{DIRECTORY}/snapshots" in (before or {}) else []
+    if any(not name.endswith(".tmp") for name in snapshots):
         frozen.open_frozen()
         frozen.check_every_record()
         frozen.close()
