@@ -75,17 +75,10 @@ class EngineCheckpoints:
         if topic is None:
             return []
         found: list[tuple[int, list[tuple[Chunk, NDArray[np.intp]]]]] = []
-        count = 0
-        wanted = set(file_ids.tolist())
-        for chunk, rows, here in topic.index.locations(first_seq, last_seq, wanted):
-            for file_id, start, end in _runs(here):
-                if file_id in wanted:
-                    if not found or found[-1][0] != file_id:
-                        found.append((file_id, []))
-                    found[-1][1].append((chunk, rows[start:end]))
-                    count += end - start
-            if count >= rows_max:
-                break
+        for file_id, chunk, rows in _parts_in(topic, file_ids, first_seq, last_seq, rows_max):
+            if not found or found[-1][0] != file_id:
+                found.append((file_id, []))
+            found[-1][1].append((chunk, rows))
         return [self._columns(topic, file_id, parts) for file_id, parts in found]
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
@@ -112,17 +105,12 @@ class EngineCheckpoints:
     ) -> SeqRange:
         topic = self._topic(topic_id)
         first = last = count = total = 0
-        wanted = set(file_ids.tolist())
-        for chunk, rows, here in topic.index.locations(first_seq, last_seq, wanted) if topic is not None else ():
-            for file_id, start, end in _runs(here):
-                if file_id in wanted:
-                    inside = rows[start:end]
-                    first = first or chunk.first + int(inside[0])
-                    last = max(last, chunk.first + int(inside[-1]))
-                    count += end - start
-                    total += int(chunk.lengths[_where(inside)].sum(dtype=np.uint64))
-            if count >= rows_max:
-                break
+        parts = _parts_in(topic, file_ids, first_seq, last_seq, rows_max) if topic is not None else ()
+        for _file_id, chunk, rows in parts:
+            first = first or chunk.first + int(rows[0])
+            last = max(last, chunk.first + int(rows[-1]))
+            count += len(rows)
+            total += int(chunk.lengths[_where(rows)].sum(dtype=np.uint64))
         return SeqRange(first, last, count, total)
 
     def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
@@ -312,6 +300,21 @@ class EngineCheckpoints:
         return [
             part for part in deletions if part.topic_id in self._stored.registry.by_id and usage.is_sealed(part.file_id)
         ]
+
+
+def _parts_in(
+    topic: Topic, file_ids: NDArray[np.uint32], first_seq: int, last_seq: int, rows_max: int
+) -> Iterator[tuple[int, Chunk, NDArray[np.intp]]]:
+    """Yield (file id, chunk, rows) of live rows in these files, up to the chunk with `rows_max`."""
+    count = 0
+    wanted = set(file_ids.tolist())
+    for chunk, rows, here in topic.index.locations(first_seq, last_seq, wanted):
+        for file_id, start, end in _runs(here):
+            if file_id in wanted:
+                yield file_id, chunk, rows[start:end]
+                count += end - start
+        if count >= rows_max:
+            return
 
 
 def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:
