@@ -139,8 +139,8 @@ def tail_many_steps(
                 has_begun = True
                 page.raise_gap()
                 yield [(name, record) for record in page.records]
-                seen[name], begin = page.next_from_seq, begins[name]
-                if begin is None or begin.kind != "time" or page.has_begun:
+                seen[name] = page.next_from_seq
+                if begins[name] is None or page.has_begun:  # else no record has that time yet
                     cursors[name], begins[name] = page.next_from_seq, None
                 if page.caught_up:
                     behind.remove(name)
