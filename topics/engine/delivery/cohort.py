@@ -196,10 +196,9 @@ class Cohorts:
 
         Returns: whether that was all; if not, the waiters are to look again.
         """
-        waiters = list(topic.waiters)
-        if len(waiters) > _FEW or topic.feeders:
+        if len(topic.waiters) > _FEW or topic.feeders:
             return False
-        return all(isinstance(waiter, Cohort) and waiter.look_alone() for waiter in waiters)
+        return all(isinstance(waiter, Cohort) and waiter.look_alone() for waiter in list(topic.waiters))
 
     def forget(self, cohort: Cohort) -> None:
         """Forget a cohort without members."""
