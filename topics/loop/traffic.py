@@ -160,12 +160,7 @@ class Traffic:
         receive = streams.receive_single
         if receive is None or conn.owned or conn.inbox is not streams.inbox:
             return None
-        speaker = conn.send_data
-        if speaker == self._speaker and self._passes_with_one_sender >= self.one_sender_passes:
-            self.lone_send = speaker  # as `_hear` finds, too
-            self.lone_reader = True
-        else:
-            self._hear(speaker)
+        self._hear(conn.send_data)
         try:
             is_settled = receive(conn, single[1])
         except Exception as error:
