@@ -123,13 +123,18 @@ def shown(extension: Extension) -> list[str]:
     return [*dict.fromkeys(headers), extension.header]
 
 
+def c_compiler() -> str | None:
+    """The C compiler on the path; None if there is none."""
+    return shutil.which("cc") or shutil.which("gcc")
+
+
 @cache
 def linked(library: str) -> str:
     """The linker's argument for a library: its archive, so that a built module needs no other package.
 
     Where there is none that a shared object can take in, it is the shared library.
     """
-    compiler = shutil.which("cc") or shutil.which("gcc") or "cc"
+    compiler = c_compiler() or "cc"
     found = subprocess.run([compiler, f"-print-file-name=lib{library}.a"], capture_output=True, text=True, check=False)
     archive = found.stdout.strip()
     if not Path(archive).is_absolute():
@@ -204,7 +209,7 @@ def check_toolchain() -> str:
     """One sentence with the remedy when the compiler or a header is missing, else the empty string."""
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "topics cannot find Python's own C header <Python.h>: apt-get install python3-dev"
-    compiler = shutil.which("cc") or shutil.which("gcc")
+    compiler = c_compiler()
     if compiler is None:
         return "topics needs a C compiler to build its extension modules: apt-get install gcc libc6-dev"
     for extension in EXTENSIONS:
