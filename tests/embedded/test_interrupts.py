@@ -233,8 +233,12 @@ def test_a_caller_interrupted_beside_other_threads_leaves_none_asleep(log: topic
 def test_a_second_interrupt_at_any_place_keeps_no_other_thread_from_driving(
     log: topics.Log, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one reached a caller that slept, and had just been asked to drive: it has to ask another one."""
+    """The first one reached a caller that slept, and had just been asked to drive: it has to ask another one.
+
+    The maintenance thread takes no turn, because it would answer the call, and tell the other one a moment later."""
     driver, at = log._driver, At(-1, number)
+    with driver.maintenance._turn:
+        monkeypatch.setattr(driver.maintenance, "_drive", lambda: False)
 
     def sleep(_call: PendingCall[Any]) -> None:
         driver._release_wheel()  # by the thread that drove, and asked this one
