@@ -1,6 +1,6 @@
 """`topics serve`, which notes the CPU time of the loop's thread in its longest pass.
 
-A pass is the time between two returns of the ring's wait, less the allocation of files: on tmpfs that makes all of
+A pass is the time between two returns of one of the ring's waits, less the allocation of files: on tmpfs that makes all of
 their pages, 30 ms for 64 MiB, where a disk takes 0.03. The time, in ns, is the u64 in the file `longest` beside the
 port file; a client that writes 0 there begins anew.
 """
@@ -18,6 +18,7 @@ from topics.cli import main
 from topics.server import composition as root
 
 _U64 = struct.Struct("=Q")
+_WAITS = ("submit_and_wait", "wait_single")
 
 
 def note_passes(path: Path) -> None:
@@ -28,17 +29,20 @@ def note_passes(path: Path) -> None:
 
     def opened(*arguments: Any, **options: Any) -> Any:
         ring, reason = open_ring(*arguments, **options)
-        wait = type(ring).submit_and_wait
         began = 0
         cpu_ns = time.thread_time_ns
 
-        def noted(self: Any, timeout_ns: int | None) -> None:
-            nonlocal began
-            wait(self, timeout_ns)
-            now = cpu_ns()
-            if began and now - began > _U64.unpack_from(longest)[0]:
-                _U64.pack_into(longest, 0, now - began)
-            began = now
+        def noting(wait: Any) -> Any:
+            def noted(self: Any, timeout_ns: int | None) -> Any:
+                nonlocal began
+                result = wait(self, timeout_ns)
+                now = cpu_ns()
+                if began and now - began > _U64.unpack_from(longest)[0]:
+                    _U64.pack_into(longest, 0, now - began)
+                began = now
+                return result
+
+            return noted
 
         allocate = type(ring).allocate
 
@@ -50,7 +54,8 @@ def note_passes(path: Path) -> None:
             finally:
                 began += cpu_ns() - before
 
-        type(ring).submit_and_wait = noted
+        for name in _WAITS:
+            setattr(type(ring), name, noting(getattr(type(ring), name)))
         type(ring).allocate = uncounted
         return ring, reason
 
