@@ -18,6 +18,7 @@ _FILES = "tests/files/test_beside_checkpoints.py"
 _BESIDE = "tests/embedded/calls/test_readers_beside.py"
 _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
 _AUDIENCE = "tests/engine/delivery/test_audience.py"
+_CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 
 
 class Mutant(NamedTuple):
@@ -1449,5 +1450,19 @@ MUTANTS = (
         "self.power_lost = loaded is not None and self._lost_power(found, session)",
         "self.power_lost = loaded is not None and not self._is_frozen and self._lost_power(found, session)",
         "library",
+    ),
+    _one(
+        "a claim that waits answered without jobs at once",
+        "engine/queue/claim_wait.py",
+        "or result.count or self._is_last:",
+        "or True:",
+        "queues",
+    ),
+    _one(
+        "a claim that waits looks at its end only",
+        "engine/queue/claim_wait.py",
+        "elif self._is_last or self._leases",
+        "elif self._is_last and self._leases",
+        _CLAIMS,
     ),
 )

@@ -215,7 +215,8 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     ),
     "POST /v0/checkpoint": _body({"checkpoint": NUMBER, "wait_ms": NUMBER}),
     "POST /v0/topics/:/claim": _PATH
-    | _body({"node": (at_limit("max_node_bytes"), *TEXT), "max": NUMBER, "lease_ms": NUMBER}),
+    | _body({"node": (at_limit("max_node_bytes"), *TEXT), "max": NUMBER, "lease_ms": NUMBER})
+    | _body({"wait_ms": (const("1", b"1"), LONG)}),
     "POST /v0/topics/:/ack": _PATH | _body(_LEASES),
     "POST /v0/topics/:/nack": _PATH | _body(_LEASES | {"delay_ms": NUMBER}),
     "POST /v0/topics/:/extend": _PATH | _body(_LEASES | {"lease_ms": NUMBER}),

@@ -148,6 +148,8 @@ class Machine:
         """Whether, since the last audit, a start had to rely on reservations: seqs may be skipped,
         which is reported.
         """
+        self.stopping = False
+        """Whether this life began to end by itself."""
         self.stopped = False
         """Whether this life has ended by itself."""
         self.stopped_well = False
@@ -213,7 +215,7 @@ class Machine:
         self.generation += 1
         self.operations = 0
         self.ended = []
-        self.stopped = self.stopped_well = False
+        self.stopping = self.stopped = self.stopped_well = False
         self._failures_at_start = len(self.ring.faults.failures)
         self.config = self.plan.config(self.ring.life)
         self._has_reserve = self._finds_reserve()
@@ -446,6 +448,7 @@ class Machine:
     def stop(self) -> None:
         """Stop the server gracefully, to its end."""
         assert self.server is not None
+        self.stopping = True
         self.server.stop()
         self.run_until(lambda: bool(self.ended))
         self.stopped = True

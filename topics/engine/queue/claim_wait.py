@@ -1,4 +1,4 @@
-"""A claim that waits for the first jobs, for callers in this process."""
+"""A claim that waits for the first jobs. Source: wire contract, R-Q-31."""
 
 from __future__ import annotations
 
@@ -90,8 +90,10 @@ class ClaimWait:
             return
         if self._cancel is not None:
             self._changed = True
-        else:
+        elif self._is_last or self._leases.counters(self._claims.core.clock.now_ms()).ready:
             self._claim()
+        else:  # another one was faster, or no job came: so many claims that wait cost little
+            tend(self._claims.core, self._topic)
 
     def on_topic_gone(self) -> None:
         if self._cancel is None:

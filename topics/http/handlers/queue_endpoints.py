@@ -18,11 +18,12 @@ _LEASE_ID = re.compile(r"lease_0*([0-9A-Fa-f]{1,16})", re.ASCII)
 
 
 def claim(call: Call) -> None:
-    """Lease jobs to a node. With a coalescing window the answer waits for its end (8.2)."""
+    """Lease jobs to a node (8.2). The answer may wait, for the end of a window or for jobs."""
     if not call.body:
         raise RequestError("invalid_request", 'the body is empty: send at least {"node": "<who claims>"}')
     fields = call.fields()
     request = ClaimRequest(call.name, fields.string("node"), fields.u32("max", 0), fields.nullable_u64("lease_ms"))
+    wait_ms = fields.u32("wait_ms", 0)
 
     @call.or_fail
     def done(result: ClaimResult) -> None:
@@ -31,7 +32,7 @@ def claim(call: Call) -> None:
             % (call.plan.name_json, result.records, result.count, result.ready, call.total_ms())
         )
 
-    cancel = call.service.engine.claim(request, done)
+    cancel = call.service.engine.claim_when_ready(request, wait_ms, done)
     if not call.answered:
         call.on_disconnect = cancel
 

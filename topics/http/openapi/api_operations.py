@@ -326,7 +326,13 @@ OPERATIONS: dict[str, ApiOperation] = {
         "8.2",
         {200: answer(topic=text(), claimed=listing(_JOB), count=u64(), ready=u64(), performance=performance())},
         (404, 409),
-        body=question(("node",), node=NODE | {"minLength": 1}, max=u32(default=0), lease_ms=nullable(_LEASE)),
+        body=question(
+            ("node",),
+            node=NODE | {"minLength": 1},
+            max=u32(default=0),
+            lease_ms=nullable(_LEASE),
+            wait_ms=u32("how long to wait for the first job; at most 30000", default=0),
+        ),
     ),
     "POST /v0/topics/:/ack": ApiOperation(
         "Complete leased jobs",

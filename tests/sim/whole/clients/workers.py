@@ -131,14 +131,21 @@ class Worker(Client):
 
     def _claim(self, wire: Wire, queue: Queue) -> None:
         asked_ns = self._now_ns
+        wait_ms = self.rng.choice((0, 0, 0, 20, 300))
 
         def claimed(status: int, answer: Any) -> None:
             if self._next("claims", status, answer):
                 for job in answer["claimed"]:
                     self._take(queue, job, asked_ns)
+                waited_ns = self._now_ns - asked_ns
+                if wait_ms and not answer["claimed"] and waited_ns < wait_ms * 1_000_000 and not self.machine.stopping:
+                    raise self._wrong(queue, f"was to wait {wait_ms} ms for a job, and waited {waited_ns / 1e6:.0f}")
+                self.machine.counts["claims that waited for jobs"] += wait_ms > 0 and waited_ns > 1_000_000
 
         lease_ms = self.rng.choice((100, 1000, 60_000))
         body = {"node": self.node, "max": self.rng.choice((1, 2, 8)), "lease_ms": lease_ms}
+        if wait_ms:
+            body["wait_ms"] = wait_ms
         wire.ask("POST", f"{queue.path}/claim", body, claimed)
 
     def _take(self, queue: Queue, job: dict[str, Any], asked_ns: int) -> None:
