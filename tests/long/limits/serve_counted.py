@@ -1,7 +1,7 @@
 """`topics serve`, which notes the CPU time of the loop's thread in its longest pass.
 
-A pass is the time between two returns of one of the ring's waits, less the allocation of files: on tmpfs that makes all of
-their pages, 30 ms for 64 MiB, where a disk takes 0.03. The time, in ns, is the u64 in the file `longest` beside the
+A pass is the time between two returns of one of the ring's waits, less the allocation of files: on tmpfs that makes all
+of their pages, 30 ms for 64 MiB, where a disk takes 0.03. The time, in ns, is the u64 in the file `longest` beside the
 port file; a client that writes 0 there begins anew.
 """
 
