@@ -235,7 +235,7 @@ def test_a_second_interrupt_at_any_place_keeps_no_other_thread_from_driving(
 ) -> None:
     """The first one reached a caller that slept, and had just been asked to drive: it has to ask another one.
 
-    The maintenance thread takes no turn, because it would answer the call, and tell the other one a moment later."""
+    The maintenance thread takes no turn, because it would answer the call, and notify the other one a moment later."""
     driver, at = log._driver, At(-1, number)
     with driver.maintenance._turn:
         monkeypatch.setattr(driver.maintenance, "_drive", lambda: False)
