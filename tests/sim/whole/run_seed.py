@@ -209,10 +209,11 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     if machine.lied and machine.power_failed:
         _begin_after_lies(machine, actors)
         return
+    began_ns = machine.ring.clock.monotonic_ns()
     start(machine)
     compares_bytes = life.starting.twice and (int(machine.plan.seed) + machine.ring.life) % 2 == 0
     if compares_bytes:
-        _recover_again(machine)
+        _recover_again(machine, began_ns)
     machine.audit(actors)
     if life.starting.twice and not compares_bytes:
         said = machine.survey(actors)
@@ -230,9 +231,13 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     machine.forgive()
 
 
-def _recover_again(machine: Machine) -> None:
-    """Kill the process before it has done anything else; the next one has to leave the same bytes."""
+def _recover_again(machine: Machine, began_ns: int) -> None:
+    """Kill the process, begun at `began_ns`, before it has done anything else.
+
+    The next one has to leave the same bytes, unless one of them had the time to compact files.
+    """
     shards, left = machine.config.wal_shards, content(machine.ring.disk, machine.config)
+    compacts = _compacts_since(machine, began_ns)
     machine.crash(power_cut=False)
     began_ns = machine.ring.clock.monotonic_ns()
     start(machine)
@@ -242,11 +247,19 @@ def _recover_again(machine: Machine) -> None:
         return
     may_copy = len(machine.engine._core.routers) > 0
     if found := difference(left, content(machine.ring.disk, machine.config), may_copy=may_copy):
-        is_late = machine.ring.clock.monotonic_ns() - began_ns >= machine.config.checkpoint_every_ms * 1_000_000
-        if is_late and machine.config.compact_below:
-            return  # a checkpoint by time has begun, and written packs anew
+        if compacts or _compacts_since(machine, began_ns):
+            return
         raise machine.wrong(f"a second recovery leaves something else: {found}")
     machine.counts["recovered twice to the same bytes"] += 1
+
+
+def _compacts_since(machine: Machine, began_ns: int) -> bool:
+    """Return whether a checkpoint by time may have begun since, and written files anew.
+
+    One that is cut short leaves bytes after the frames of segments, which the next start clears.
+    """
+    config, passed_ns = machine.config, machine.ring.clock.monotonic_ns() - began_ns
+    return config.compact_below > 0 and passed_ns >= config.checkpoint_every_ms * 1_000_000
 
 
 def _begin_after_lies(machine: Machine, actors: list[Actor]) -> None:
