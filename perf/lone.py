@@ -1,6 +1,7 @@
 """Measure the CPU of one request by itself, without system calls.
 
-    python -m perf.lone [--passes 4000] [--rounds 5] [--only write,read,...] [--functions 20] [--smoke]
+    python -m perf.lone [--passes 4000] [--rounds 5] [--only write,read,...] [--functions 20]
+        [--pause-us 200] [--awake] [--smoke]
 
 A server runs in this process on its real ring, log and engine. After some requests over a real
 connection its ring answers at once: the wait returns the same receive again, a write and
@@ -11,8 +12,9 @@ return at once, too.
 
 Times are medians over the passes of a round, of the lowest round, in microseconds: from the end of
 the wait to the call that sends the answer, and of the whole pass. One after the other, passes find
-all memory in the caches; `apart` the thread sleeps for 0.2 ms before each, as it does for a lone
-client, and the core's caches are used by others meanwhile. Bytecodes are those that the
+all memory in the caches; `apart` the thread sleeps for 0.2 ms (`--pause-us`) before each, as it does
+for a lone client, and the core's caches are used by others meanwhile. With `--awake` it asks for
+the time instead of sleeping, so that nothing but the sleep is left out. Bytecodes are those that the
 interpreter executes in a pass, counted by its tracing, by room of topics/; in brackets those after
 the answer was sent.
 """
@@ -48,7 +50,7 @@ PACKAGE = Path(topics.__file__).parent
 TRACED = 64
 """Passes in which bytecodes are counted."""
 WARM = 200
-PAUSE_S = 200e-6
+PAUSE_US = 200
 """About the time between two requests of one client."""
 RECORDS = [b"x" * len(PAYLOAD)]
 ROWS = {
@@ -73,8 +75,10 @@ class Passes:
     """The times of passes, and the bytecodes of some of them."""
 
     def __init__(self) -> None:
-        self.pause_s = 0.0
-        """For how long the thread sleeps before each pass."""
+        self.pause_ns = 0
+        """The time between two passes."""
+        self.awake = False
+        """Whether the thread asks for the time in the pause, and does not sleep."""
         self.began_ns = 0
         self.is_answered = False
         self.to_answer: list[int] = []
@@ -84,8 +88,12 @@ class Passes:
         self.traced_passes: list[Bytecodes] = []
 
     def begin(self) -> None:
-        if self.pause_s:
-            time.sleep(self.pause_s)
+        if self.pause_ns and self.awake:
+            until_ns = time.perf_counter_ns() + self.pause_ns
+            while time.perf_counter_ns() < until_ns:
+                pass
+        elif self.pause_ns:
+            time.sleep(self.pause_ns / 1e9)
         self.is_answered = False
         self.began_ns = time.perf_counter_ns()
 
@@ -144,8 +152,9 @@ def measured(one: Callable[[], None], passes: Passes, options: argparse.Namespac
     for _ in range(WARM):
         one()
     figures: list[tuple[float, float]] = []
-    for pause_s, count in (0.0, options.passes), (PAUSE_S, options.passes // 4):
-        passes.pause_s = pause_s
+    passes.awake = options.awake
+    for pause_us, count in (0, options.passes), (options.pause_us, options.passes // 4):
+        passes.pause_ns = pause_us * 1000
         rounds = []
         for _ in range(options.rounds):
             passes.clear()
@@ -154,7 +163,7 @@ def measured(one: Callable[[], None], passes: Passes, options: argparse.Namespac
             passes.end()
             rounds.append((statistics.median(passes.to_answer) / 1000, statistics.median(passes.whole) / 1000))
         figures.append(min(rounds))
-    passes.pause_s = 0.0
+    passes.pause_ns = 0
     with passes.traced():
         for _ in range(TRACED):
             one()
@@ -282,6 +291,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(NAMES), help="rows, of " + ", ".join(NAMES))
     parser.add_argument("--functions", type=int, default=0, help="print so many functions by their bytecodes")
+    parser.add_argument("--pause-us", type=int, default=PAUSE_US, help="between the passes of `apart`")
+    parser.add_argument("--awake", action="store_true", help="ask for the time in the pauses instead of sleeping")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.smoke:
