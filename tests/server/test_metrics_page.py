@@ -1,6 +1,7 @@
 """The metrics page: every family the contract names, in both forms, in every state."""
 
 import re
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +11,7 @@ from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import TopicState
 from topics.engine.values.topic_config import DEFAULT, TopicConfig
 
+DESCRIBED = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 FAMILIES = {
     "topics_topics": "gauge",
     "topics_topics_by_class": "gauge",
@@ -71,6 +73,25 @@ def test_every_family_has_help_and_type() -> None:
     assert FAMILIES.items() <= types.items()
     assert set(types) <= set(re.findall(r"^# HELP (\S+) ", text, re.MULTILINE))
     assert len(types) == text.count("# TYPE ")
+
+
+def test_the_page_of_metrics_describes_every_family_with_its_type_and_labels() -> None:
+    """docs/metrics.md: no family is missing, and none is invented; its alarms name families."""
+    world = World().start()
+    world.backend.engine.states = [
+        TopicState("a", TopicConfig.parse(b'{"type":"queue"}'), 1, 1, 1, 3, 0, None, None, None)
+    ]
+    text = world.connect().get("/v0/metrics").body.decode()
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    described = dict(re.findall(r"^\| `(topics_\w+)(?:{[\w,]+})?` \| (\w+) \|", DESCRIBED, re.MULTILINE))
+    assert described == types
+    labels = {name: set(names.split(",")) for name, names in re.findall(r"^\| `(\w+){([\w,]+)}`", DESCRIBED, re.M)}
+    of_histogram = re.compile(r"_(bucket|sum|count)$")
+    shown = {of_histogram.sub("", name): {key for key, _ in pairs} - {"le"} for name, pairs in samples(text)}
+    assert {name: names for name, names in shown.items() if names and labels.get(name) != names} == {}
+    assert set(re.findall(r"\btopics_\w+", DESCRIBED)) <= set(types)
+    stages = {dict(pairs)["stage"] for name, pairs in samples(text) if name == "topics_stage_us_count"}
+    assert set(re.findall(r"^\| `(\w+)` \|", DESCRIBED.partition("## Stages\n")[2], re.M)) == stages
 
 
 def test_values_are_those_of_the_engine_and_the_log() -> None:
