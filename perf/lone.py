@@ -41,7 +41,7 @@ from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.server.app import Server
@@ -182,7 +182,7 @@ def of_server(row: str, options: argparse.Namespace, directory: str) -> Figures:
     loop.run_until(lambda: server.engine is not None)
     assert server.engine is not None
     made: list[object] = []
-    server.engine.put_topic("bench", TopicConfig.make(durability=durability), made.append)
+    server.engine.put_topic("bench", make_config(durability=durability), made.append)
     loop.run_until(lambda: bool(made))
     request, passes = http_request("POST", path, body.encode()), Passes()
     with Client(loop, server.address) as client:

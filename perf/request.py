@@ -22,7 +22,7 @@ from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table
@@ -61,7 +61,7 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     opened = loop.run_task(StoredEngine.open(loop, config))
     engine = opened.engine
     made: list[object] = []
-    engine.put_topic("bench", TopicConfig.make(durability=options.durability), made.append)
+    engine.put_topic("bench", make_config(durability=options.durability), made.append)
     loop.run_until(lambda: bool(made))
     service = Service(config, loop.clock, route_table(), NoProbes(), "127.0.0.1", loop, loop.random_bytes)
     service.serve(engine)

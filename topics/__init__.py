@@ -23,35 +23,36 @@ from topics.errors import (
 
 if TYPE_CHECKING:
     from topics.common.settings import LogSettings, TopicSettings
-    from topics.embedded.aio import AsyncLog
-    from topics.embedded.appends.pending import Pending
-    from topics.embedded.directory_calls import fsck
-    from topics.embedded.jobs import Job
-    from topics.embedded.log import Log
-    from topics.embedded.log_reader import AsyncLogReader, LogReader, OpeningReader, ReaderLag
-    from topics.embedded.opening import open_log
-    from topics.embedded.producer import Producer
-    from topics.embedded.records import GapError, Page, Record
-    from topics.engine.queue.queue_results import AckResult, ExtendResult
-    from topics.engine.read.column_read import ColumnPage
-    from topics.engine.read.one_record import Location
-    from topics.engine.readers.reader_results import ReaderState
-    from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
-    from topics.engine.stored_engine import LogStats
-    from topics.engine.values.predicate import Predicate
-    from topics.engine.values.results import (
+    from topics.common.values.answers import (
+        AckResult,
         AppendResult,
         DeleteResult,
         DeleteTopicResult,
+        ExtendResult,
         PatchResult,
         PutResult,
         QueueState,
+        ReaderLag,
+        ReaderState,
+        RouterDeleted,
+        RouterPut,
+        RouterState,
         Tombstone,
         TopicHead,
         TopicState,
     )
-    from topics.engine.values.topic_config import TopicConfig
-    from topics.engine.write.value_rows import NewRecord
+    from topics.common.values.configs import Predicate, TopicConfig
+    from topics.common.values.delivered import GapError, Job, Page, Record
+    from topics.common.values.written import NewRecord, Producer
+    from topics.embedded.aio import AsyncLog
+    from topics.embedded.appends.pending import Pending
+    from topics.embedded.directory_calls import fsck
+    from topics.embedded.log import Log
+    from topics.embedded.log_reader import AsyncLogReader, LogReader, OpeningReader
+    from topics.embedded.opening import open_log
+    from topics.engine.read.column_read import ColumnPage
+    from topics.engine.read.one_record import Location
+    from topics.engine.stored_engine import LogStats
     from topics.store.repair.check_directory import FsckReport
 
 __version__ = "0.1.0"
@@ -115,37 +116,37 @@ _LAZY = {
     "Log": ("topics.embedded.log", "Log"),
     "LogReader": ("topics.embedded.log_reader", "LogReader"),
     "AsyncLogReader": ("topics.embedded.log_reader", "AsyncLogReader"),
-    "ReaderLag": ("topics.embedded.log_reader", "ReaderLag"),
-    "ReaderState": ("topics.engine.readers.reader_results", "ReaderState"),
-    "Job": ("topics.embedded.jobs", "Job"),
-    "GapError": ("topics.embedded.records", "GapError"),
-    "Page": ("topics.embedded.records", "Page"),
+    "ReaderLag": ("topics.common.values.answers", "ReaderLag"),
+    "ReaderState": ("topics.common.values.answers", "ReaderState"),
+    "Job": ("topics.common.values.delivered", "Job"),
+    "GapError": ("topics.common.values.delivered", "GapError"),
+    "Page": ("topics.common.values.delivered", "Page"),
     "Pending": ("topics.embedded.appends.pending", "Pending"),
-    "Producer": ("topics.embedded.producer", "Producer"),
-    "Record": ("topics.embedded.records", "Record"),
+    "Producer": ("topics.common.values.written", "Producer"),
+    "Record": ("topics.common.values.delivered", "Record"),
     "Location": ("topics.engine.read.one_record", "Location"),
-    "NewRecord": ("topics.engine.write.value_rows", "NewRecord"),
-    "TopicHead": ("topics.engine.values.results", "TopicHead"),
-    "AckResult": ("topics.engine.queue.queue_results", "AckResult"),
-    "AppendResult": ("topics.engine.values.results", "AppendResult"),
+    "NewRecord": ("topics.common.values.written", "NewRecord"),
+    "TopicHead": ("topics.common.values.answers", "TopicHead"),
+    "AckResult": ("topics.common.values.answers", "AckResult"),
+    "AppendResult": ("topics.common.values.answers", "AppendResult"),
     "AsyncLog": ("topics.embedded.aio", "AsyncLog"),
     "ColumnPage": ("topics.engine.read.column_read", "ColumnPage"),
-    "DeleteResult": ("topics.engine.values.results", "DeleteResult"),
-    "DeleteTopicResult": ("topics.engine.values.results", "DeleteTopicResult"),
-    "ExtendResult": ("topics.engine.queue.queue_results", "ExtendResult"),
+    "DeleteResult": ("topics.common.values.answers", "DeleteResult"),
+    "DeleteTopicResult": ("topics.common.values.answers", "DeleteTopicResult"),
+    "ExtendResult": ("topics.common.values.answers", "ExtendResult"),
     "LogSettings": ("topics.common.settings", "LogSettings"),
     "OpeningReader": ("topics.embedded.log_reader", "OpeningReader"),
-    "PatchResult": ("topics.engine.values.results", "PatchResult"),
-    "Predicate": ("topics.engine.values.predicate", "Predicate"),
-    "PutResult": ("topics.engine.values.results", "PutResult"),
-    "QueueState": ("topics.engine.values.results", "QueueState"),
-    "RouterDeleted": ("topics.engine.routers.router_results", "RouterDeleted"),
-    "RouterPut": ("topics.engine.routers.router_results", "RouterPut"),
-    "RouterState": ("topics.engine.routers.router_results", "RouterState"),
-    "Tombstone": ("topics.engine.values.results", "Tombstone"),
-    "TopicConfig": ("topics.engine.values.topic_config", "TopicConfig"),
+    "PatchResult": ("topics.common.values.answers", "PatchResult"),
+    "Predicate": ("topics.common.values.configs", "Predicate"),
+    "PutResult": ("topics.common.values.answers", "PutResult"),
+    "QueueState": ("topics.common.values.answers", "QueueState"),
+    "RouterDeleted": ("topics.common.values.answers", "RouterDeleted"),
+    "RouterPut": ("topics.common.values.answers", "RouterPut"),
+    "RouterState": ("topics.common.values.answers", "RouterState"),
+    "Tombstone": ("topics.common.values.answers", "Tombstone"),
+    "TopicConfig": ("topics.common.values.configs", "TopicConfig"),
     "TopicSettings": ("topics.common.settings", "TopicSettings"),
-    "TopicState": ("topics.engine.values.results", "TopicState"),
+    "TopicState": ("topics.common.values.answers", "TopicState"),
 }
 """Names that are imported on first use.
 

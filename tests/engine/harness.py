@@ -26,7 +26,7 @@ from topics.engine.values.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.errors import TopicsError
 from topics.store.format import codec
 from topics.store.format.file_table import FileKind
@@ -102,7 +102,7 @@ class Harness:
     # --- requests ----------------------------------------------------------------------------------------------------
     def put(self, name: str = "t", /, **config: Any) -> PutResult:
         answer = Answer()
-        self.engine.put_topic(name, TopicConfig.make(**config), answer)
+        self.engine.put_topic(name, make_config(**config), answer)
         self.settle()
         return answer.get()
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from tests.engine.harness import Answer
 from tests.engine.real_world import RealWorld
 from tests.files.sim_calls import SimCalls
+from topics.common.values.configs import RouterConfig
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
-from topics.engine.state.router import RouterConfig
 from topics.engine.values.results import PutResult, TopicState
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.files import COLUMNS, Directory, Loss, Piece, TopicFiles, open_directory, read_pieces
 from topics.files.texts import Decoder
 from topics.loop import Loop
@@ -57,7 +57,7 @@ class FilesWorld(RealWorld):
         return self._noted(super().start_delete(before_seq, match, name))
 
     def put(self, name: str = "t", /, **config: Any) -> PutResult:
-        return self._ask(lambda done: self.engine.put_topic(name, TopicConfig.make(**config), done))
+        return self._ask(lambda done: self.engine.put_topic(name, make_config(**config), done))
 
     def _noted(self, answer: Answer) -> Answer:
         self._asked.append(answer)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.http.byte_stream import FakeProbes, Peer, make_service
 from tests.http.fake_engine import FakeEngine
-from topics.engine.values.begin import Begin
+from topics.common.values.begin import Begin
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -19,7 +19,7 @@ from topics.engine.values.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.values.topic_config import DEFAULT, TopicConfig
+from topics.engine.values.topic_config import DEFAULT, read_config
 from topics.errors import CorruptError, DiskFullError, LogReadOnlyError, RequestError
 from topics.http.route_table import route_table
 from topics.store.format.rows import record_at
@@ -132,7 +132,7 @@ def test_state_has_every_key_and_queue_only_on_queues(peer: Peer, engine: FakeEn
     }
     assert answer == expected
     assert engine.last == ("jobs", True)
-    queue = TopicConfig.parse(b'{"type":"queue"}')
+    queue = read_config(b'{"type":"queue"}')
     engine.answers["state"] = STATE._replace(config=queue, queue=QueueState(3, 2, 1))
     answer = peer.ask("GET", "/v0/topics/jobs?touch=false").json
     assert answer["queue"] == {"ready": 3, "in_flight": 2, "dead_lettered": 1}

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.server.server_world import MS, World
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import TopicState
-from topics.engine.values.topic_config import DEFAULT, TopicConfig
+from topics.engine.values.topic_config import DEFAULT, read_config
 
 DESCRIBED = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 FAMILIES = {
@@ -97,7 +97,7 @@ def test_the_page_of_metrics_describes_every_family_with_its_type_and_labels() -
 def test_values_are_those_of_the_engine_and_the_log() -> None:
     """12.3."""
     world = World().start()
-    queue = TopicConfig.parse(b'{"type":"queue"}')
+    queue = read_config(b'{"type":"queue"}')
     world.backend.engine.states = [
         TopicState('a"\\\n', DEFAULT, 9, 4, 5, 310, 500, None, None, None),
         TopicState("q", queue, 1, 1, 1, 3, 0, None, None, None),

@@ -14,9 +14,9 @@ from tests.amount import examples
 from tests.ws import frame_client
 from tests.ws.frame_client import Incoming, frame, text
 from tests.ws.passes import Passes
+from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.results import AppendResult
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner

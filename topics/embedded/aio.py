@@ -10,26 +10,29 @@ from typing import Any, Protocol, TypeVar
 from typing_extensions import Unpack
 
 from topics.common.settings import TopicSettings
+from topics.common.values import arguments
+from topics.common.values.begin import From
+from topics.common.values.configs import AT_LEAST_ONCE
+from topics.common.values.delivered import Job, Jobs, Page, Record
+from topics.common.values.reader_config import opening
+from topics.common.values.routing import router_config
+from topics.common.values.seen import Seen
+from topics.common.values.written import Producer, Values
 from topics.config import Config
-from topics.embedded import arguments
 from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
-from topics.embedded.jobs import AwaitedClaim, Job, Jobs
-from topics.embedded.log_reader import AsyncLogReader, OpeningReader, opening
-from topics.embedded.producer import Producer
+from topics.embedded.jobs import AwaitedClaim
+from topics.embedded.log_reader import AsyncLogReader, OpeningReader
 from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
-from topics.embedded.records import Page, Record, UnreadPage
-from topics.embedded.routing import router_config
-from topics.embedded.seen import Seen
-from topics.embedded.starts import From, Starts, Values
+from topics.embedded.records import UnreadPage
+from topics.embedded.starts import Starts
 from topics.engine.queue.queue_results import AckResult, ExtendResult
 from topics.engine.read.one_record import Location
 from topics.engine.readers.reader_results import ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.state.router import AT_LEAST_ONCE
 from topics.engine.stored_engine import LogStats
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (

@@ -6,8 +6,8 @@ import logging
 import os
 from dataclasses import replace
 
+from topics.common.values import arguments
 from topics.config import Config
-from topics.embedded import arguments
 from topics.engine.values.results import CheckpointResult, FlushResult
 from topics.store.repair.check_directory import FsckReport, check_directory, is_data_directory
 

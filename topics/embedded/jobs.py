@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
-from topics.embedded import arguments
+from topics.common.values.delivered import Job
 from topics.embedded.calls import Start
 from topics.embedded.records import put_payloads
-from topics.engine.queue.queue_results import AckResult, ClaimResult, HeldJobs
+from topics.engine.queue.queue_results import AckResult, ClaimResult
 from topics.engine.values.results import Cancel, Done
-from topics.errors import TopicsError, UsageError
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A record leased to a node.
-
-    ts, deadline: milliseconds since the epoch; deliveries: 1 the first time; data: bytes, if it was
-    bytes.
-    """
-
-    seq: int = msgspec.field(name="$seq")
-    ts: int = msgspec.field(name="$ts")
-    lease_id: str
-    deadline: int
-    deliveries: int
-    data: Any
-    meta: Any = None
-    tag: str | None = msgspec.field(name="$tag", default=None)
+from topics.errors import TopicsError
 
 
 class AwaitedClaim:
@@ -79,9 +61,6 @@ class AwaitedClaim:
             done(None)
 
 
-Jobs = Iterable[Job | int]
-"""Jobs as claimed, fenced by their leases; or bare seqs, which have no fence."""
-
 _decoder = msgspec.json.Decoder(list[Job])
 
 
@@ -92,34 +71,3 @@ def parse_jobs(result: ClaimResult | TopicsError) -> list[Job] | TopicsError:
     jobs = _decoder.decode(b"[" + result.records + b"]")
     put_payloads(jobs, result.payloads)
     return jobs
-
-
-def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
-    """Return the engine's request for ack, nack and extend. Raises UsageError."""
-    arguments.text("queue", queue)
-    arguments.text("node", node)
-    if not node:
-        raise UsageError("node is '': use the name that claimed the jobs")
-    seqs: list[int] = []
-    leases: list[int | None] = []
-    if isinstance(jobs, Job | int | str | bytes) or not isinstance(jobs, Iterable):
-        raise UsageError(f"jobs is {arguments.shown(jobs)}: use a list of jobs as claimed, or of seqs")
-    for job in jobs:
-        if isinstance(job, Job):
-            arguments.count("jobs", job.seq)
-            seqs.append(job.seq)
-            leases.append(_lease_number(job.lease_id))
-        else:
-            arguments.count("jobs", job)
-            seqs.append(job)
-            leases.append(None)
-    return HeldJobs(queue, node, seqs, leases)
-
-
-def _lease_number(lease_id: str) -> int:
-    try:
-        number = int(lease_id.removeprefix("lease_"), 16)
-        arguments.count("lease_id", number)
-    except (ValueError, AttributeError):
-        raise UsageError(f"a job's lease_id is {arguments.shown(lease_id)}: use jobs as they were claimed") from None
-    return number

@@ -12,27 +12,20 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, NamedTuple, TypeVar
 
 from topics.common.tuples import make_tuple
-from topics.embedded import arguments
+from topics.common.values import arguments
+from topics.common.values.answers import ReaderLag
+from topics.common.values.delivered import GapError, Page, Record
+from topics.common.values.reader_config import AT_LEAST_ONCE, AT_MOST_ONCE, Opening, ReaderConfig
 from topics.embedded.calls import Start
 from topics.embedded.driver import Driver
-from topics.embedded.records import GapError, Page, Record, UnreadPage
+from topics.embedded.records import UnreadPage
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
-from topics.engine.state.named_reader import AT_LEAST_ONCE, AT_MOST_ONCE, DELIVERIES, ReaderConfig
-from topics.engine.values.begin import Begin
 from topics.engine.values.results import Done
 from topics.errors import RequestError, TopicsError, UsageError
 from topics.store.read.lender import Lender
 
 R = TypeVar("R")
-
-
-class ReaderLag(NamedTuple):
-    """The records that a reader has not committed."""
-
-    records: int
-    ms: int
-    """Age of the oldest of them; 0 if there are none."""
 
 
 class ReaderHome(NamedTuple):
@@ -43,44 +36,6 @@ class ReaderHome(NamedTuple):
     most: int
     """Records of a page."""
     lender: Lender
-
-
-class Opening(NamedTuple):
-    """The arguments of `Log.reader`, checked. None: as the reader is, or the default."""
-
-    topic: str
-    name: str
-    delivery: str | None
-    commit_every: int
-    holds: bool | None
-    trims: bool | None
-    begin: Begin
-
-
-def opening(  # noqa: PLR0917 - as `Log.reader`
-    topic: str,
-    name: str,
-    delivery: str | None,
-    commit_every: int,
-    holds: bool | None,
-    trims: bool | None,
-    from_seq: int,
-    begin: Begin | None,
-) -> Opening:
-    """Check the arguments of `Log.reader`. Raises: UsageError.
-
-    begin: instead of from_seq.
-    """
-    arguments.text("topic", topic)
-    arguments.text("name", name)
-    if delivery is not None and delivery not in DELIVERIES:
-        words = " or ".join(f'"{word}"' for word in DELIVERIES)
-        raise UsageError(f"delivery is {arguments.shown(delivery)}: use {words}")
-    arguments.count("commit_every", commit_every, least=1)
-    arguments.optional_flag("holds", holds)
-    arguments.optional_flag("trims", trims)
-    arguments.count("from_seq", from_seq)
-    return Opening(topic, name, delivery, commit_every, holds, trims, begin or Begin("seq", from_seq))
 
 
 def opened(calls: ReaderCalls, asked: Opening) -> Start[ReaderPut]:

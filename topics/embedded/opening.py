@@ -17,13 +17,14 @@ from typing import Any, NoReturn, TypeVar
 from typing_extensions import Unpack
 
 from topics.common.settings import LogSettings
+from topics.common.values import arguments
+from topics.common.values.reader_config import Opening
 from topics.config import Config
-from topics.embedded import arguments
 from topics.embedded.aio import AsyncLog
 from topics.embedded.calls import Start
 from topics.embedded.directory_calls import rebuild_if_damaged
 from topics.embedded.log import Log
-from topics.embedded.log_reader import AsyncLogReader, LogReader, Opening
+from topics.embedded.log_reader import AsyncLogReader, LogReader
 from topics.embedded.starts import Starts
 from topics.engine.readers.reader_results import ReaderPut
 from topics.engine.values.results import Done

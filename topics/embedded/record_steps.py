@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias
 
+from topics.common.values import arguments
+from topics.common.values.begin import NOW, From
 from topics.config import Config
-from topics.embedded import arguments
 from topics.embedded.calls import Start
-from topics.embedded.starts import From, Starts
-from topics.engine.values.begin import NOW
+from topics.embedded.starts import Starts
 from topics.errors import UsageError
 
 Step: TypeAlias = "Start[Any] | list[Any]"

@@ -1,77 +1,23 @@
-"""Values for readers of the library: records, pages, and gaps that cannot be overlooked.
+"""Pages for readers of the library: their records were chosen on the loop.
 
-The records of a page were chosen on the loop; the caller's thread reads and decodes them.
+The caller's thread reads and decodes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
 
 import msgspec
 
+from topics.common.values.delivered import GapError, Page, Record
 from topics.engine.read.chosen_read import ChosenResult, Step
 from topics.engine.read.column_read import Choose, ColumnPage, columns_of
-from topics.engine.values.results import DiffResult, Tombstone
+from topics.engine.values.results import DiffResult
 from topics.errors import TopicsError
 
-T = TypeVar("T")
 _STEP = Step(32, 32 << 10)
 """Rows that are decoded between two pauses. Threads that need the interpreter wait for no more."""
 _SHORT_BYTES = 32 << 10
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One record as it was written. ts: milliseconds since the epoch.
-
-    data: the bytes that were given, or the JSON value.
-    """
-
-    seq: int = msgspec.field(name="$seq")
-    ts: int = msgspec.field(name="$ts")
-    data: Any
-    meta: Any = None
-    tag: str | None = msgspec.field(name="$tag", default=None)
-    node: str | None = msgspec.field(name="$node", default=None)
-
-
-class GapError(TopicsError):
-    """Records below the next readable one were lost, not deleted. `tombstone`: which and why."""
-
-    def __init__(self, topic: str, tombstone: Tombstone) -> None:
-        lost = f"{tombstone.gap_from}..{tombstone.gap_to}"
-        super().__init__(f"{topic}: records {lost} were lost ({tombstone.reason}); read on from resume_from")
-        self.topic = topic
-        self.tombstone = tombstone
-        self.resume_from = 0 if tombstone.reason == "recreated" else tombstone.gap_to
-        """Cursor that passes the gap."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """One read of a topic."""
-
-    topic: str
-    records: list[Record]
-    next_from_seq: int
-    head_seq: int
-    earliest_seq: int
-    tombstone: Tombstone | None
-    size: int = 0
-    """Accounted bytes of the records: `data` and `meta` as they are stored."""
-
-    @property
-    def caught_up(self) -> bool:
-        return self.next_from_seq == self.head_seq
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a read from a time has met its first record."""
-        return bool(self.records) or not self.caught_up
-
-    def raise_gap(self) -> None:
-        """Raise GapError if this page crossed a gap."""
-        if self.tombstone is not None:
-            raise GapError(self.topic, self.tombstone)
 
 
 _IS_NEW = "recreated"

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from topics.common.metrics import Histogram
 from topics.common.settings import TopicSettings
 from topics.common.tuples import make_tuple
+from topics.common.values import arguments
+from topics.common.values.begin import NOW, Begin, Beginning, From
+from topics.common.values.configs import RouterConfig
+from topics.common.values.delivered import GapError, Job, Jobs, Record
+from topics.common.values.held_jobs import held_jobs
+from topics.common.values.reader_config import Opening
+from topics.common.values.seen import Seen, known_topics
+from topics.common.values.written import Producer, Values
 from topics.config import Config
-from topics.embedded import arguments
 from topics.embedded.calls import Start
 from topics.embedded.driver import Driver
-from topics.embedded.jobs import Job, Jobs, held_jobs, parse_jobs
-from topics.embedded.log_reader import Opening, ReaderHome, opened
-from topics.embedded.producer import Producer, part_of
-from topics.embedded.records import GapError, Record, UnreadColumns, UnreadPage, parse_one
-from topics.embedded.seen import Seen, known_topics
+from topics.embedded.jobs import parse_jobs
+from topics.embedded.log_reader import ReaderHome, opened
+from topics.embedded.producer import part_of
+from topics.embedded.records import UnreadColumns, UnreadPage, parse_one
 from topics.engine.engine import Engine
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.read.chosen_read import chosen
@@ -27,8 +33,6 @@ from topics.engine.readers.reader_results import ReaderPut, ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
-from topics.engine.state.router import RouterConfig
-from topics.engine.values.begin import NOW, Begin, Beginning
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -47,7 +51,7 @@ from topics.engine.values.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.values.topic_config import ConfigPatch, TopicConfig
+from topics.engine.values.topic_config import ConfigPatch, make_config
 from topics.engine.values.trampoline import Trampoline
 from topics.engine.write.flush import AfterLine
 from topics.engine.write.value_rows import plain_rows, rows_from
@@ -55,12 +59,6 @@ from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.store.format.rows import NO_ROWS, Rows
 from topics.store.read.lender import Lender
-
-Values = Iterable[Any]
-"""Records for `append`: bytes, JSON-encodable values, or NewRecord for tag, node, meta."""
-
-From = str | Mapping[str, int]
-"""Where a read begins: "first", "now", {"last": n} or {"time": ms}."""
 
 _NO_OPTIONS = (None,) * 5
 _PLAIN = AppendRequest("", NO_ROWS)[2:]
@@ -123,7 +121,7 @@ class Starts:
 
     def putting_topic(self, topic: str, config: TopicSettings) -> Start[PutResult]:
         arguments.text("topic", topic)
-        made = TopicConfig.make(**config)
+        made = make_config(**config)
         return lambda done: self._engine.put_topic(topic, made, done)
 
     def patching_topic(self, topic: str, changes: TopicSettings) -> Start[PatchResult]:

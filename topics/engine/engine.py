@@ -12,6 +12,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from topics.common.values.begin import Begin, Beginning
+from topics.common.values.configs import RouterConfig
 from topics.config import Config
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.delivery.feed import Feed
@@ -44,9 +46,7 @@ from topics.engine.shared.core import Core
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.state.router import RouterConfig
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.ports import LoopPort, StorePort
 from topics.engine.values.predicate import Predicate

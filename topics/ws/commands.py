@@ -11,11 +11,11 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from topics.common.tuples import make_tuple
+from topics.common.values.begin import Begin
 from topics.config import Config
 from topics.engine.json.strict_json import JsonKind, TooManyError, compacted, string_value
 from topics.engine.state.append_request import Identity
 from topics.engine.state.idempotency import Key
-from topics.engine.values.begin import Begin
 from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.name_rules import shown
 from topics.engine.values.node_set import NO_NODES, NodeSet

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner

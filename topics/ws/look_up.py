@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.engine.values.begin import Begin, Beginning
+from topics.common.values.begin import Begin, Beginning
 from topics.engine.values.trampoline import Trampoline
 from topics.errors import RequestError, TopicsError
 from topics.ws.host import WsEngine

@@ -13,7 +13,7 @@ from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, Re
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.values.node_set import node_set
 from topics.engine.values.results import DiffQuery
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.errors import TopicsError
 
 
@@ -109,7 +109,7 @@ def test_a_large_write_to_a_reader_of_small_frames_needs_no_deep_stack(h: Harnes
 def test_a_reader_that_follows_many_topics_lets_others_be_served_between_their_first_reads(h: Harness) -> None:
     names = [f"t{number:03d}" for number in range(200)]
     for name in names:
-        h.engine.put_topic(name, TopicConfig.make(), Answer())
+        h.engine.put_topic(name, make_config(), Answer())
     h.settle()
     reader = Reader(h).follow(*names)
     passes = []

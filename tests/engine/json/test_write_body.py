@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.amount import examples
 from tests.engine.json import json_model
 from topics.config import Config
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.engine.write.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
 from topics.store.format.rows import ROW_DTYPE, RowRecord, record_at
@@ -100,7 +100,7 @@ def test_the_other_fields_are_read() -> None:
     )
     scanned = scan(body)
     assert scanned.rows.count == 1
-    config = TopicConfig.make(ttl_ms=5)
+    config = make_config(ttl_ms=5)
     assert scanned[1:] == ("wé".encode(), b"k", False, config, True, None, "00f00000000000af", None)
 
 

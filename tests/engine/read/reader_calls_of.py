@@ -8,9 +8,9 @@ import msgspec
 
 from tests.engine.fake_store import FakeFormat
 from tests.engine.harness import Answer, Harness
+from topics.common.values.begin import Begin
+from topics.common.values.reader_config import ReaderConfig
 from topics.engine.readers.reader_results import ReaderPage, ReaderQuery, ReaderState
-from topics.engine.state.named_reader import ReaderConfig
-from topics.engine.values.begin import Begin
 
 
 class Readers:

@@ -9,9 +9,10 @@ import pytest
 
 from tests.engine.harness import Answer, Harness
 from tests.engine.read.reader_calls_of import Readers, seqs_of
+from topics.common.values.begin import Begin
+from topics.common.values.reader_config import AT_MOST_ONCE, ReaderConfig
 from topics.engine.state.control_frames import ReaderPayload
-from topics.engine.state.named_reader import AT_MOST_ONCE, NO_HOLD, Interval, NamedReader, ReaderConfig, TopicReaders
-from topics.engine.values.begin import Begin
+from topics.engine.state.named_reader import NO_HOLD, Interval, NamedReader, TopicReaders
 from topics.errors import RequestError, StorageError
 from topics.store.format.log_format import FrameType
 

@@ -7,7 +7,7 @@ import pytest
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.read.wait import Place
 from topics.engine.values.results import KnownTopic, TopicHead
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.errors import StorageError
 
 
@@ -98,7 +98,7 @@ def test_many_answers_are_made_in_turns(h: Harness) -> None:
 def test_a_creation_that_fails_is_none(h: Harness) -> None:
     """R-WAIT-2: the next one is."""
     answer = park(h, {"t": KnownTopic(None)})
-    h.engine.put_topic("t", TopicConfig.make(), Answer())
+    h.engine.put_topic("t", make_config(), Answer())
     h.settle(StorageError("EIO"))
     assert not answer.given
     h.put("t")
@@ -116,7 +116,7 @@ def test_an_answer_has_the_records_that_came_with_the_topic(h: Harness) -> None:
 def test_a_topic_made_and_deleted_in_one_pass_is_news(h: Harness) -> None:
     """R-WAIT-2."""
     answer = park(h, {"t": KnownTopic(None)})
-    h.engine.put_topic("t", TopicConfig.make(), Answer())
+    h.engine.put_topic("t", make_config(), Answer())
     h.engine.delete_topic("t", if_empty=False, done=Answer())
     h.settle()
     assert answer.get() == {"t": None}

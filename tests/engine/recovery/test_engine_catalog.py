@@ -16,7 +16,7 @@ from tests.engine.harness import Answer, Harness, records
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import TopicState
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import FrameType
@@ -312,7 +312,7 @@ def test_no_step_of_a_snapshot_looks_at_all_topics() -> None:
     h = Harness()
     for number in range(2000):
         answer = Answer()
-        h.engine.put_topic(f"t{number}", TopicConfig.make(), answer)
+        h.engine.put_topic(f"t{number}", make_config(), answer)
     h.settle()
     h.append(1, name="t7", key=b"k")
     h.append(1, name="t1999", identity=Part(b"p", 0, 0))

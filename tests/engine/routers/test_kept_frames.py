@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Answer, Harness
+from topics.common.values.configs import RouterConfig
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
-from topics.engine.state.router import RouterConfig
 from topics.errors import CorruptError
 
 

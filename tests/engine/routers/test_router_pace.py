@@ -8,12 +8,12 @@ import pytest
 
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
+from topics.common.values.configs import RouterConfig
 from topics.engine.routers.forward import Forward
 from topics.engine.routers.forward_steps import ForwardSteps
 from topics.engine.routers.forwarding import LOOKS_A_PASS, STEPS_A_PASS, TRIES_A_ROUND, Forwarding
-from topics.engine.state.router import RouterConfig
 from topics.engine.state.topic import Router
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 
 
 def routed(destinations: int, **topic: Any) -> RealWorld:
@@ -23,7 +23,7 @@ def routed(destinations: int, **topic: Any) -> RealWorld:
     answers: list[Answer] = []
     for number in range(destinations):
         answers += Answer(), Answer()
-        world.engine.put_topic(f"dest{number}", TopicConfig.make(**topic), answers[-2])
+        world.engine.put_topic(f"dest{number}", make_config(**topic), answers[-2])
         config = RouterConfig(source="source", dest=f"dest{number}")
         world.engine.put_router(f"router{number}", config, lambda _name: True, answers[-1])
     world.until(lambda: all(answer.given for answer in answers))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from topics.common.values.configs import RouterConfig
 from topics.engine.shared.router_registry import Routers
-from topics.engine.state.router import RouterConfig, RouterLife
+from topics.engine.state.router import RouterLife
 from topics.engine.state.topic import Router
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
-from topics.engine.state.router import EXACTLY_ONCE, RouterConfig, RouterLife, RouterOf
+from topics.common.values.configs import EXACTLY_ONCE, RouterConfig
+from topics.engine.state.router import RouterLife, RouterOf
 from topics.engine.state.router_work import STEPPING, WORK, RouterWork
 from topics.engine.state.topic import Router
 from topics.engine.values.predicate import Predicate

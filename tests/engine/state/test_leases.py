@@ -16,7 +16,7 @@ from topics.engine.state.control_frames import LeaseRow
 from topics.engine.state.leases import Leases
 from topics.engine.state.losses import Floors
 from topics.engine.values.job import LeasedJob
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 
 
 # --- over a fake index -----------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class Queue:
         self.head = count
         self.index = FakeIndex(*range(1, count + 1))
         self.floors = Floors()
-        self.config = TopicConfig.make(type="queue", **config)
+        self.config = make_config(type="queue", **config)
         self.leases = self.another()
         self.now_ms = 1000
         self.last_id = 0

@@ -7,7 +7,7 @@ import pytest
 from tests.engine.harness import Harness, records
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.refusals import config_needs_admin
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config, read_config
 from topics.engine.write import admission
 from topics.errors import DiskFullError, LogReadOnlyError, RequestError, StorageError
 from topics.store.format.file_table import FileKind
@@ -65,7 +65,7 @@ def test_a_creating_write_creates_once_even_with_others_behind_it_in_the_pass(h:
 
 def test_the_creating_write_is_synced_whatever_the_class(h: Harness) -> None:
     """R-DUR-1."""
-    h.start_append(records(1), config=TopicConfig.make(durability="memory"))
+    h.start_append(records(1), config=make_config(durability="memory"))
     assert h.store.log.filling.synced
 
 
@@ -73,11 +73,11 @@ def test_the_creating_write_is_synced_whatever_the_class(h: Harness) -> None:
     ("request_values", "code"),
     [
         ({"create": False}, "topic_not_found"),
-        ({"config": TopicConfig.make(auto_create=False)}, "topic_not_found"),
-        ({"config": TopicConfig.make(), "may_create_with_config": config_needs_admin("t")}, "forbidden"),
+        ({"config": make_config(auto_create=False)}, "topic_not_found"),
+        ({"config": make_config(), "may_create_with_config": config_needs_admin("t")}, "forbidden"),
         ({"violation": RequestError("batch_too_large", "many")}, "batch_too_large"),
-        ({"config": TopicConfig.parse(b'{"dead_letter":"-"}')}, "invalid_request"),
-        ({"config": TopicConfig.parse(b'{"type":"queue","dead_letter":"t"}')}, "invalid_request"),
+        ({"config": read_config(b'{"dead_letter":"-"}')}, "invalid_request"),
+        ({"config": read_config(b'{"type":"queue","dead_letter":"t"}')}, "invalid_request"),
     ],
 )
 def test_refused_creations_leave_nothing_behind(h: Harness, request_values: dict[str, object], code: str) -> None:
@@ -89,7 +89,7 @@ def test_refused_creations_leave_nothing_behind(h: Harness, request_values: dict
 
 
 def test_create_true_overrides_auto_create(h: Harness) -> None:
-    assert h.append(1, create=True, config=TopicConfig.make(auto_create=False)).created
+    assert h.append(1, create=True, config=make_config(auto_create=False)).created
 
 
 def test_a_bad_name_is_refused_only_where_it_would_become_a_topic(h: Harness) -> None:
@@ -134,7 +134,7 @@ def test_a_failed_creation_fails_the_writes_behind_it_and_frees_the_name(h: Harn
 
 def test_a_failed_creation_keeps_no_memory_of_the_writes_behind_it(h: Harness) -> None:
     """Class `ephemeral`: their frames are in memory when they are taken."""
-    write = h.start_append(records("x" * 300_000), config=TopicConfig.make(durability="ephemeral"))
+    write = h.start_append(records("x" * 300_000), config=make_config(durability="ephemeral"))
     h.settle(StorageError("no"))
     with pytest.raises(StorageError):
         write.get()
@@ -162,7 +162,7 @@ def test_a_write_behind_a_change_to_fsync_is_synced(h: Harness) -> None:
     """R-CFG-3."""
     h.put(durability="disk")
     h.append(1)
-    h.engine.put_topic("t", TopicConfig.make(durability="fsync"), lambda result: None)
+    h.engine.put_topic("t", make_config(durability="fsync"), lambda result: None)
     log = h.store.log
     change, log.filling = log.filling, type(log.filling)()
     h.start_append(records(2))

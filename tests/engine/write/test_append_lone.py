@@ -12,14 +12,15 @@ import pytest
 from tests.amount import seeds
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
+from topics.common.values.written import NewRecord
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.engine.values.results import AppendResult, DiffQuery
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.engine.write import appender
-from topics.engine.write.value_rows import NewRecord, rows_from_values
+from topics.engine.write.value_rows import rows_from_values
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import LogReadOnlyError, TopicsError
 
@@ -77,7 +78,7 @@ REFUSALS: dict[str, Callable[[RealWorld], object]] = {
     "a poll that waits": lambda world: world.start_diff(2, wait_ms=20_000),
     "another write staged": lambda world: world.start_append(records(5)),
     "a change of the configuration on its way": lambda world: world.engine.put_topic(
-        "t", TopicConfig.make(durability="disk", cap_records=9), Answer()
+        "t", make_config(durability="disk", cap_records=9), Answer()
     ),
     "a class without a log": lambda world: world.put(durability="ephemeral"),
     "an expiry": lambda world: world.put(ttl_ms=1000),

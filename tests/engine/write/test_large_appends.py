@@ -12,7 +12,7 @@ from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import AppendResult
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import make_config
 from topics.errors import DiskFullError, RequestError
 from topics.store.format.rows import Rows
 from topics.store.in_memory.ephemeral import EphemeralFrames
@@ -162,7 +162,7 @@ def test_one_that_creates_its_topic_is_not_framed_in_one_pass(monkeypatch: pytes
     h = RealWorld()
     monkeypatch.delattr(Staging, "stage_records")
     monkeypatch.delattr(EphemeralFrames, "stage_records")
-    result = write(h, *range(3000), config=TopicConfig.make(durability=durability))
+    result = write(h, *range(3000), config=make_config(durability=durability))
     assert (result.created, result.last_seq) == (True, 3000)
     assert [record["data"] for record in h.read(2990)] == list(range(2990, 3000))
 
@@ -174,7 +174,7 @@ def test_one_that_creates_its_topic_is_one_batch_with_it(durability: str, commit
     h = RealWorld()
     h.append("before", name="u")
     log = h.real_store.log
-    config, batches = TopicConfig.make(durability=durability, dead_letter="d" * 200), log.counters.commit.count
+    config, batches = make_config(durability=durability, dead_letter="d" * 200), log.counters.commit.count
     in_the_same_pass = h.start_append(records("more"), "u")
     answer = start(h, *range(30), identity=Key(b"k"), config=config, name="t" * 200)
     if committed:
@@ -190,7 +190,7 @@ def test_one_that_creates_its_topic_is_one_batch_with_it(durability: str, commit
 
 def test_one_that_is_refused_leaves_the_topic_that_it_created() -> None:
     h = RealWorld()
-    config = TopicConfig.make(cap_records=5, discard="reject")
+    config = make_config(cap_records=5, discard="reject")
     with pytest.raises(RequestError, match="cap_records"):
         write(h, *range(30), config=config)
     h.restart()

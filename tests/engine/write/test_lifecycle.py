@@ -11,7 +11,7 @@ from tests.engine.harness import Answer, Harness, records
 from topics.engine.state.producer_part import Part
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import DiffQuery
-from topics.engine.values.topic_config import DURABILITIES, TopicConfig
+from topics.engine.values.topic_config import DURABILITIES, make_config
 from topics.errors import RequestError, StorageError
 
 
@@ -32,7 +32,7 @@ def test_a_fresh_topic_is_empty(h: Harness) -> None:
 def test_of_concurrent_creates_exactly_one_reports_created(h: Harness) -> None:
     answers = [Answer() for _ in range(3)]
     for answer in answers:
-        h.engine.put_topic("t", TopicConfig.make(ttl_ms=5), answer)
+        h.engine.put_topic("t", make_config(ttl_ms=5), answer)
     h.settle()
     assert [answer.get().created for answer in answers] == [True, False, False]
 
@@ -40,7 +40,7 @@ def test_of_concurrent_creates_exactly_one_reports_created(h: Harness) -> None:
 def test_a_topic_is_invisible_before_its_creation_is_durable(h: Harness) -> None:
     """R-DUR-1."""
     answer = Answer()
-    h.engine.put_topic("t", TopicConfig.make(), answer)
+    h.engine.put_topic("t", make_config(), answer)
     assert h.store.log.filling.synced
     assert h.engine.stats().topics == 0
     assert not answer.given
@@ -82,7 +82,7 @@ def test_tighter_caps_take_effect_at_once_and_looser_ones_bring_nothing_back(h: 
 def test_a_failed_change_changes_nothing(h: Harness) -> None:
     h.put()
     answer = Answer()
-    h.engine.put_topic("t", TopicConfig.make(cap_records=1, durability="ephemeral"), answer)
+    h.engine.put_topic("t", make_config(cap_records=1, durability="ephemeral"), answer)
     h.settle(StorageError("EIO"))
     with pytest.raises(StorageError):
         answer.get()
@@ -111,7 +111,7 @@ def test_changes_wait_for_a_deletion_and_reads_see_the_topic_until_then(h: Harne
     h.engine.delete_topic("t", if_empty=False, done=gone)
     h.engine.delete_topic("t", if_empty=False, done=again)
     write = h.start_append(records(7))
-    h.engine.put_topic("t", TopicConfig.make(ttl_ms=9), put)
+    h.engine.put_topic("t", make_config(ttl_ms=9), put)
     h.engine.delete_records("t", 1, None, other)
     assert h.start_diff(0).get().count == 1
     h.settle()
@@ -148,7 +148,7 @@ def test_a_new_instance_has_another_id(h: Harness) -> None:
 @pytest.mark.parametrize("if_empty", [False, True])
 def test_a_topic_may_be_deleted_while_it_is_being_created(h: Harness, if_empty: bool) -> None:
     created, gone = Answer(), Answer()
-    h.engine.put_topic("t", TopicConfig.make(), created)
+    h.engine.put_topic("t", make_config(), created)
     h.engine.delete_topic("t", if_empty=if_empty, done=gone)
     write = h.start_append(records(1))
     h.settle()
@@ -160,7 +160,7 @@ def test_a_topic_may_be_deleted_while_it_is_being_created(h: Harness, if_empty: 
 def test_a_topic_that_is_deleted_while_it_is_being_created_is_never_visible(h: Harness) -> None:
     """Its creation may fail, and who waited there would hear of nothing any more."""
     made, gone = Answer(), Answer()
-    h.engine.put_topic("t", TopicConfig.make(), made)
+    h.engine.put_topic("t", make_config(), made)
     h.engine.delete_topic("t", if_empty=False, done=gone)
     with pytest.raises(RequestError, match="does not exist"):
         h.start_diff(wait_ms=1000).get()
@@ -241,7 +241,7 @@ def test_an_idle_topic_is_small(h: Harness) -> None:
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(500):
-        h.engine.put_topic(f"idle-{number}", TopicConfig.make(), lambda result: None)
+        h.engine.put_topic(f"idle-{number}", make_config(), lambda result: None)
     h.settle()
     used = tracemalloc.get_traced_memory()[0] - before - h.store.log.file.size
     tracemalloc.stop()
@@ -272,9 +272,9 @@ def test_topics_are_counted_as_they_come_change_and_go(seed: int) -> None:
 
     def start(step: str, name: str) -> None:
         if step == "put":
-            h.engine.put_topic(name, TopicConfig.make(durability=rng.choice(DURABILITIES)), Answer())
+            h.engine.put_topic(name, make_config(durability=rng.choice(DURABILITIES)), Answer())
         elif step == "queue":
-            h.engine.put_topic(f"q{name}", TopicConfig.make(type="queue"), Answer())
+            h.engine.put_topic(f"q{name}", make_config(type="queue"), Answer())
         elif step == "delete":
             h.engine.delete_topic(rng.choice([name, f"q{name}"]), if_empty=False, done=Answer())
         else:

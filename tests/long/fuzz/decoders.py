@@ -13,9 +13,10 @@ from tests.contract.world.sim_world import SimWorld
 from tests.long.fuzz import protocols
 from tests.long.fuzz.examples import EXAMPLES, damaged
 from tests.server.lane_bytes import LaneBytes, samples
+from topics.common.values.reader_config import ReaderConfig
 from topics.engine.shared.topic_snapshot import TopicsSnapshot
 from topics.engine.state.control_frames import ReaderPayload, encode
-from topics.engine.state.named_reader import ReaderConfig, ReaderRow, TopicReaders
+from topics.engine.state.named_reader import ReaderRow, TopicReaders
 from topics.errors import CorruptError, FormatError, RequestError
 from topics.store.format import codec
 from topics.store.format.compressed_segment import (

@@ -192,7 +192,7 @@ def test_nothing_turns_data_into_code() -> None:
 
 @pytest.mark.parametrize("module", sorted(COMMON))
 def test_the_common_modules_import_no_room(module: str) -> None:
-    paths = [ROOT / f"{module}.py"] if module != "common" else list((ROOT / module).glob("*.py"))
+    paths = [ROOT / f"{module}.py"] if module != "common" else list((ROOT / module).rglob("*.py"))
     for path in paths:
         assert set(imported_rooms(path)) <= COMMON, path
 

@@ -30,16 +30,15 @@ from tests.sim.whole.clients.reader_clients import ReadingCaller
 from tests.sim.whole.clients.state import CONFIG_DEFAULT
 from tests.sim.whole.machine import Actor, Machine
 from topics.clock import ManualClock
+from topics.common.values.delivered import GapError
+from topics.common.values.written import NewRecord, Producer
 from topics.embedded.appends.pending import Pending
 from topics.embedded.log import Log
 from topics.embedded.log_reader import LogReader
 from topics.embedded.open_logs import open_logs
 from topics.embedded.opening import ReadOnlyLog
-from topics.embedded.producer import Producer
-from topics.embedded.records import GapError
 from topics.engine.values.incarnation import ends_with_process
 from topics.engine.values.results import AppendResult
-from topics.engine.write.value_rows import NewRecord
 from topics.errors import CorruptError, StorageError, TopicsError, as_request_error
 from topics.http.wire.error_answers import status_of
 

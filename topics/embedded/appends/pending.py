@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from topics.embedded import arguments
+from topics.common.values import arguments
 from topics.engine.values.results import AppendResult
 from topics.errors import UsageError
 

@@ -13,7 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from topics.clock import Clock
-from topics.embedded import arguments
+from topics.common.values import arguments
+from topics.common.values.record_json import bytes_of, encoded
+from topics.common.values.written import BYTES_TYPES
 from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX
 from topics.embedded.appends.offers import Admission
 from topics.embedded.appends.pending import Answer, Pending
@@ -21,9 +23,7 @@ from topics.embedded.calls import Start
 from topics.embedded.interrupts import signals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
-from topics.engine.write.value_rows import bytes_of, encoded
 from topics.errors import RequestError, TopicsError
-from topics.store.format.rows import BYTES_TYPES
 
 if TYPE_CHECKING:
     from topics.embedded.driver import Driver

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from topics.common.values.answers import AckResult, ExtendResult
+from topics.common.values.held_jobs import HeldJobs
+
+__all__ = ["AckResult", "ClaimRequest", "ClaimResult", "ExtendResult", "HeldJobs"]
+
 
 class ClaimRequest(NamedTuple):
     """A claim of jobs. Source: wire contract, 8.2."""
@@ -19,16 +24,6 @@ class ClaimRequest(NamedTuple):
     """Whether data of bytes comes in `ClaimResult.payloads`, for a claimer in this process."""
 
 
-class HeldJobs(NamedTuple):
-    """Jobs that a node states it holds: the arguments of ack, nack and extend (8.1)."""
-
-    queue: str
-    node: str
-    seqs: Sequence[int]
-    lease_ids: Sequence[int | None] = ()
-    """Fences: a lease id, or None for no fence, for each seq; empty: no fences (R-Q-8)."""
-
-
 class ClaimResult(NamedTuple):
     records: bytes
     """Elements of the JSON array `claimed`, joined by commas; b"" for none."""
@@ -39,20 +34,3 @@ class ClaimResult(NamedTuple):
     """Jobs for a push stream, instead of `records`: (seq, element) of each."""
     payloads: Sequence[tuple[int, bytes]] = ()
     """Data of bytes, if it was to come apart, and the index of its job; the JSON has null."""
-
-
-class AckResult(NamedTuple):
-    """Result of an ack or nack: `done` jobs ended; `skipped` has the others, in order."""
-
-    done: int
-    skipped: list[int]
-    ready: int
-    in_flight: int
-    sync_ns: int = 0
-    """Time from the commit to the sync's completion; 0 unless the class is `fsync`."""
-
-
-class ExtendResult(NamedTuple):
-    deadlines: dict[int, int]
-    """New deadline by seq, ms."""
-    skipped: list[int]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from topics.common.values.begin import Begin
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state.topic import Topic
-from topics.engine.values.begin import Begin
 
 _BYTES_A_CHUNK = 128
 """Share of a pass's budget for reads that a chunk of the index costs which is passed.

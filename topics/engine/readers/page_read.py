@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from topics.common.values.reader_config import AT_MOST_ONCE
 from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
@@ -16,7 +17,7 @@ from topics.engine.readers.page_wait import PageWait, PageWaitCore
 from topics.engine.readers.reader_positions import PositionCore, refusal_of_gone, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderQuery
 from topics.engine.state import refusals
-from topics.engine.state.named_reader import AT_MOST_ONCE, HandedPage, Interval, LinedUp, NamedReader
+from topics.engine.state.named_reader import HandedPage, Interval, LinedUp, NamedReader
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
 from topics.engine.values.read_bounds import ReadBounds

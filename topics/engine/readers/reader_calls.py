@@ -7,17 +7,18 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from topics.common.values.begin import Begin
+from topics.common.values.reader_config import ReaderConfig
 from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.readers.page_read import PageCore, PageRead, PageSource
 from topics.engine.readers.reader_positions import Then, reserve_for, stage_position
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReaderPayload, encode
-from topics.engine.state.named_reader import HandedPage, NamedReader, ReaderConfig, TopicReaders
+from topics.engine.state.named_reader import HandedPage, NamedReader, TopicReaders
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
-from topics.engine.values.begin import Begin
 from topics.engine.values.name_rules import Prefixes, check_reader_name
 from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import Cancel, Done

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.engine.state.named_reader import ReaderConfig
+from topics.common.values.answers import ReaderState
 from topics.engine.values.results import DiffResult
 from topics.store.read.lender import Lender
+
+__all__ = ["ReaderPage", "ReaderPut", "ReaderQuery", "ReaderState"]
 
 
 class ReaderQuery(NamedTuple):
@@ -41,22 +43,6 @@ class ReaderPage(NamedTuple):
     """The end of its lease; 0: it has none."""
     upto: int = 0
     """The page is done with a commit up to here."""
-
-
-class ReaderState(NamedTuple):
-    """One named reader at one instant."""
-
-    name: str
-    config: ReaderConfig
-    position: int
-    """Records up to here were handed out."""
-    committed: int
-    lag_records: int
-    """Live records above the committed position."""
-    lag_ms: int
-    """Age of the oldest of them; 0 if there are none."""
-    pages: int
-    """Pages that are out."""
 
 
 class ReaderPut(NamedTuple):

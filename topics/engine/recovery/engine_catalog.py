@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.default_incarnation import incarnation_of_id
+from topics.common.values.reader_config import ReaderConfig
 from topics.engine.queue.job_removal import remove_jobs
 from topics.engine.recovery.engine_checkpoints import EngineCheckpoints
 from topics.engine.routers.copy_replay import runs_by_file
@@ -38,7 +39,7 @@ from topics.engine.state.control_frames import (
 from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.known_producers import producers_of
 from topics.engine.state.losses import CRASH, Gap
-from topics.engine.state.named_reader import ReaderConfig, TopicReaders
+from topics.engine.state.named_reader import TopicReaders
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
 from topics.engine.values.ports import LoopPort

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.values.configs import EXACTLY_ONCE
 from topics.engine.json import strict_json
 from topics.engine.json.strict_json import JsonKind
 from topics.engine.read.frame_read import OwnFrames, verified
-from topics.engine.state.router import EXACTLY_ONCE
 from topics.engine.state.topic import Router
 from topics.errors import CorruptError
 from topics.store.format.codec import rows_of_frames

@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.values.configs import EXACTLY_ONCE, RouterConfig
 from topics.engine.index.index import Index
 from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.state.control_frames import encode
 from topics.engine.state.hops import Hops, Run
 from topics.engine.state.losses import TRIM, Gap
-from topics.engine.state.router import EXACTLY_ONCE, RouterConfig
 from topics.engine.state.router_frames import ForwardPayload
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.results import AppendResult

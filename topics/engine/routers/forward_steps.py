@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.values.configs import EXACTLY_ONCE
 from topics.engine.index.index import Index
 from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.read.frame_read import FrameRead, OwnFrames
@@ -25,7 +26,7 @@ from topics.engine.routers.destination_space import DestinationSpace, SpaceCore
 from topics.engine.routers.evidence import Evidence
 from topics.engine.routers.forward import Forward, ForwardCore, ForwardStep, stage_forward
 from topics.engine.shared.read_turns import ReadTurns
-from topics.engine.state.router import EXACTLY_ONCE, HOPS_MAX, RouterLife
+from topics.engine.state.router import HOPS_MAX, RouterLife
 from topics.engine.state.router_work import RouterWork
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Life, Router, Topic

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from topics.clock import Clock
+from topics.common.values.configs import RouterConfig
 from topics.config import Config
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
@@ -18,7 +19,7 @@ from topics.engine.shared.router_registry import Routers
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
-from topics.engine.state.router import RouterConfig, RouterLife, StoredConfig
+from topics.engine.state.router import RouterLife, StoredConfig
 from topics.engine.state.router_frames import RouterDeletePayload, RouterPayload
 from topics.engine.state.staged_operations import Notice, OperationCore
 from topics.engine.state.topic import Life, Router, Topic

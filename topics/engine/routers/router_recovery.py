@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from topics.common.values.configs import EXACTLY_ONCE
 from topics.engine.routers.copy_replay import LogRows
 from topics.engine.routers.forward import add_hops
 from topics.engine.shared.router_registry import Routers
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.control_frames import to_runs
 from topics.engine.state.losses import TRIM, Gap, add_gap
-from topics.engine.state.router import EXACTLY_ONCE, UNKNOWN, RouterLife, StoredConfig
+from topics.engine.state.router import UNKNOWN, RouterLife, StoredConfig
 from topics.engine.state.router_frames import (
     ForwardPayload,
     KeepPayload,

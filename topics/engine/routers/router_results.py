@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.engine.state.router import RouterConfig
+from topics.common.values.answers import RouterDeleted, RouterPut, RouterState
 
-
-class RouterPut(NamedTuple):
-    created: bool
-    config: RouterConfig
-
-
-class RouterState(NamedTuple):
-    name: str
-    config: RouterConfig
-    forwarded: int
-    """`forwarded_total`."""
+__all__ = ["RouterDeleted", "RouterPage", "RouterPut", "RouterState"]
 
 
 class RouterPage(NamedTuple):
     rows: list[RouterState]
     next_after: str | None
     """Exclusive start of the next page; None on the last one."""
-
-
-class RouterDeleted(NamedTuple):
-    deleted: bool

@@ -15,7 +15,7 @@ import msgspec
 
 from topics.engine.state.losses import FloorMarks
 from topics.engine.values.predicate import Predicate
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import TopicConfig, read_config
 
 
 class RemovingTopic(Protocol):
@@ -158,4 +158,4 @@ def parse_config(raw: msgspec.Raw) -> TopicConfig:
 @lru_cache(maxsize=1024)
 def _parse_config(text: bytes) -> TopicConfig:
     """Parse a config with a cache: nearly all of 100,000 topics at a start have equal configs."""
-    return TopicConfig.parse(text)
+    return read_config(text)

@@ -14,24 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
-AT_LEAST_ONCE, AT_MOST_ONCE = "at-least-once", "at-most-once"
-DELIVERIES = (AT_LEAST_ONCE, AT_MOST_ONCE)
+from topics.common.values.reader_config import AT_MOST_ONCE, ReaderConfig
+
 _DESCRIBED = 1000
 """Readers in the description of a segment: some 60 bytes each."""
 _UNKNOWN = -1
 """The value of `staged` after a commit that failed: the next position is staged in any case."""
 NO_HOLD = (1 << 64) - 1
 """The value of `TopicReaders.held` if no reader holds records."""
-
-
-class ReaderConfig(NamedTuple):
-    """The settings of a named reader."""
-
-    delivery: str = AT_LEAST_ONCE
-    holds: bool = False
-    """Whether no cap and no expiry takes records above the committed position."""
-    trims: bool = False
-    """Whether records are deleted that all readers with this setting have committed."""
 
 
 class ReaderRow(msgspec.Struct, array_like=True, gc=False):

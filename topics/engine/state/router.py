@@ -9,30 +9,15 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from topics.common.values.configs import Predicate, RouterConfig
 from topics.engine.state.router_work import WORK, RouterWork
-from topics.engine.values.predicate import Predicate
 
-AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once"
-GUARANTEES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 HOPS_MAX = 8
 """A record with so many hops is not forwarded (R-RTR-12)."""
-
-
-class RouterConfig(NamedTuple):
-    """A client's settings for a router. Source: wire contract, section 9.1."""
-
-    source: str
-    dest: str
-    preserve_node: bool = True
-    preserve_tag: bool = True
-    create_dest: bool = True
-    filter: Predicate | None = None
-    allow_cycle: bool = False
-    guarantee: str = AT_LEAST_ONCE
 
 
 class StoredConfig(msgspec.Struct, array_like=True):

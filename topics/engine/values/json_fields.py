@@ -13,10 +13,10 @@ from typing import TypeVar
 
 import msgspec
 
+from topics.common.values.begin import FIRST, NOW, Begin
 from topics.config import RANGES, Config
 from topics.engine.json import strict_json
 from topics.engine.json.strict_json import FIELDS_MAX, JsonKind, JsonSpan, Place, TooManyError, string_value, too_many
-from topics.engine.values.begin import FIRST, NOW, Begin
 from topics.engine.values.node_set import NodeSet, node_set
 from topics.errors import RequestError
 

@@ -8,15 +8,15 @@ wire contract, section 7.7 and R-DEL-8.
 from __future__ import annotations
 
 from itertools import islice
-from typing import NamedTuple
 
-import msgspec
-
+from topics.common.values.configs import Predicate
 from topics.engine.json import strict_json
 from topics.engine.json.strict_json import JsonKind, JsonSpan, string_value
 from topics.engine.values.json_fields import refuse
 from topics.engine.values.name_rules import shown
 from topics.errors import RequestError
+
+__all__ = ["Predicate", "parse_predicate"]
 
 _PARTS = 3
 _ESCAPED_BYTES = 6
@@ -24,35 +24,6 @@ _ESCAPED_BYTES = 6
 _ROOM_BYTES = 1024
 """Bytes allowed for everything except the text: quotes, brackets, the operator, blanks."""
 _SHAPE = '["tag", "Eq", value], ["tag", "Glob", "prefix*"] or a string'
-
-
-class Predicate(NamedTuple):
-    """A test of a tag against `value` (UTF-8).
-
-    is_prefix False (Eq): the tag equals `value`. True (Glob): the tag starts with `value`, which
-    has no `*`.
-    """
-
-    is_prefix: bool
-    value: bytes
-
-    @classmethod
-    def of(cls, text: str) -> Predicate:
-        """Build a predicate from the bare form: a Glob if it ends in `*`, otherwise an Eq."""
-        if text.endswith("*"):
-            return cls(True, text[:-1].encode())
-        return cls(False, text.encode())
-
-    def matches(self, tag: bytes | None) -> bool:
-        """Return whether a tag matches; None, an untagged record, never does."""
-        if tag is None:
-            return False
-        return tag.startswith(self.value) if self.is_prefix else tag == self.value
-
-    def as_json(self) -> bytes:
-        """Return the compact three-element form, the inverse of `parse_predicate`."""
-        operator, text = ("Glob", self.value.decode() + "*") if self.is_prefix else ("Eq", self.value.decode())
-        return msgspec.json.encode(["tag", operator, text])
 
 
 def parse_predicate(span: JsonSpan, most: int, name: str = "match") -> Predicate:

@@ -10,10 +10,43 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from topics.engine.values.begin import Begin
+from topics.common.values.answers import (
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    PatchResult,
+    PutResult,
+    QueueState,
+    Tombstone,
+    TopicHead,
+    TopicState,
+)
+from topics.common.values.begin import Begin
+from topics.common.values.seen import KnownTopic
 from topics.engine.values.node_set import NO_NODES, NodeSet
-from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
+
+__all__ = [
+    "AppendResult",
+    "Cancel",
+    "CheckpointResult",
+    "DeleteResult",
+    "DeleteTopicResult",
+    "DiffQuery",
+    "DiffResult",
+    "Done",
+    "EngineStats",
+    "FlushResult",
+    "KnownTopic",
+    "PatchResult",
+    "PutResult",
+    "QueueState",
+    "Tombstone",
+    "TopicHead",
+    "TopicPage",
+    "TopicState",
+    "repeated",
+]
 
 T = TypeVar("T")
 Done = Callable[[T | TopicsError], None]
@@ -21,48 +54,10 @@ Cancel = Callable[[], None]
 """Abandons a wait: `done` is no longer called. Has no effect after `done` was called."""
 
 
-class AppendResult(NamedTuple):
-    first_seq: int
-    """0 if the write is `staged`; `last_seq` and `head_seq` are 0 then, too."""
-    last_seq: int
-    head_seq: int
-    """The head right after this write."""
-    count: int  # type: ignore[assignment]  # It hides tuple.count, which no caller needs on a result.
-    created: bool
-    """Whether this write created the topic."""
-    deduped: bool
-    """Whether the answer comes from the idempotency store: nothing was appended."""
-    append_ns: int
-    """The time from staging to the end of the write, ns."""
-    sync_ns: int
-    """The time of the sync, ns; 0 unless the commit class is `fsync`."""
-
-    @property
-    def staged(self) -> bool:
-        """Whether the records are a piece of a part, which has no seqs before its last piece."""
-        return not self.first_seq
-
-
 def repeated(first_seq: int, records: int) -> AppendResult:
     """Build the answer to a repetition of a write. Its own last seq was the head right after it."""
     last = first_seq + records - 1
     return AppendResult(first_seq, last, last, records, False, True, 0, 0)
-
-
-class KnownTopic(NamedTuple):
-    """The state of a topic that a waiting client has seen."""
-
-    seq: int | None
-    """The head; None: the client knows of no such topic."""
-    incarnation: str | None = None
-    """The incarnation; None if the client does not know it."""
-
-
-class TopicHead(NamedTuple):
-    """The head of a topic and its incarnation."""
-
-    head_seq: int
-    incarnation: str
 
 
 class CheckpointResult(NamedTuple):
@@ -85,64 +80,12 @@ class FlushResult(NamedTuple):
     """Whether that includes all that was asked for."""
 
 
-class PutResult(NamedTuple):
-    created: bool
-    config: TopicConfig
-
-
-class PatchResult(NamedTuple):
-    """The whole configuration of a topic before a change of some of its fields, and after it."""
-
-    before: TopicConfig
-    after: TopicConfig
-
-
-class QueueState(NamedTuple):
-    ready: int
-    in_flight: int
-    dead_lettered: int
-
-
-class TopicState(NamedTuple):
-    """One topic at one instant, after retention. `next_seq` on the wire is head_seq + 1."""
-
-    name: str
-    config: TopicConfig
-    head_seq: int
-    earliest_seq: int
-    count: int  # type: ignore[assignment]  # It hides tuple.count, as in AppendResult.
-    bytes: int
-    effective_priority: int
-    last_write_ts: int | None
-    last_read_ts: int | None
-    queue: QueueState | None
-    incarnation: str = ""
-    """The topic's incarnation, which changes whenever seqs may name other records (R-INC)."""
-    synced_seq: int = 0
-    """The seq up to which all is on stable storage; 0 in class `ephemeral`. Not on the wire."""
-
-
 class TopicPage(NamedTuple):
     """One page of the list of topics, ascending by name (bytes)."""
 
     rows: list[TopicState]
     next_after: str | None
     """The name after which the next page starts; None on the last page."""
-
-
-class DeleteTopicResult(NamedTuple):
-    deleted: bool
-    routers_removed: list[str]
-
-
-class DeleteResult(NamedTuple):
-    """The number of live records that this call removed, and the state afterwards."""
-
-    deleted: int
-    earliest_seq: int
-    head_seq: int
-    count: int  # type: ignore[assignment]  # as in TopicState
-    bytes: int
 
 
 class DiffQuery(NamedTuple):
@@ -165,21 +108,6 @@ class DiffQuery(NamedTuple):
     """A beginning instead of `from_seq`."""
     bytes_apart: bool = False
     """Whether data of bytes comes in `DiffResult.payloads`, for a reader in this process."""
-
-
-class Tombstone(NamedTuple):
-    """A gap in a read: records gap_from .. gap_to were lost, not deleted.
-
-    Source: R-TOMB, R-REC-2, R-TRIM-3, R-DUR-6.
-    """
-
-    gap_from: int
-    gap_to: int
-    reason: str
-    """"cap", "ttl", "mixed", "source_trim", "crash" or "recreated"."""
-    missed_estimate: int
-    earliest_seq: int
-    head_seq: int
 
 
 class DiffResult(NamedTuple):

@@ -34,7 +34,7 @@ from topics.engine.values import incarnation
 from topics.engine.values.name_rules import check_topic_name
 from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done, PatchResult, PutResult
-from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig, check_dead_letter_of
+from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig, check_dead_letter_of, make_config
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
 from topics.engine.write.evictions import EvictionCore, is_busy, log_evictions
 from topics.engine.write.reader_frames import log_positions
@@ -189,7 +189,7 @@ class Lifecycle:
         self._core = core
         self._forwarding = forwarding
         self._forget_pieces = forget_pieces
-        self._config_of_writes = TopicConfig.make(durability=core.config.durability)
+        self._config_of_writes = make_config(durability=core.config.durability)
         """The config of topics that writes without one create (R-DUR-17)."""
 
     def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:

@@ -6,30 +6,23 @@ JSON texts go through `WriteScanner.scan_texts` instead. Bytes are stored as the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from topics.common.values.record_json import (
+    bytes_of,
+    fields_of,
+    first_unencodable,
+    refuse_non_finite,
+    refuse_other_names,
+)
+from topics.common.values.written import BYTES_TYPES, NewRecord
 from topics.engine.json.strict_json import check
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.format.rows import BUFFER_MAX, BYTES, BYTES_TYPES, Rows, rows_of_bytes
-
-
-class NewRecord(NamedTuple):
-    """One record to append.
-
-    data: bytes, a bytearray or a memoryview, stored as they are; or any value that msgspec encodes
-    as JSON, as is meta. meta, tag, node: None for absent.
-    """
-
-    data: Any
-    tag: str | None = None
-    node: str | None = None
-    meta: Any = None
-
+from topics.store.format.rows import BUFFER_MAX, BYTES, Rows, rows_of_bytes
 
 _encoder = msgspec.json.Encoder()
 _NULL_BYTES = 4
@@ -94,27 +87,6 @@ def _too_many_bytes(size: int) -> RequestError:
     return RequestError("batch_too_large", f"the records have {size} bytes in all: append less than 4 GiB in one call")
 
 
-def bytes_of(data: bytes | bytearray | memoryview, where: str = "the value") -> bytes:
-    """Return one record's data of bytes. Raises: RequestError, a view that was released."""
-    try:
-        return bytes(data)
-    except ValueError as error:
-        message = f"{where} cannot be read: {error}; append a memoryview before its release"
-        raise RequestError("invalid_request", message) from None
-
-
-def encoded(value: Any) -> bytes:
-    """Return one record's data as JSON. Raises: RequestError, JSON cannot hold the value."""
-    try:
-        text = _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_request", f"the value cannot be JSON: {error}") from None
-    if b"null" in text and value is not None and not _is_finite(value):
-        message = "the value holds NaN or infinity, which JSON has not: use null or a string"
-        raise RequestError("invalid_request", message)
-    return text
-
-
 def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Rows:
     """Encode all records together and scan the result like the body of a write.
 
@@ -132,14 +104,14 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
         records = list(records)
         for at, _payload in payloads:
             records[at] = records[at]._replace(data=None)
-    _refuse_other_names(records)
+    refuse_other_names(records)
     _check_raws(records)
     try:
-        body = msgspec.json.encode({"records": [_fields(record) for record in records]})
+        body = msgspec.json.encode({"records": [fields_of(record) for record in records]})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_request", f"{_first_unencodable(records)} cannot be JSON: {error}") from None
+        raise RequestError("invalid_request", f"{first_unencodable(records)} cannot be JSON: {error}") from None
     if b"null" in body:
-        _refuse_non_finite(records)  # msgspec writes NaN and the infinities as null.
+        refuse_non_finite(records)  # msgspec writes NaN and the infinities as null.
     scanned = scanner.scan(body)
     if scanned.violation:
         raise scanned.violation
@@ -166,62 +138,9 @@ def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: Write
     return Rows(b"".join((rows.buffer, *(payload for _at, payload in payloads))), columns.tobytes(), rows.count, size)
 
 
-def _fields(record: NewRecord) -> dict[str, Any]:
-    fields = {"data": record.data}
-    if record.tag is not None:
-        fields["tag"] = record.tag
-    if record.node is not None:
-        fields["node"] = record.node
-    if record.meta is not None:
-        fields["meta"] = record.meta
-    return fields
-
-
-def _refuse_other_names(records: Sequence[NewRecord]) -> None:
-    """Refuse tags and nodes that are no strings; msgspec would convert some (bytes, dates)."""
-    for index, record in enumerate(records):
-        given: tuple[tuple[str, object], ...] = (("tag", record.tag), ("node", record.node))
-        for name, value in given:
-            if value is not None and not isinstance(value, str):
-                message = f"records[{index}].{name} must be a string or None, not {type(value).__name__}"
-                raise RequestError("invalid_request", message)
-
-
 def _check_raws(records: Sequence[NewRecord]) -> None:
     """Check that each raw text is one JSON value; otherwise it could add fields to its record."""
     for index, record in enumerate(records):
         for name, value in (("data", record.data), ("meta", record.meta)):
             if isinstance(value, msgspec.Raw):
                 check(bytes(value), f"records[{index}].{name}")
-
-
-def _first_unencodable(records: Sequence[NewRecord]) -> str:
-    for index, record in enumerate(records):
-        try:
-            msgspec.json.encode(_fields(record))
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            return f"records[{index}]"
-    return "records"
-
-
-def _refuse_non_finite(records: Sequence[NewRecord]) -> None:
-    for index, record in enumerate(records):
-        for name in ("data", "meta"):
-            value = getattr(record, name)
-            if value is not None and b"null" in msgspec.json.encode(value) and not _is_finite(value):
-                message = f"records[{index}].{name} holds NaN or infinity, which JSON has not: use null or a string"
-                raise RequestError("invalid_request", message)
-
-
-def _is_finite(value: Any) -> bool:
-    todo = [msgspec.to_builtins(value)]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, float):
-            if not math.isfinite(item):
-                return False
-        elif isinstance(item, dict):
-            todo.extend(item.values())
-        elif isinstance(item, list | tuple):
-            todo.extend(item)
-    return True

@@ -32,7 +32,7 @@ from topics.engine.json.strict_json import (
 )
 from topics.engine.state.producer_part import Part, parse_part
 from topics.engine.values.incarnation import check_incarnation
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import TopicConfig, read_config
 from topics.errors import RequestError
 from topics.store.format.rows import ROW, Rows
 
@@ -304,7 +304,7 @@ class WriteScanner:
         create = creates == JsonKind.TRUE if creates in (JsonKind.TRUE, JsonKind.FALSE) else None
         config = None
         if fields[_CONFIG.stop - 1] == JsonKind.OBJECT:
-            config = TopicConfig.parse(self._inner(body, fields[_CONFIG], "config"), "config", "config.")
+            config = read_config(self._inner(body, fields[_CONFIG], "config"), "config", "config.")
         incarnation = self._incarnation(body, fields[_INCARNATION])
         producer = None
         if fields[_PRODUCER.stop - 1] == JsonKind.OBJECT:

@@ -7,9 +7,9 @@ from functools import partial
 
 import msgspec
 
+from topics.common.values.begin import Begin
+from topics.common.values.reader_config import AT_LEAST_ONCE, DELIVERIES, ReaderConfig
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
-from topics.engine.state.named_reader import AT_LEAST_ONCE, DELIVERIES, ReaderConfig
-from topics.engine.values.begin import Begin
 from topics.engine.values.json_fields import Fields
 from topics.engine.values.read_answer import ending
 from topics.engine.values.topic_config import clamped_lease_ms

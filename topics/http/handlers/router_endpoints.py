@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from topics.common.values.configs import AT_LEAST_ONCE, GUARANTEES, RouterConfig
 from topics.engine.routers.router_results import RouterDeleted, RouterPut, RouterState
-from topics.engine.state.router import AT_LEAST_ONCE, GUARANTEES, RouterConfig
 from topics.engine.values.predicate import parse_predicate
 from topics.http.handlers.list_pages import asked_page, reply_page
 from topics.http.plan.call import Call

@@ -9,7 +9,7 @@ import msgspec
 
 from topics.engine.values.name_rules import check_dead_letter, check_topic_name
 from topics.engine.values.results import DeleteTopicResult, PatchResult, PutResult, TopicPage, TopicState
-from topics.engine.values.topic_config import ConfigPatch, TopicConfig, check_dead_letter_of
+from topics.engine.values.topic_config import ConfigPatch, check_dead_letter_of, read_config
 from topics.http.handlers.list_pages import asked_page, reply_page
 from topics.http.plan.call import Call
 from topics.http.wire.json_text import json_bool, json_nullable
@@ -18,7 +18,7 @@ from topics.http.wire.query import boolean
 
 def put_topic(call: Call) -> None:
     """Create a topic or replace its configuration (7.1)."""
-    config = TopicConfig.parse(bytes(call.body))
+    config = read_config(bytes(call.body))
     check_topic_name(call.name)
     check_dead_letter_of(config, call.name)
     if config.dead_letter is not None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
 from topics.engine.json.strict_json import JsonKind
-from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.results import DiffQuery
 from topics.errors import RequestError, TopicsError

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from topics.common.values.begin import Begin, Beginning
+from topics.common.values.configs import RouterConfig
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.queue.push import PushSink, PushStream
@@ -14,9 +16,7 @@ from topics.engine.read.wait import Heads
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
-from topics.engine.state.router import RouterConfig
 from topics.engine.state.topic import Topic
-from topics.engine.values.begin import Begin, Beginning
 from topics.engine.values.name_rules import Allowed, Prefixes
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (

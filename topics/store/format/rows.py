@@ -60,10 +60,6 @@ _FLAGS_WITHOUT_TAG = bytes(
 )
 
 
-BYTES_TYPES = bytes, bytearray, memoryview
-"""The types of a record's data that is stored as it is."""
-
-
 class Rows(NamedTuple):
     """`count` records of one request.
 

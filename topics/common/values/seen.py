@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from topics.embedded import arguments
-from topics.engine.values.results import KnownTopic, TopicHead
+from topics.common.values import arguments
+from topics.common.values.answers import TopicHead
 from topics.errors import UsageError
+
+
+class KnownTopic(NamedTuple):
+    """The state of a topic that a waiting client has seen."""
+
+    seq: int | None
+    """The head; None: the client knows of no such topic."""
+    incarnation: str | None = None
+    """The incarnation; None if the client does not know it."""
+
 
 Seen = int | TopicHead | tuple[int, str | None] | None
 """A topic's head, its head and incarnation (as `wait` returned them), or None: it was absent."""

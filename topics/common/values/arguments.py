@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from topics.engine.values.begin import FIRST, NOW, Begin
-from topics.engine.values.incarnation import is_shaped
-from topics.engine.values.predicate import Predicate
-from topics.engine.write.value_rows import NewRecord
+from topics.common.values.begin import FIRST, NOW, Begin
+from topics.common.values.configs import Predicate
+from topics.common.values.written import BYTES_TYPES, NewRecord
 from topics.errors import UsageError
-from topics.store.format.rows import BYTES_TYPES
 
 _U64_MAX = (1 << 64) - 1
 _SECONDS_MAX = 1_000_000
 _SHOWN_MAX = 60
 _LISTS = (list, tuple)
+_INCARNATION = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
 def text(name: str, value: object) -> None:
@@ -120,7 +120,7 @@ def timed_out(what: str, timeout: float | None) -> TimeoutError:
 
 def optional_incarnation(value: object) -> None:
     """Check an incarnation, as the state of a topic shows it."""
-    if value is not None and not (isinstance(value, str) and is_shaped(value)):
+    if value is not None and not (isinstance(value, str) and _INCARNATION.fullmatch(value)):
         raise UsageError(f"incarnation is {shown(value)}: use the topic's state(...).incarnation, 16 hex digits")
 
 

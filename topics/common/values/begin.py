@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
+
+From = str | Mapping[str, int]
+"""Where a read begins: "first", "now", {"last": n} or {"time": ms}."""
 
 
 class Begin(NamedTuple):

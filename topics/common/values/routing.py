@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from topics.embedded import arguments
-from topics.engine.state.router import GUARANTEES, RouterConfig
-from topics.engine.values.predicate import Predicate
+from topics.common.values import arguments
+from topics.common.values.configs import GUARANTEES, Predicate, RouterConfig
 from topics.errors import UsageError
 
 

@@ -1,0 +1,88 @@
+"""Records as JSON, on their way from Python: what JSON cannot hold is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from topics.common.values.written import NewRecord
+from topics.errors import RequestError
+
+_encoder = msgspec.json.Encoder()
+
+
+def bytes_of(data: bytes | bytearray | memoryview, where: str = "the value") -> bytes:
+    """Return one record's data of bytes. Raises: RequestError, a view that was released."""
+    try:
+        return bytes(data)
+    except ValueError as error:
+        message = f"{where} cannot be read: {error}; append a memoryview before its release"
+        raise RequestError("invalid_request", message) from None
+
+
+def encoded(value: Any) -> bytes:
+    """Return one record's data as JSON. Raises: RequestError, JSON cannot hold the value."""
+    try:
+        text = _encoder.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_request", f"the value cannot be JSON: {error}") from None
+    if b"null" in text and value is not None and not is_finite(value):
+        message = "the value holds NaN or infinity, which JSON has not: use null or a string"
+        raise RequestError("invalid_request", message)
+    return text
+
+
+def fields_of(record: NewRecord) -> dict[str, Any]:
+    fields = {"data": record.data}
+    if record.tag is not None:
+        fields["tag"] = record.tag
+    if record.node is not None:
+        fields["node"] = record.node
+    if record.meta is not None:
+        fields["meta"] = record.meta
+    return fields
+
+
+def refuse_other_names(records: Sequence[NewRecord]) -> None:
+    """Refuse tags and nodes that are no strings; msgspec would convert some (bytes, dates)."""
+    for index, record in enumerate(records):
+        given: tuple[tuple[str, object], ...] = (("tag", record.tag), ("node", record.node))
+        for name, value in given:
+            if value is not None and not isinstance(value, str):
+                message = f"records[{index}].{name} must be a string or None, not {type(value).__name__}"
+                raise RequestError("invalid_request", message)
+
+
+def first_unencodable(records: Sequence[NewRecord]) -> str:
+    for index, record in enumerate(records):
+        try:
+            msgspec.json.encode(fields_of(record))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return f"records[{index}]"
+    return "records"
+
+
+def refuse_non_finite(records: Sequence[NewRecord]) -> None:
+    for index, record in enumerate(records):
+        for name in ("data", "meta"):
+            value = getattr(record, name)
+            if value is not None and b"null" in msgspec.json.encode(value) and not is_finite(value):
+                message = f"records[{index}].{name} holds NaN or infinity, which JSON has not: use null or a string"
+                raise RequestError("invalid_request", message)
+
+
+def is_finite(value: Any) -> bool:
+    todo = [msgspec.to_builtins(value)]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float):
+            if not math.isfinite(item):
+                return False
+        elif isinstance(item, dict):
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            todo.extend(item)
+    return True
