@@ -1,6 +1,6 @@
 """`topics`: an append-only event log for one machine.
 
-The embedded API: see docs/guides/embedded.md.
+`open` a directory (docs/guides/embedded.md), or `connect` to a server (docs/guides/client.md).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from topics.errors import (
     LockedError,
     LogFailedError,
     LogReadOnlyError,
+    NoAnswerError,
+    OutcomeUnknown,
     RequestError,
     StorageError,
     TopicsError,
@@ -22,6 +24,10 @@ from topics.errors import (
 )
 
 if TYPE_CHECKING:
+    from topics.client.client_options import ClientSettings
+    from topics.client.sync_client import Client, connect
+    from topics.client.sync_reader import ClientReader
+    from topics.common.any_log import AnyLog, AnyReader
     from topics.common.settings import LogSettings, TopicSettings
     from topics.common.values.answers import (
         AckResult,
@@ -58,9 +64,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AckResult",
+    "AnyLog",
+    "AnyReader",
     "AppendResult",
     "AsyncLog",
     "AsyncLogReader",
+    "Client",
+    "ClientReader",
+    "ClientSettings",
     "ColumnPage",
     "CorruptError",
     "DeleteResult",
@@ -80,7 +91,9 @@ __all__ = [
     "LogSettings",
     "LogStats",
     "NewRecord",
+    "NoAnswerError",
     "OpeningReader",
+    "OutcomeUnknown",
     "Page",
     "PatchResult",
     "Pending",
@@ -104,11 +117,18 @@ __all__ = [
     "TopicsError",
     "UsageError",
     "WouldBlockError",
+    "connect",
     "fsck",
     "open",
 ]
 
 _LAZY = {
+    "connect": ("topics.client.sync_client", "connect"),
+    "Client": ("topics.client.sync_client", "Client"),
+    "ClientReader": ("topics.client.sync_reader", "ClientReader"),
+    "ClientSettings": ("topics.client.client_options", "ClientSettings"),
+    "AnyLog": ("topics.common.any_log", "AnyLog"),
+    "AnyReader": ("topics.common.any_log", "AnyReader"),
     "open": ("topics.embedded.opening", "open_log"),
     "fsck": ("topics.embedded.directory_calls", "fsck"),
     "FsckReport": ("topics.store.repair.check_directory", "FsckReport"),
@@ -167,3 +187,5 @@ def __getattr__(name: str) -> Any:
 
 if TYPE_CHECKING:
     open = open_log
+    _same_calls: tuple[type[AnyLog], type[AnyLog]] = (Log, Client)
+    """A log and a client have the same methods: an error of mypy if they do not."""

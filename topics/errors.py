@@ -4,6 +4,8 @@
     ├── UsageError            the caller broke the contract of a Python API
     ├── RequestError          a request is refused; has the wire contract's code and detail
     │   └── WouldBlockError   the log has no room for it now: nothing of it is there, try again
+    ├── NoAnswerError         a server gave no answer in time; says after how long, and why
+    │   └── OutcomeUnknown    ... and what was asked for may be done, or not
     └── StorageError          the disk failed, returned wrong data or is full
         ├── CorruptError      damage that no crash explains; names path and offset, or topic and seq
         ├── LogReadOnlyError  an earlier write or sync failed: no appends until it is reopened
@@ -61,6 +63,20 @@ class WouldBlockError(RequestError):
     def __init__(self, reason: str, message: str, retry_after_ms: int) -> None:
         super().__init__("throttled", message, {"retry_after_ms": retry_after_ms})
         self.reason = reason
+
+
+class NoAnswerError(TopicsError):
+    """A server that a client could not reach, or that gave no answer in time. Nothing was changed.
+
+    A call that only reads raises it whether or not its request was sent.
+    """
+
+
+class OutcomeUnknown(NoAnswerError):
+    """A change that was sent and not answered: it may be done, or not.
+
+    An append with a key of its caller's may be repeated by that key, within the topic's window.
+    """
 
 
 class StorageError(TopicsError):

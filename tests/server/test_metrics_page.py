@@ -79,7 +79,7 @@ def test_the_page_of_metrics_describes_every_family_with_its_type_and_labels() -
     """docs/metrics.md: no family is missing, and none is invented; its alarms name families."""
     world = World().start()
     world.backend.engine.states = [
-        TopicState("a", TopicConfig.parse(b'{"type":"queue"}'), 1, 1, 1, 3, 0, None, None, None)
+        TopicState("a", read_config(b'{"type":"queue"}'), 1, 1, 1, 3, 0, None, None, None)
     ]
     text = world.connect().get("/v0/metrics").body.decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))

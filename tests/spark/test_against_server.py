@@ -13,7 +13,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from tests.spark.own_server import OwnServer, own_server  # noqa: E402
-from topics.spark.client import Client  # noqa: E402
+from topics.spark.client import SparkClient  # noqa: E402
 from topics.spark.errors import BytesRowError  # noqa: E402
 from topics.spark.options import BATCH, parse_sink, parse_source  # noqa: E402
 from topics.spark.reading.batch import plan_batch  # noqa: E402
@@ -108,14 +108,14 @@ def test_records_after_the_checkpoint_are_read_from_the_server(tmp_path: Path, m
     """Goal: files and diff join without gap or duplicate. Method: records are written between checkpoint and heads."""
     with own_server(tmp_path) as server:
         server.put("a", list(range(300)))
-        checkpoint = Client.checkpoint
+        checkpoint = SparkClient.checkpoint
 
-        def and_more(client: Client) -> int:
+        def and_more(client: SparkClient) -> int:
             snapshot = checkpoint(client)
             server.put("a", list(range(40)))
             return snapshot
 
-        monkeypatch.setattr(Client, "checkpoint", and_more)
+        monkeypatch.setattr(SparkClient, "checkpoint", and_more)
         assert rows_by(server, url=server.url, path=server.path) == rows_by_diff(server)
 
 
@@ -125,7 +125,7 @@ def test_a_part_in_pieces_is_appended_once_whatever_the_order_of_its_rows(tmp_pa
         rows = [str(at) for at in range(25_000)]
 
         def write(attempt: str, *, until: int | None = None) -> SentTotals | None:
-            writer = PartWriter(Client(sink.connection), sink, PartName("q", 0, 0, attempt), is_stream=True)
+            writer = PartWriter(SparkClient(sink.connection), sink, PartName("q", 0, 0, attempt), is_stream=True)
             for at in range(0, len(rows), 5000):
                 writer.add(["data"], pa.RecordBatch.from_pydict({"data": rows[at : at + 5000]}))
                 if until is not None and at >= until:

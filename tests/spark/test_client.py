@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.fake_server import FakeServer, Refused
-from topics.spark.client import Client, Head, PlannedTopic
+from topics.spark.client import Head, PlannedTopic, SparkClient
 from topics.spark.errors import OptionError, ServerError
 from topics.spark.options import ServerAddress
 
@@ -17,9 +17,9 @@ SECRET = "s3cret-key"
 
 def client_of(
     fake: FakeServer, naps: list[float] | None = None, *, token: str | None = None, token_file: str | None = None
-) -> Client:
+) -> SparkClient:
     connection = ServerAddress("http://h:4000", token, token_file, retries=3, retry_interval_ms=200, timeout_ms=1000)
-    return Client(connection, sleep=(naps if naps is not None else []).append, connect=fake.connect)
+    return SparkClient(connection, sleep=(naps if naps is not None else []).append, connect=fake.connect)
 
 
 def test_states_and_heads_come_back_as_values() -> None:
@@ -166,11 +166,11 @@ def test_over_a_socket_one_connection_serves_many_requests() -> None:
     fake = FakeServer()
     fake.put("a", *range(3))
     with fake.served() as url:
-        client = Client(ServerAddress(url, None, None, 0, 1, 5000))
+        client = SparkClient(ServerAddress(url, None, None, 0, 1, 5000))
         assert [client.state("a") for _ in range(3)] == [PlannedTopic(3, 1, fake.topics["a"].of, "disk")] * 3
         client.close()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        gone = Client(ServerAddress(f"http://127.0.0.1:{unused.getsockname()[1]}", None, None, 0, 1, 1000))
+        gone = SparkClient(ServerAddress(f"http://127.0.0.1:{unused.getsockname()[1]}", None, None, 0, 1, 1000))
         with pytest.raises(ServerError, match=r"after 1 tries \(Connection refused\)"):
             gone.state("a")

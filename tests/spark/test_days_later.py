@@ -17,7 +17,7 @@ import pytest
 from tests.amount import seeds
 from tests.contract.world.answer import Answer
 from tests.contract.world.sim_world import SimWorld
-from topics.spark.client import Client
+from topics.spark.client import SparkClient
 from topics.spark.errors import ServerError
 from topics.spark.options import parse_sink
 from topics.spark.writing import parts
@@ -96,7 +96,7 @@ class Queries:
         query, batch, partition = name
         self.tries += 1
         options = parse_sink({"url": "http://h", "topic": "out", "retries": "0"})
-        client = Client(options.connection, connect=lambda *_: Wire(self.world))  # type: ignore[arg-type,return-value]
+        client = SparkClient(options.connection, connect=lambda *_: Wire(self.world))  # type: ignore[arg-type,return-value]
         writer = PartWriter(client, options, PartName(query, batch, partition, str(self.tries)), is_stream=True)
         rows = [json.dumps(value) for value in self.rng.sample(values, len(values))]
         for at in range(0, len(rows), 2):

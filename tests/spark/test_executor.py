@@ -20,7 +20,7 @@ for name in [*absent.split(), *("topics." + room for room in rooms.split())]:
 import pyarrow as pa
 from tests.spark.fake_server import FakeServer
 from topics.spark.reading.batch import plan_batch
-from topics.spark.client import Client
+from topics.spark.client import SparkClient
 from topics.spark.options import BATCH, parse_sink, parse_source
 from topics.spark.writing.parts import PartName, PartWriter
 from topics.spark.reading.partition_reading import WorkReader
@@ -28,11 +28,11 @@ import topics.files, topics.spark.reading.follow
 
 fake = FakeServer()
 sink = parse_sink({"url": "http://h", "topic": "a"})
-writer = PartWriter(Client(sink.connection, connect=fake.connect), sink, PartName("p", 1, 0, "x"), is_stream=True)
+writer = PartWriter(SparkClient(sink.connection, connect=fake.connect), sink, PartName("p", 1, 0, "x"), is_stream=True)
 writer.add(["data", "tag"], pa.RecordBatch.from_pydict({"data": ["1", '{"a": "\\u00e9"}'], "tag": ["x", None]}))
 writer.finish()
 options = parse_source({"url": "http://h", "subscribe": "a"}, BATCH)
-client = Client(options.connection, connect=fake.connect)
+client = SparkClient(options.connection, connect=fake.connect)
 for work in plan_batch(options, client=client):
     for batch in WorkReader(options, client).read(work):
         print(batch.select(["seq", "tag", "data"]).to_pylist())

@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 from tests.pipelines.pipeline_world import opened, order  # noqa: E402
 from tests.spark.fake_server import FakeServer  # noqa: E402
 from topics.files import NoDirectoryError, open_directory  # noqa: E402
-from topics.spark.client import Client  # noqa: E402
+from topics.spark.client import SparkClient  # noqa: E402
 from topics.spark.errors import DataLossError, OptionError  # noqa: E402
 from topics.spark.options import STREAM, SourceOptions, parse_source  # noqa: E402
 from topics.spark.reading.follow import Follower  # noqa: E402
@@ -33,9 +33,9 @@ class Query:
         self.rows: list[dict[str, Any]] = []
         self.start_process()
 
-    def client(self) -> Client:
+    def client(self) -> SparkClient:
         assert self.options.connection is not None
-        return Client(self.options.connection, connect=self.fake.connect, sleep=self.sleep)
+        return SparkClient(self.options.connection, connect=self.fake.connect, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.fake.clock_ms += round(seconds * 1000)

@@ -11,7 +11,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from tests.spark.fake_server import FakeServer  # noqa: E402
-from topics.spark.client import Client  # noqa: E402
+from topics.spark.client import SparkClient  # noqa: E402
 from topics.spark.errors import BytesRowError, DataLossError, OptionError, ServerError  # noqa: E402
 from topics.spark.options import BATCH, SourceOptions, parse_source  # noqa: E402
 from topics.spark.reading import partition_reading  # noqa: E402
@@ -29,14 +29,14 @@ def options_of(**given: Any) -> SourceOptions:
 def plan(fake: FakeServer, bounds: Bounds | None = None, **given: Any) -> list[Work]:
     options = options_of(**given)
     assert options.connection is not None
-    return plan_batch(options, bounds, Client(options.connection, connect=fake.connect))
+    return plan_batch(options, bounds, SparkClient(options.connection, connect=fake.connect))
 
 
 def batches(fake: FakeServer, works: list[Work], **given: Any) -> Iterator[Any]:
     options = options_of(**given)
     assert options.connection is not None
     for work in works:
-        reader = partition_reading.WorkReader(options, Client(options.connection, connect=fake.connect))
+        reader = partition_reading.WorkReader(options, SparkClient(options.connection, connect=fake.connect))
         for batch in reader.read(work):
             assert batch.schema == arrow_schema(options.columns)
             yield batch

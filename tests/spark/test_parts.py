@@ -13,7 +13,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from tests.spark.fake_server import FakeServer, Refused  # noqa: E402
-from topics.spark.client import Client  # noqa: E402
+from topics.spark.client import SparkClient  # noqa: E402
 from topics.spark.errors import OptionError, RowError, ServerError  # noqa: E402
 from topics.spark.options import parse_sink  # noqa: E402
 from topics.spark.schema import check_sink_columns  # noqa: E402
@@ -31,7 +31,7 @@ def write(
     """Write as one task does, in batches of 4 rows."""
     given = {"url": "http://h", "topic": "out", **given}
     options = parse_sink({name: str(value) for name, value in given.items() if value is not None})
-    client = Client(options.connection, connect=fake.connect, sleep=lambda _: None)
+    client = SparkClient(options.connection, connect=fake.connect, sleep=lambda _: None)
     writer = PartWriter(client, options, PartName("q", epoch, 3, attempt), is_stream=stream)
     names = list(dict.fromkeys(name for row in rows for name in row)) or ["data"]
     for at in range(0, len(rows), 4):
@@ -295,7 +295,7 @@ def test_a_stream_into_a_class_that_a_crash_empties_is_refused(durability: str) 
 
 def test_a_part_number_beyond_the_servers_is_refused() -> None:
     options = parse_sink({"url": "http://h", "topic": "out"})
-    client = Client(options.connection, connect=FakeServer().connect)
+    client = SparkClient(options.connection, connect=FakeServer().connect)
     with pytest.raises(OptionError, match="partition 65536 is above 65535: write with fewer partitions"):
         PartWriter(client, options, PartName("q", 0, 65_536, ""), is_stream=False)
 

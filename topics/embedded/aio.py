@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Unpack
 
+from topics.common.record_steps import OnGap, RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
 from topics.common.values.begin import From
@@ -25,7 +26,6 @@ from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
 from topics.embedded.jobs import AwaitedClaim
 from topics.embedded.log_reader import AsyncLogReader, OpeningReader
-from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.embedded.records import UnreadPage
 from topics.embedded.starts import Starts
 from topics.engine.queue.queue_results import AckResult, ExtendResult
@@ -270,16 +270,15 @@ class AsyncLog:
         node: str = "",
         from_: From | None = None,
         from_time: int | None = None,
+        on_gap: OnGap = "raise",
     ) -> AsyncIterator[Record]:
         """Read as `Log.read`: up to the head there is now, at most `limit` records.
 
         Raises: GapError if records were lost.
         """
-        config = self._log.config
         return self._records(
             read_steps(
                 self._starts,
-                config,
                 topic,
                 from_seq,
                 limit=limit,
@@ -287,6 +286,7 @@ class AsyncLog:
                 node=node,
                 from_=from_,
                 from_time=from_time,
+                on_gap=on_gap,
             )
         )
 
@@ -299,6 +299,7 @@ class AsyncLog:
         node: str = "",
         from_: From | None = None,
         from_time: int | None = None,
+        on_gap: OnGap = "raise",
     ) -> AsyncIterator[Record]:
         """Read as `Log.tail`: above `from_seq` (None: the head there is now), as records come.
 
@@ -308,7 +309,6 @@ class AsyncLog:
         return self._records(
             tail_steps(
                 self._starts,
-                log.config,
                 lambda: log.closed,
                 topic,
                 from_seq,
@@ -316,16 +316,22 @@ class AsyncLog:
                 node=node,
                 from_=from_,
                 from_time=from_time,
+                on_gap=on_gap,
             )
         )
 
     def tail_many(
-        self, topics: Mapping[str, int | From | None], *, max_bytes: int | None = None, node: str = ""
+        self,
+        topics: Mapping[str, int | From | None],
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        on_gap: OnGap = "raise",
     ) -> AsyncIterator[tuple[str, Record]]:
         """Read as `Log.tail_many`: pairs of a topic's name and a record, as they come."""
         log = self._log
         return self._records(
-            tail_many_steps(self._starts, log.config, lambda: log.closed, topics, max_bytes=max_bytes, node=node)
+            tail_many_steps(self._starts, lambda: log.closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
         )
 
     async def _records(self, steps: RecordSteps) -> AsyncIterator[Any]:

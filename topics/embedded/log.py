@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from typing_extensions import Unpack
 
 from topics.clock import Clock, SystemClock
+from topics.common.record_steps import OnGap, RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
 from topics.common.values.begin import From
@@ -34,7 +35,6 @@ from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
 from topics.embedded.log_reader import LogReader
 from topics.embedded.open_logs import open_logs
-from topics.embedded.record_steps import RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.embedded.records import UnreadPage
 from topics.embedded.starts import Starts
 from topics.engine.queue.queue_results import AckResult, ExtendResult
@@ -296,6 +296,7 @@ class Log:
         node: str = "",
         from_: From | None = None,
         from_time: int | None = None,
+        on_gap: OnGap = "raise",
     ) -> Iterator[Record]:
         """Yield records above `from_seq` up to the current head, oldest first; at most `limit`.
 
@@ -303,14 +304,13 @@ class Log:
         leaves out records that this node wrote. from_: instead of from_seq: "first" (the first
         live record, without a report of what was lost before it), "now" (the head), {"last": n}
         (the last n live records), {"time": ms} (the first record whose `ts` is at least this).
-        from_time: the same as {"time": from_time}.
-        Raises: GapError if records were lost (a cap, an expiry, a power cut below fsync): continue
-        from its `resume_from`.
+        from_time: the same as {"time": from_time}. on_gap: if records were lost (a cap, an expiry,
+        a power cut below fsync), "raise" GapError, from whose `resume_from` a read continues;
+        "skip" them; or call a function with the GapError, and read on.
         """
         return self._records(
             read_steps(
                 self._starts,
-                self.config,
                 topic,
                 from_seq,
                 limit=limit,
@@ -318,6 +318,7 @@ class Log:
                 node=node,
                 from_=from_,
                 from_time=from_time,
+                on_gap=on_gap,
             )
         )
 
@@ -330,6 +331,7 @@ class Log:
         node: str = "",
         from_: From | None = None,
         from_time: int | None = None,
+        on_gap: OnGap = "raise",
     ) -> Iterator[Record]:
         """Yield records above `from_seq` as they come, until the log is closed.
 
@@ -340,7 +342,6 @@ class Log:
         return self._records(
             tail_steps(
                 self._starts,
-                self.config,
                 lambda: self._closed,
                 topic,
                 from_seq,
@@ -348,11 +349,17 @@ class Log:
                 node=node,
                 from_=from_,
                 from_time=from_time,
+                on_gap=on_gap,
             )
         )
 
     def tail_many(
-        self, topics: Mapping[str, int | From | None], *, max_bytes: int | None = None, node: str = ""
+        self,
+        topics: Mapping[str, int | From | None],
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        on_gap: OnGap = "raise",
     ) -> Iterator[tuple[str, Record]]:
         """Yield (topic, record) of several topics as records come, until the log is closed.
 
@@ -361,7 +368,7 @@ class Log:
         `tail`, of each topic.
         """
         return self._records(
-            tail_many_steps(self._starts, self.config, lambda: self._closed, topics, max_bytes=max_bytes, node=node)
+            tail_many_steps(self._starts, lambda: self._closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
         )
 
     def _records(self, steps: RecordSteps) -> Iterator[Any]:

@@ -10,12 +10,12 @@ from topics.common.metrics import Histogram
 from topics.common.settings import TopicSettings
 from topics.common.tuples import make_tuple
 from topics.common.values import arguments
-from topics.common.values.begin import NOW, Begin, Beginning, From
+from topics.common.values.begin import Begin, Beginning, From
 from topics.common.values.configs import RouterConfig
 from topics.common.values.delivered import GapError, Job, Jobs, Record
 from topics.common.values.held_jobs import held_jobs
 from topics.common.values.reader_config import Opening
-from topics.common.values.seen import Seen, known_topics
+from topics.common.values.seen import Seen, known_topics, places
 from topics.common.values.written import Producer, Values
 from topics.config import Config
 from topics.embedded.calls import Start
@@ -84,6 +84,8 @@ class Starts:
         """Time of appends from their beginning on the loop to their answer."""
         self._scanners: deque[WriteScanner] = deque()
         """Scanners that are not in use. Any thread takes one, and a signal's handler another."""
+        self.max_limit = config.max_limit
+        self.max_wait_ms = config.max_wait_ms
         self._max_record_bytes = config.max_record_bytes
         self._max_batch_records = config.max_batch_records
 
@@ -311,17 +313,7 @@ class Starts:
         return arguments.beginning(from_seq, from_, from_time, self._config.max_last)
 
     def places(self, topics: Mapping[str, int | From | None]) -> tuple[dict[str, int], dict[str, Begin | None]]:
-        """Return the cursor and the beginning of each topic of a tail: one of the two counts."""
-        if not isinstance(topics, Mapping):
-            raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to cursors")
-        cursors: dict[str, int] = {}
-        begins: dict[str, Begin | None] = {}
-        for name, place in topics.items():
-            is_cursor = isinstance(place, int) and not isinstance(place, bool)
-            cursors[name] = place if is_cursor else 0  # type: ignore[assignment]  # an integer
-            begins[name] = None if is_cursor else NOW if place is None else self.beginning(0, place, None)  # type: ignore[arg-type]
-        known_topics(cursors, self._config.max_wait_topics)
-        return cursors, begins
+        return places(topics, self._config.max_last, self._config.max_wait_topics)
 
     def placing(self, topic: str, begin: Begin) -> Start[int]:
         """Return the cursor that a beginning is now."""

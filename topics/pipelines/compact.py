@@ -43,7 +43,7 @@ from topics.pipelines.target.layout import Shape
 from topics.pipelines.target.part_files import COMPRESSIONS, arrow_schema
 from topics.pipelines.target.whole import new_directory, refuse_unseen, replace_file, sync_directory
 from topics.pipelines.values.checksum import WITH_BYTES
-from topics.spark.client import Client
+from topics.spark.client import SparkClient
 from topics.spark.options import SinkOptions, parse_sink
 from topics.spark.writing.parts import PartName, PartWriter
 
@@ -181,7 +181,7 @@ def _refuse_itself(sink: SinkOptions, topic: SourceTopic) -> None:
 
     A topic of another server may have the same name.
     """
-    client = Client(sink.connection)
+    client = SparkClient(sink.connection)
     try:
         state = client.state(topic.name)
     finally:
@@ -350,7 +350,7 @@ def _send(keeping: Keeping, sink: SinkOptions, unit: CompactUnit, rows: pa.Table
     attempt = secrets.token_hex(8)
     cells = (rows.column("seq").to_numpy() - 1) // CELL_SEQS
     starts = [0, *(np.flatnonzero(cells[1:] != cells[:-1]) + 1).tolist()]
-    client = Client(sink.connection)
+    client = SparkClient(sink.connection)
     try:
         for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
             high, low = divmod(int(cells[start]), _PARTS_OF_A_PRODUCER)

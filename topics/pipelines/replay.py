@@ -33,7 +33,7 @@ from topics.pipelines.errors import PipelineError
 from topics.pipelines.report import Report, count
 from topics.pipelines.target.file_names import topic_of
 from topics.pipelines.values import pointer
-from topics.spark.client import Client
+from topics.spark.client import SparkClient
 from topics.spark.errors import RowError, ServerError
 from topics.spark.options import SinkOptions, parse_sink
 from topics.spark.writing.parts import PartName, PartWriter
@@ -217,7 +217,7 @@ def replay_file(
     """Send one file, on an executor. check: raises to stop between two chunks."""
     clock = clock or SystemClock()
     connection = sending.options.connection
-    client = Client(connection, sleep=sleep)
+    client = SparkClient(connection, sleep=sleep)
     producer, attempt = producer_of(one), secrets.token_hex(8)
     appended = known = 0
     done_through: dict[str, int] = {}

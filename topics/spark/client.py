@@ -48,7 +48,7 @@ class PlannedTopic:
     durability: str = ""
 
 
-class Client:
+class SparkClient:
     """A connection to the server for one thread; `close` ends it."""
 
     def __init__(

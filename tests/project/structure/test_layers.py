@@ -13,6 +13,7 @@ ROOT = TOPICS
 COMMON = {"errors", "clock", "config", "common"}
 BELOW: dict[str, set[str]] = {
     "common": set(),
+    "client": set(),
     "uring": set(),
     "loop": {"uring"},
     "store": {"loop"},

@@ -54,9 +54,10 @@ def test_a_reader_that_stays_takes_a_pass_in_one_place() -> None:
     assert places("engine", called("take_pass")) == {"engine/delivery/cohort.py", "engine/delivery/feed.py"}
 
 
-def test_read_and_tail_of_the_library_are_worked_out_once_for_both_kinds_of_callers() -> None:
-    for told in ("raise_gap", "caught_up", "has_begun"):
-        assert places("embedded", read(told)) - {"embedded/records.py"} == {"embedded/record_steps.py"}
+def test_read_and_tail_are_worked_out_once_for_the_library_and_the_clients() -> None:
+    for told in ("caught_up", "has_begun"):
+        found = {place for room in ("embedded", "client", "common") for place in places(room, read(told))}
+        assert found - {"common/values/delivered.py"} == {"common/record_steps.py"}
     assert places("embedded", called("next_step")) == {"embedded/aio.py", "embedded/log.py"}
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from topics.common.values import arguments
 from topics.common.values.answers import TopicHead
+from topics.common.values.begin import NOW, Begin, From
 from topics.errors import UsageError
 
 
@@ -30,6 +31,22 @@ def known_topics(topics: Mapping[str, Seen], most: int) -> dict[str, KnownTopic]
     if not 1 <= len(topics) <= most:
         raise UsageError(f"topics has {len(topics)} names: use 1 to {most} (max_wait_topics)")
     return {_name(name): _known(name, seen) for name, seen in topics.items()}
+
+
+def places(
+    topics: Mapping[str, int | From | None], last_max: int, topics_max: int
+) -> tuple[dict[str, int], dict[str, Begin | None]]:
+    """Return the cursor and the beginning of each topic of a tail: one of the two counts."""
+    if not isinstance(topics, Mapping):
+        raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to cursors")
+    cursors: dict[str, int] = {}
+    begins: dict[str, Begin | None] = {}
+    for name, place in topics.items():
+        is_cursor = isinstance(place, int) and not isinstance(place, bool)
+        cursors[name] = place if is_cursor else 0  # type: ignore[assignment]  # an integer
+        begins[name] = None if is_cursor else NOW if place is None else arguments.beginning(0, place, None, last_max)
+    known_topics(cursors, topics_max)
+    return cursors, begins
 
 
 def _name(name: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topics.spark.client import Client, PlannedTopic
+from topics.spark.client import PlannedTopic, SparkClient
 from topics.spark.errors import DataLossError, OptionError, ServerError
 from topics.spark.options import EARLIEST, FAIL, ROWS, SourceOptions
 from topics.spark.reading.places import ends, starts, subscribed
@@ -28,13 +28,13 @@ class Bounds:
     end_ms: int | None = None
 
 
-def plan_batch(options: SourceOptions, bounds: Bounds | None = None, client: Client | None = None) -> list[Work]:
+def plan_batch(options: SourceOptions, bounds: Bounds | None = None, client: SparkClient | None = None) -> list[Work]:
     """Return the partitions of a batch read.
 
     Raises: OptionError, DataLossError, ServerError, StorageError.
     """
     if client is None and options.connection is not None:
-        client = Client(options.connection)
+        client = SparkClient(options.connection)
     directory = _directory(options, client)
     view: View = FilesView(directory) if client is None and directory is not None else ServerView(_needed(client))
     states = subscribed(view, options)
@@ -77,7 +77,7 @@ def _partitions(
     return works + partitions_of(ranges, losses, min_partitions=left, max_records=options.max_records)
 
 
-def _directory(options: SourceOptions, client: Client | None) -> Directory | None:
+def _directory(options: SourceOptions, client: SparkClient | None) -> Directory | None:
     """Open the directory, after a checkpoint of the server if there is one; None without a path.
 
     Raises: ServerError, OptionError, StorageError.
@@ -108,7 +108,7 @@ def _directory(options: SourceOptions, client: Client | None) -> Directory | Non
     return directory
 
 
-def _needed(client: Client | None) -> Client:
+def _needed(client: SparkClient | None) -> SparkClient:
     assert client is not None, "options have url or path"
     return client
 

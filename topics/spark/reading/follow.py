@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from topics.spark.client import WAIT_NAMES_MAX, Client, Head
+from topics.spark.client import WAIT_NAMES_MAX, Head, SparkClient
 from topics.spark.errors import DataLossError, OptionError
 from topics.spark.options import FAIL, LATEST, ROWS, SEQ_MAX, WAIT_MS_MAX, WAIT_SLACK_MS, SourceOptions
 from topics.spark.reading.offsets import RECREATED, LostRange, Position, from_json, to_json
@@ -51,7 +51,7 @@ class ServerSource:
     """
 
     def __init__(
-        self, options: SourceOptions, client: Client, now: Callable[[], float], sleep: Callable[[float], None]
+        self, options: SourceOptions, client: SparkClient, now: Callable[[], float], sleep: Callable[[float], None]
     ):
         self._options = options
         self._client = client
@@ -163,7 +163,7 @@ class Follower:
         self,
         options: SourceOptions,
         *,
-        client: Client | None = None,
+        client: SparkClient | None = None,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -249,7 +249,7 @@ class Follower:
                 if self._options.path is not None:
                     # Refuse a wrong path now; otherwise only tasks of a large batch would see it.
                     FilesSource(self._options, self._sleep)
-                client = self._client or Client(self._options.connection, sleep=self._sleep)
+                client = self._client or SparkClient(self._options.connection, sleep=self._sleep)
                 self._source_here = ServerSource(self._options, client, self._now, self._sleep)
         return self._source_here
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from topics.errors import CorruptError, StorageError
 from topics.spark import schema
-from topics.spark.client import Client
+from topics.spark.client import SparkClient
 from topics.spark.errors import BytesRowError, DataLossError, ServerError
 from topics.spark.options import FAIL, ROWS, SEQ_MAX, SourceOptions
 from topics.spark.reading.diff_page import Columns, DiffPage
@@ -35,7 +35,7 @@ FLUSH_BYTES = 8 << 20
 class WorkReader:
     """Reads partitions on an executor, for one task. It connects and opens files when needed."""
 
-    def __init__(self, options: SourceOptions, client: Client | None = None) -> None:
+    def __init__(self, options: SourceOptions, client: SparkClient | None = None) -> None:
         self._options = options
         self._client_here = client
         self._directory_here: Directory | None = None
@@ -128,10 +128,10 @@ class WorkReader:
 
     # -- server ------------------------------------------------------------------------------------
 
-    def _client(self) -> Client:
+    def _client(self) -> SparkClient:
         if self._client_here is None:
             assert self._options.connection is not None
-            self._client_here = Client(self._options.connection)
+            self._client_here = SparkClient(self._options.connection)
         return self._client_here
 
     def _from_server(self, part: Range) -> Iterator[pa.RecordBatch]:

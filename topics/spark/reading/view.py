@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from topics.spark.client import Client, PlannedTopic
+from topics.spark.client import PlannedTopic, SparkClient
 from topics.spark.errors import ServerError
 from topics.spark.options import SourceOptions
 from topics.spark.reading.offsets import LostRange
@@ -40,7 +40,7 @@ class View(Protocol):
 class ServerView:
     """The topics of a server. Only a loss at the first seq of a range is known."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: SparkClient) -> None:
         self._client = client
 
     def states(self, options: SourceOptions) -> Mapping[str, PlannedTopic]:

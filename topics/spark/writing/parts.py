@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topics.spark.client import Client
+from topics.spark.client import SparkClient
 from topics.spark.errors import OptionError, RowError, ServerError
 from topics.spark.options import SinkOptions
 from topics.spark.schema import BYTES, SINK_COLUMNS, TOPIC
@@ -86,7 +86,7 @@ class PartWriter:
     Raises: OptionError for a partition above PART_MAX.
     """
 
-    def __init__(self, client: Client, options: SinkOptions, producer: PartName, *, is_stream: bool) -> None:
+    def __init__(self, client: SparkClient, options: SinkOptions, producer: PartName, *, is_stream: bool) -> None:
         if producer.part > PART_MAX:
             raise OptionError(f"partition {producer.part} is above {PART_MAX}: write with fewer partitions (coalesce)")
         self._client = client

@@ -94,12 +94,12 @@ def _write(
     *,
     is_stream: bool,
 ) -> Written:
-    from topics.spark.client import Client  # noqa: PLC0415 - the driver plans without it
+    from topics.spark.client import SparkClient  # noqa: PLC0415 - the driver plans without it
     from topics.spark.writing.parts import PartName, PartWriter  # noqa: PLC0415
 
     task: Any = TaskContext.get()
     producer = PartName(producer_id, epoch, task.partitionId(), uuid.uuid4().hex)
-    client = Client(options.connection)
+    client = SparkClient(options.connection)
     try:
         writer = PartWriter(client, options, producer, is_stream=is_stream)
         for batch in batches:

@@ -1,0 +1,183 @@
+"""When a client sends a request again: without a socket, on a clock of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from topics import DiskFullError, NoAnswerError, OutcomeUnknown, RequestError, UsageError, WouldBlockError
+from topics.client import server_calls
+from topics.client.attempts import Attempts, Lost, Send, ServerCall
+from topics.client.client_options import Address, ClientOptions, options_of
+from topics.client.exchange import ServerAnswer, ServerRequest
+
+APPENDED = b'{"topic":"t","first_seq":1,"last_seq":1,"head_seq":1,"count":1,"created":false,"deduped":true}'
+RESET = Lost(True, "reset")
+REFUSED = Lost(False, "refused")
+
+
+def answer(body: bytes, status: int = 200, retry_after: float = 0.0) -> ServerAnswer:
+    return ServerAnswer(status, retry_after, "application/json", body)
+
+
+def error(status: int, code: str, detail: str = "null", retry_after: float = 0.0) -> ServerAnswer:
+    return answer(
+        b'{"error":{"code":"%s","message":"m","detail":%s}}' % (code.encode(), detail.encode()), status, retry_after
+    )
+
+
+def window(ms: int) -> ServerAnswer:
+    return answer(b'{"config":{"idempotency_window_ms":%d}}' % ms)
+
+
+class Played:
+    """Plays a call against outcomes that are given in order; each request takes a second."""
+
+    def __init__(self, *outcomes: Any, **options: Any) -> None:
+        self.now = 100.0
+        self.left = list(outcomes)
+        self.requests: list[ServerRequest] = []
+        self.begun: list[float] = []
+        self.pauses: list[float] = []
+        self.attempts = Attempts("http://s", ClientOptions(**options), lambda: self.now, lambda: 1.0)
+
+    def play(self, call: ServerCall[Any]) -> Any:
+        steps = self.attempts.steps(call)
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Send):
+                    self.requests.append(step.request)
+                    self.begun.append(self.now)
+                    outcome = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+                    self.now += 1.0
+                    step = steps.send(outcome)
+                else:
+                    self.pauses.append(step)
+                    self.now += step
+                    step = next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def append(**options: Any) -> ServerCall[Any]:
+    given = {"key": None, "node": None, "create": None, "incarnation": None, "producer": None, "timeout": None}
+    return server_calls.append("t", [1], **{**given, **options}, new_key=lambda: "k")
+
+
+def test_an_append_without_an_answer_is_sent_again_with_the_same_key() -> None:
+    played = Played(RESET, window(120_000), REFUSED, answer(APPENDED))
+    assert played.play(append()).deduped
+    first, state, *again = played.requests
+    assert (state.method, again) == ("GET", [first, first])
+    assert b'"idempotency_key":"k"' in (first.body or b"")
+
+
+def test_within_no_window_nothing_is_sent_again_once_bytes_were_sent() -> None:
+    played = Played(REFUSED, RESET, window(0))
+    with pytest.raises(OutcomeUnknown, match="no idempotency window"):
+        played.play(append())
+    assert [request.method for request in played.requests] == ["POST", "POST", "GET"]
+
+
+def test_a_key_is_repeated_for_half_of_its_window_at_most() -> None:
+    played = Played(RESET, window(8_000), RESET, timeout=1000.0)
+    with pytest.raises(OutcomeUnknown, match="no time"):
+        played.play(append())
+    assert played.begun[-1] < 104.0
+    assert len(played.begun) == 4
+
+
+def test_a_key_that_may_not_read_the_window_repeats_by_the_one_that_it_was_told() -> None:
+    told = Played(RESET, error(403, "forbidden"), answer(APPENDED), window_ms=60_000)
+    assert told.play(append()).count == 1
+    with pytest.raises(OutcomeUnknown, match="window_ms"):
+        Played(RESET, error(403, "forbidden")).play(append())
+
+
+def test_a_topic_that_is_not_there_yet_has_the_default_window() -> None:
+    assert Played(RESET, error(404, "topic_not_found"), answer(APPENDED)).play(append()).count == 1
+
+
+def test_a_part_of_a_producer_needs_no_window() -> None:
+    from topics import Producer  # noqa: PLC0415
+
+    played = Played(RESET, answer(APPENDED))
+    assert played.play(append(producer=Producer("p", 1))).count == 1
+    assert len(played.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "refused", [error(429, "throttled", '{"retry_after_ms":5}', 1.0), error(503, "not_ready", retry_after=1.0)]
+)
+def test_what_the_server_refuses_for_now_is_sent_again_after_the_time_it_asks_for(refused: ServerAnswer) -> None:
+    played = Played(refused, refused, answer(APPENDED))
+    assert played.play(append()).count == 1
+    assert played.pauses == [1.0, 1.0]
+    assert len(played.requests) == 3, "nothing was stored, so no window is asked for"
+
+
+def test_an_append_waits_for_room_as_long_as_it_is_told() -> None:
+    full = error(429, "throttled", '{"retry_after_ms":5}', 1.0)
+    played = Played(full)
+    with pytest.raises(WouldBlockError):
+        played.play(append(timeout=0))
+    assert len(played.requests) == 1
+    played = Played(full)
+    with pytest.raises(WouldBlockError):
+        played.play(append())
+    assert 10 < len(played.requests) < 16, "half a minute, of a second each and a pause"
+
+
+@pytest.mark.parametrize(
+    ("refused", "kind"),
+    [
+        (error(429, "throttled", '{"limit":"max_topics","max":5}'), RequestError),
+        (error(422, "topic_full"), RequestError),
+        (error(500, "internal", '{"reason":"disk_full"}'), DiskFullError),
+        (answer(b"<html>", 404), NoAnswerError),
+    ],
+)
+def test_what_does_not_pass_is_raised_at_once(refused: ServerAnswer, kind: type[Exception]) -> None:
+    played = Played(refused)
+    with pytest.raises(kind):
+        played.play(append())
+    assert len(played.requests) == 1
+
+
+def test_pauses_grow_and_are_bounded() -> None:
+    played = Played(REFUSED, timeout=100.0, longest_pause=0.3)
+    with pytest.raises(NoAnswerError, match="refused"):
+        played.play(server_calls.state("t", touch=False))
+    assert played.pauses[:5] == [0.05, 0.1, 0.2, 0.3, 0.3]
+
+
+def test_a_job_without_its_lease_is_not_acknowledged_twice() -> None:
+    with pytest.raises(OutcomeUnknown, match="twice"):
+        Played(RESET).play(server_calls.ack("q", "n", [1]))
+    from topics import Job  # noqa: PLC0415
+
+    job = Job(seq=1, ts=1, lease_id="lease_2", deadline=1, deliveries=1, data=1)
+    acked = answer(b'{"acked":0,"skipped":[1],"ready":0,"in_flight":0}')
+    assert Played(RESET, acked).play(server_calls.ack("q", "n", [job])).skipped == [1]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Address.parse("localhost:4000"), "begin with http://"),
+        (lambda: Address.parse("http://u:p@h"), "connect"),
+        (lambda: Address.parse("http://h:x"), "http://h:x"),
+        (lambda: Address.parse(5), "url is 5"),
+        (lambda: Address.parse("http://h/?a=1"), "leave out"),
+        (lambda: options_of({"tiemout": 1}), "is timeout meant"),
+        (lambda: options_of({"timeout": 0}), "above 0"),
+        (lambda: options_of({"key": "a b"}), "key is"),
+        (lambda: options_of({"window_ms": -1}), "window_ms is -1"),
+    ],
+)
+def test_a_wrong_address_or_setting_is_one_sentence(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        make()

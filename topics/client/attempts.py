@@ -1,0 +1,171 @@
+"""When a request is sent, sent again, and given up: a generator, which no socket and no clock drives.
+
+It yields what is to be done: a `Send`, whose outcome is sent back, or a pause in seconds. A call of
+the client is one such generator, which `return`s the result, or raises the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from topics.client.client_options import ClientOptions
+from topics.client.exchange import ServerAnswer, ServerRequest
+from topics.client.refusal import refusal_of
+from topics.errors import NoAnswerError, OutcomeUnknown, RequestError, TopicsError, UsageError, WouldBlockError
+
+R = TypeVar("R")
+_SHARE = 0.5
+"""Share of its window within which a key is repeated: networks delay what was sent."""
+_DEFAULT_WINDOW_MS = 120_000
+"""The window of a topic that a write creates."""
+
+
+class Repeat(Enum):
+    """Whether a request may be sent again once bytes of it were sent."""
+
+    ALWAYS = 1
+    """It changes nothing, or the same again changes nothing more."""
+    BY_KEY = 2
+    """Within the topic's idempotency window."""
+    NEVER = 3
+
+
+class ServerCall(NamedTuple, Generic[R]):
+    """One request, and what its answer means."""
+
+    request: ServerRequest
+    parse: Callable[[bytes], R]
+    repeat: Repeat = Repeat.ALWAYS
+    changes: bool = False
+    """Whether the request changes something, so that its outcome matters."""
+    window: ServerCall[int] | None = None
+    """Asks for the window of a call that is repeated by key, in ms."""
+    wait_s: float = 0.0
+    """How long the server may wait before it answers."""
+    patience: float | None = None
+    """Seconds for which it waits for room in the server's log; None: as long as for all else."""
+
+
+class Send(NamedTuple):
+    """A request to send, and to wait so long for its answer without a byte of it."""
+
+    request: ServerRequest
+    quiet_s: float
+    whole_s: float
+    """How long all of it may take."""
+
+
+class Lost(NamedTuple):
+    """A request without an answer."""
+
+    was_sent: bool
+    """Whether the server may have got it."""
+    why: str
+    is_late: bool = False
+    """Whether it was waited for in vain."""
+
+
+Steps = Generator["Send | float", "ServerAnswer | Lost | None", R]
+
+
+class Attempts:
+    """How the calls of one client are sent and repeated.
+
+    now: seconds of a clock that never steps back. random: a number from 0 to 1.
+    """
+
+    def __init__(self, url: str, options: ClientOptions, now: Callable[[], float], random: Callable[[], float]) -> None:
+        self.url = url
+        self._options = options
+        self._now = now
+        self._random = random
+
+    def steps(self, call: ServerCall[R]) -> Steps[R]:
+        """Send a call until it is answered.
+
+        Raises: the refusal of the server; NoAnswerError, there is none; OutcomeUnknown, there is
+        none, and it may be done.
+        """
+        began = self._now()
+        result = yield from self._until(call, began, began + self._options.timeout + call.wait_s)
+        return result
+
+    def _until(self, call: ServerCall[R], began: float, deadline: float) -> Steps[R]:
+        options = self._options
+        pause, tries, in_doubt, knows_window, why = options.first_pause, 0, False, False, ""
+        while True:
+            tries += 1
+            left = max(deadline - self._now(), 0.001)
+            outcome = yield Send(call.request, min(options.attempt_timeout + call.wait_s, left), left)
+            wait, refusal, until = 0.0, None, deadline
+            if isinstance(outcome, ServerAnswer):
+                if 200 <= outcome.status < 300:
+                    return self._parsed(call, outcome)
+                refused = refusal_of(outcome, self.url)
+                refusal, wait, why = refused.error, outcome.retry_after, str(refused.error)
+                if not refused.may_pass:
+                    raise refusal
+                in_doubt = in_doubt or not refused.is_certain
+                if call.patience is not None and isinstance(refusal, WouldBlockError):
+                    until = min(deadline, began + call.patience)
+            else:
+                assert outcome is not None, "a request has an outcome"
+                in_doubt, why = in_doubt or outcome.was_sent, outcome.why
+            in_doubt = in_doubt and call.changes
+            if in_doubt and call.repeat is Repeat.NEVER:
+                raise self._unknown(tries, why, "to repeat it might do it twice")
+            if in_doubt and call.repeat is Repeat.BY_KEY and not knows_window:
+                knows_window = True
+                window_ms = yield from self._window_of(call, deadline)
+                if not window_ms:
+                    reason = "its topic has no idempotency window, or none that this key may read (window_ms)"
+                    raise self._unknown(tries, why, reason)
+                deadline = min(deadline, began + window_ms / 1000 * _SHARE)
+                until = min(until, deadline)
+            wait = max(wait, pause * (0.5 + self._random() / 2))
+            pause = min(pause * 2, options.longest_pause)
+            if self._now() + wait >= until:
+                if in_doubt:
+                    raise self._unknown(tries, why, "there is no time to repeat it")
+                raise refusal or NoAnswerError(f"no answer from {self.url} after {_times(tries)}: {why}")
+            yield wait
+
+    def _window_of(self, call: ServerCall[R], deadline: float) -> Steps[int]:
+        """Ask for the window of a call's topic, until that deadline."""
+        if call.window is None:
+            return _DEFAULT_WINDOW_MS
+        try:
+            window = yield from self._until(call.window, self._now(), deadline)
+        except RequestError as error:
+            if error.code == "topic_not_found":
+                return _DEFAULT_WINDOW_MS
+            return self._options.window_ms or 0
+        except TopicsError:
+            return self._options.window_ms or 0
+        return window
+
+    def _parsed(self, call: ServerCall[R], answer: ServerAnswer) -> R:
+        try:
+            return call.parse(answer.body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            kind = OutcomeUnknown if call.changes else NoAnswerError
+            raise kind(
+                f"{self.url} answered {answer.status} with what no topics server says ({error}): "
+                "check the url, and whether this client is as new as the server"
+            ) from None
+
+    def _unknown(self, tries: int, why: str, reason: str) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"no answer from {self.url} after {_times(tries)} ({why}), and {reason}: it may be done, or not"
+        )
+
+
+def _times(tries: int) -> str:
+    return "one try" if tries == 1 else f"{tries} tries"
+
+
+def closed() -> UsageError:
+    """Return the error of a call of a client that was closed."""
+    return UsageError("this client is closed: connect again")

@@ -1,0 +1,332 @@
+"""Answers of a server as the results of the library."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from topics.common.values.answers import (
+    AckResult,
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    ExtendResult,
+    PatchResult,
+    PutResult,
+    QueueState,
+    ReaderState,
+    RouterDeleted,
+    RouterPut,
+    RouterState,
+    Tombstone,
+    TopicHead,
+    TopicState,
+)
+from topics.common.values.configs import Predicate, RouterConfig, TopicConfig, interned
+from topics.common.values.delivered import Job, Page, Record
+from topics.common.values.reader_config import ReaderConfig
+
+_NS = 1_000_000
+_CONFIG = {field.name for field in fields(TopicConfig) if field.init}
+_BYTES = b'"data_base64":'
+
+
+class _Performance(msgspec.Struct, frozen=True):
+    wal_append_ms: float = 0.0
+    fsync_ms: float = 0.0
+
+
+_NO_PERFORMANCE = _Performance()
+
+
+class _Appended(msgspec.Struct):
+    count: int
+    created: bool
+    deduped: bool
+    first_seq: int = 0
+    last_seq: int = 0
+    head_seq: int = 0
+    performance: _Performance = _NO_PERFORMANCE
+
+
+class _ToldTombstone(msgspec.Struct):
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class _Diff(msgspec.Struct):
+    records: list[Record]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    tombstone: _ToldTombstone | None
+
+
+class _Claimed(msgspec.Struct):
+    claimed: list[Job]
+
+
+class _AnyRecord(msgspec.Struct, kw_only=True):
+    """A record or a job of JSON or of bytes."""
+
+    seq: int = msgspec.field(name="$seq")
+    ts: int = msgspec.field(name="$ts")
+    data: Any = None
+    data_base64: bytes | None = None
+    meta: Any = None
+    tag: str | None = msgspec.field(name="$tag", default=None)
+    node: str | None = msgspec.field(name="$node", default=None)
+    lease_id: str = ""
+    deadline: int = 0
+    deliveries: int = 0
+
+    @property
+    def payload(self) -> Any:
+        return self.data if self.data_base64 is None else self.data_base64
+
+    def record(self) -> Record:
+        return Record(seq=self.seq, ts=self.ts, data=self.payload, meta=self.meta, tag=self.tag, node=self.node)
+
+    def job(self) -> Job:
+        return Job(
+            seq=self.seq,
+            ts=self.ts,
+            lease_id=self.lease_id,
+            deadline=self.deadline,
+            deliveries=self.deliveries,
+            data=self.payload,
+            meta=self.meta,
+            tag=self.tag,
+        )
+
+
+class _AnyDiff(msgspec.Struct):
+    records: list[_AnyRecord]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    tombstone: _ToldTombstone | None
+
+
+class _AnyClaimed(msgspec.Struct):
+    claimed: list[_AnyRecord]
+
+
+_appended = msgspec.json.Decoder(_Appended)
+_diff = msgspec.json.Decoder(_Diff)
+_any_diff = msgspec.json.Decoder(_AnyDiff)
+_claimed = msgspec.json.Decoder(_Claimed)
+_any_claimed = msgspec.json.Decoder(_AnyClaimed)
+
+
+class HandedOut(msgspec.Struct):
+    """The part of an answer that says how the page of a named reader is given back."""
+
+    token: str = ""
+    deadline: int = 0
+
+
+_handed = msgspec.json.Decoder(HandedOut)
+
+
+def append_result(body: bytes) -> AppendResult:
+    raw = _appended.decode(body)
+    return AppendResult(
+        raw.first_seq,
+        raw.last_seq,
+        raw.head_seq,
+        raw.count,
+        raw.created,
+        raw.deduped,
+        round(raw.performance.wal_append_ms * _NS),
+        round(raw.performance.fsync_ms * _NS),
+    )
+
+
+def page_of(topic: str, body: bytes, *, is_sized: bool = False) -> Page:
+    """Return the page that the answer to a diff, or to a read of a named reader, holds.
+
+    is_sized: it shall have its size, which a server does not tell; otherwise that is 0.
+    """
+    if _BYTES in body:
+        mixed = _any_diff.decode(body)
+        records = [record.record() for record in mixed.records]
+        head: _Diff | _AnyDiff = mixed
+    else:
+        head = _diff.decode(body)
+        records = head.records
+    size = sum(map(_size_of, records)) if is_sized else 0
+    return Page(topic, records, head.next_from_seq, head.head_seq, head.earliest_seq, _tombstone(head.tombstone), size)
+
+
+def _size_of(record: Record) -> int:
+    """Return the accounted bytes of a record: `data` and `meta` as they are stored (5.3)."""
+    data = record.data
+    size = len(data) if isinstance(data, bytes) else len(msgspec.json.encode(data))
+    return size if record.meta is None else size + len(msgspec.json.encode(record.meta))
+
+
+def _tombstone(raw: _ToldTombstone | None) -> Tombstone | None:
+    if raw is None:
+        return None
+    return Tombstone(raw.gap_from, raw.gap_to, raw.reason, raw.missed_estimate, raw.earliest_seq, raw.head_seq)
+
+
+def handed_page(topic: str, body: bytes) -> tuple[Page, HandedOut]:
+    return page_of(topic, body), _handed.decode(body)
+
+
+def jobs_of(body: bytes) -> list[Job]:
+    if _BYTES in body:
+        return [job.job() for job in _any_claimed.decode(body).claimed]
+    return _claimed.decode(body).claimed
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    found: Any = msgspec.json.decode(body)
+    if not isinstance(found, dict):
+        raise TypeError("it is no object")
+    return found
+
+
+def ack_result(name: str, body: bytes) -> AckResult:
+    """name: the member that says how many jobs ended."""
+    raw = _object(body)
+    sync_ms = raw.get("performance", {}).get("fsync_ms", 0.0)
+    return AckResult(raw[name], raw["skipped"], raw["ready"], raw["in_flight"], round(sync_ms * _NS))
+
+
+def extend_result(body: bytes) -> ExtendResult:
+    raw = _object(body)
+    return ExtendResult({int(seq): deadline for seq, deadline in raw["deadlines"].items()}, raw["skipped"])
+
+
+def topic_config(raw: dict[str, Any]) -> TopicConfig:
+    return interned(TopicConfig(**{name: value for name, value in raw.items() if name in _CONFIG}))
+
+
+def put_result(body: bytes) -> PutResult:
+    raw = _object(body)
+    return PutResult(raw["created"], topic_config(raw["config"]))
+
+
+def patch_result(body: bytes) -> PatchResult:
+    raw = _object(body)
+    return PatchResult(topic_config(raw["before"]), topic_config(raw["after"]))
+
+
+def topic_state(body: bytes) -> TopicState:
+    """The `synced_seq` of the state is 0: a server does not tell it."""
+    raw = _object(body)
+    queue = raw.get("queue")
+    return TopicState(
+        raw["topic"],
+        topic_config(raw["config"]),
+        raw["head_seq"],
+        raw["earliest_seq"],
+        raw["count"],
+        raw["bytes"],
+        raw["effective_priority"],
+        raw["last_write_ts"],
+        raw["last_read_ts"],
+        queue and QueueState(queue["ready"], queue["in_flight"], queue["dead_lettered"]),
+        raw.get("incarnation", ""),
+    )
+
+
+def window_ms(body: bytes) -> int:
+    return int(_object(body)["config"]["idempotency_window_ms"])
+
+
+def delete_topic_result(body: bytes) -> DeleteTopicResult:
+    raw = _object(body)
+    return DeleteTopicResult(raw["deleted"], raw["routers_removed"])
+
+
+def delete_result(body: bytes) -> DeleteResult:
+    raw = _object(body)
+    return DeleteResult(raw["deleted"], raw["earliest_seq"], raw["head_seq"], raw["count"], raw["bytes"])
+
+
+def heads_of(body: bytes) -> dict[str, TopicHead | None]:
+    topics = _object(body)["topics"]
+    return {name: head and TopicHead(head["head_seq"], head["incarnation"]) for name, head in topics.items()}
+
+
+def names_of(listed: str, name: str, body: bytes) -> tuple[list[str], str | None]:
+    """Return the names on a page of a list, and the cursor of the next page."""
+    raw = _object(body)
+    return [row[name] for row in raw[listed]], raw.get("next_cursor")
+
+
+def router_config(raw: dict[str, Any]) -> RouterConfig:
+    """Whether it creates its destination is not told: True."""
+    match = raw["filter"]
+    return RouterConfig(
+        raw["source"],
+        raw["dest"],
+        raw["preserve_node"],
+        raw["preserve_tag"],
+        True,
+        None if match is None else _predicate(match),
+        raw["allow_cycle"],
+        raw["guarantee"],
+    )
+
+
+def _predicate(raw: list[str]) -> Predicate:
+    _field, operator, text = raw
+    return Predicate.of(text) if operator == "Glob" else Predicate(False, text.encode())
+
+
+def router_put(body: bytes) -> RouterPut:
+    raw = _object(body)
+    return RouterPut(raw["created"], router_config(raw))
+
+
+def router_state(body: bytes) -> RouterState:
+    raw = _object(body)
+    return RouterState(raw["router"], router_config(raw), raw["forwarded_total"])
+
+
+def router_deleted(body: bytes) -> RouterDeleted:
+    return RouterDeleted(_object(body)["deleted"])
+
+
+def _reader_state(raw: dict[str, Any]) -> ReaderState:
+    return ReaderState(
+        raw["reader"],
+        ReaderConfig(raw["delivery"], raw["holds"], raw["trims"]),
+        raw["position"],
+        raw["committed"],
+        raw["lag_records"],
+        raw["lag_ms"],
+        raw["pages"],
+    )
+
+
+def reader_state(body: bytes) -> ReaderState:
+    return _reader_state(_object(body))
+
+
+def reader_states(body: bytes) -> list[ReaderState]:
+    return [_reader_state(raw) for raw in _object(body)["readers"]]
+
+
+def was_deleted(body: bytes) -> bool:
+    return bool(_object(body)["deleted"])
+
+
+def committed_seq(body: bytes) -> int:
+    return int(_object(body)["committed"])
+
+
+def checkpoint_result(body: bytes) -> tuple[int, bool, int]:
+    raw = _object(body)
+    return raw["snapshot"], raw["done"], raw.get("checkpoint", 0)

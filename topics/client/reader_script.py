@@ -1,0 +1,150 @@
+"""A named reader of a server as its object knows it: the pages it has, and the calls that end them.
+
+Pages are done by commits, or come again once their lease has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from topics.client import server_calls as calls
+from topics.client.scripts import Script
+from topics.common.values import arguments
+from topics.common.values.answers import ReaderState
+from topics.common.values.delivered import GapError, Record
+from topics.common.values.reader_config import AT_MOST_ONCE, Opening
+from topics.errors import RequestError, UsageError
+
+_EARLY = 3
+"""What is done is committed before a third of its lease has passed."""
+
+
+class _Held(NamedTuple):
+    """A page that is this object's."""
+
+    token: str
+    upto: int
+    records: int
+    since: float
+
+
+class HeldPages:
+    """The pages of one reader's object."""
+
+    def __init__(self, asked: Opening, state: ReaderState, lease_ms: int, now: Callable[[], float]) -> None:
+        self.topic = asked.topic
+        self.name = asked.name
+        self.delivery = state.config.delivery
+        self._commit_every = asked.commit_every
+        self._lease_ms = lease_ms
+        self._now = now
+        self._page: _Held | None = None
+        """The page that the caller has."""
+        self._done: list[_Held] = []
+        """Pages that are done and not committed."""
+        self._gap: GapError | None = None
+        """A gap that was reported, and not passed by a seek or a commit."""
+        self.closed = False
+
+    def check(self) -> None:
+        if self.closed:
+            raise UsageError(f"reader {self.name} is closed: open it again with log.reader")
+
+    def read(self, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> Script[list[Record]]:
+        self.check()
+        if self._gap is not None:
+            raise self._gap
+        if not peek:
+            if self._page is not None:
+                self._done.append(self._page)
+                self._page = None
+            if self._is_due():
+                yield from self._commit_done()
+        began = self._now()
+        page, handed = yield calls.read_reader(
+            self.topic,
+            self.name,
+            limit=limit,
+            max_bytes=max_bytes,
+            wait_ms=wait_ms,
+            lease_ms=self._lease_ms,
+            peek=peek,
+        )
+        if handed.token:
+            self._page = _Held(handed.token, page.next_from_seq, len(page.records), began)
+        if page.tombstone is not None:
+            gap = GapError(self.topic, page.tombstone)
+            if not peek:
+                self._gap = gap
+            raise gap
+        found: list[Record] = page.records
+        return found
+
+    def _is_due(self) -> bool:
+        done = self._done
+        if not done:
+            return False
+        is_old = self._now() - done[0].since > self._lease_ms / 1000 / _EARLY
+        return is_old or sum(page.records for page in done) >= self._commit_every
+
+    def _commit_done(self) -> Script[int | None]:
+        committed: int | None = None
+        while self._done:
+            page = self._done.pop(0)
+            committed = yield from self._commit_page(page, None)
+        return committed
+
+    def _commit_page(self, page: _Held, seq: int | None) -> Script[int]:
+        try:
+            committed: int = yield calls.commit(self.topic, self.name, page.token, seq)
+        except RequestError as error:
+            known = (error.detail or {}).get("committed")
+            upto = page.upto if seq is None else seq
+            # A repetition of a commit that was made, and whose answer was lost.
+            if error.code == "reader_fenced" and isinstance(known, int) and known >= upto:
+                return known
+            if error.code == "reader_fenced":
+                self._page = None
+            raise
+        return committed
+
+    def commit(self, seq: int | None) -> Script[int]:
+        self.check()
+        arguments.optional_count("seq", seq)
+        committed = yield from self._commit_done()
+        page = self._page
+        if page is not None:
+            committed = yield from self._commit_page(page, seq)
+            if seq is None or seq >= page.upto:
+                self._page = None
+            self._gap = None
+        if committed is None:
+            state: ReaderState = yield calls.reader_state(self.topic, self.name)
+            return state.committed
+        return committed
+
+    def seek(self, seq: int) -> Script[int]:
+        self.check()
+        position: int = yield calls.seek(self.topic, self.name, seq)
+        self._page, self._gap = None, None
+        self._done.clear()
+        return position
+
+    def state(self) -> Script[ReaderState]:
+        self.check()
+        state: ReaderState = yield calls.reader_state(self.topic, self.name)
+        return state
+
+    def close(self) -> Script[None]:
+        if self.closed:
+            return
+        if self._gap is None and self.delivery != AT_MOST_ONCE and (self._page is not None or self._done):
+            yield from self.commit(None)
+        self.closed = True
+
+    def abandon(self) -> None:
+        """Forget the pages: they come again once their leases have ended."""
+        self.closed = True
+        self._page = None
+        self._done.clear()

@@ -1,0 +1,96 @@
+"""Calls of a client that are several requests: generators of calls and pauses, without a socket.
+
+A script yields a call, whose answer is sent back (its error is thrown in), or seconds to pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+from topics.client import server_calls as calls
+from topics.client.attempts import ServerCall
+from topics.common.values import arguments
+from topics.common.values.answers import ReaderState, RouterState, TopicState
+from topics.common.values.delivered import Job
+from topics.common.values.reader_config import Opening
+from topics.errors import RequestError
+
+R = TypeVar("R")
+Script = Generator["ServerCall[Any] | float", Any, R]
+_POLL_S = 0.25
+"""The pause before a claim is repeated, if the server does not wait for jobs itself."""
+
+
+def topics(prefix: str) -> Script[list[TopicState]]:
+    found: list[TopicState] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        names, cursor = yield calls.topic_names(prefix, cursor)
+        found += yield from _each(names, lambda name: calls.state(name, touch=False), "topic_not_found")
+    return found
+
+
+def routers(prefix: str, source: str, dest: str) -> Script[list[RouterState]]:
+    found: list[RouterState] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        names, cursor = yield calls.router_names(prefix, source, dest, cursor)
+        found += yield from _each(names, calls.router, "router_not_found")
+    return found
+
+
+def _each(names: Iterable[str], ask: Callable[[str], ServerCall[R]], absent: str) -> Script[list[R]]:
+    """Ask for each of a list; what was deleted meanwhile is left out."""
+    found: list[R] = []
+    for name in names:
+        try:
+            found.append((yield ask(name)))
+        except RequestError as error:
+            if error.code != absent:
+                raise
+    return found
+
+
+def claim(  # noqa: PLR0917 - the arguments of a claim
+    queue: str, node: str, limit: int, lease_ms: int | None, wait_ms: int, now: Callable[[], float]
+) -> Script[list[Job]]:
+    """Claim jobs, and wait for the first one.
+
+    A server that does not know `wait_ms` answers at once, and is asked again after pauses.
+    """
+    call = calls.claim(queue, node, limit, lease_ms, wait_ms)
+    until = now() + call.wait_s
+    while True:
+        found: list[Job] = yield call
+        left = until - now()
+        if found or left <= 0:
+            return found
+        yield min(_POLL_S, left)
+        call = calls.claim(queue, node, limit, lease_ms, max(0, round((until - now()) * 1000)))
+
+
+def checkpoint(timeout: float | None, now: Callable[[], float]) -> Script[int]:
+    """Have a checkpoint made. Raises: TimeoutError."""
+    wait_ms = arguments.optional_milliseconds("timeout", timeout)
+    until = None if wait_ms is None else now() + wait_ms / 1000
+    number = 0
+    while True:
+        left = calls.MAX_WAIT_MS if until is None else round((until - now()) * 1000)
+        snapshot, is_done, number = yield calls.checkpoint(number, max(0, min(left, calls.MAX_WAIT_MS)))
+        if is_done:
+            return int(snapshot)
+        if until is not None and now() >= until:
+            raise arguments.timed_out("checkpoint", timeout)
+
+
+def open_reader(asked: Opening) -> Script[ReaderState]:
+    """Make a named reader, or change the settings of it that are given."""
+    known: ReaderState | None = None
+    try:
+        known = yield calls.reader_state(asked.topic, asked.name)
+    except RequestError as error:
+        if error.code != "reader_not_found":
+            raise
+    state: ReaderState = yield calls.put_reader(asked, known)
+    return state

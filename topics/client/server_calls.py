@@ -1,0 +1,531 @@
+"""The calls of a client as requests: arguments checked, as the library checks them.
+
+Raises: UsageError or RequestError for bad arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from topics.client import parsing
+from topics.client.attempts import Repeat, ServerCall
+from topics.client.exchange import ServerRequest
+from topics.client.parsing import HandedOut
+from topics.common.settings import TopicSettings
+from topics.common.values import arguments
+from topics.common.values.answers import (
+    AckResult,
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    ExtendResult,
+    PatchResult,
+    PutResult,
+    ReaderState,
+    RouterDeleted,
+    RouterPut,
+    RouterState,
+    TopicHead,
+    TopicState,
+)
+from topics.common.values.begin import Begin, From
+from topics.common.values.configs import Predicate, RouterConfig, check_setting_names
+from topics.common.values.delivered import GapError, Job, Jobs, Page, Record
+from topics.common.values.held_jobs import held_jobs
+from topics.common.values.reader_config import Opening
+from topics.common.values.record_json import (
+    bytes_of,
+    fields_of,
+    first_unencodable,
+    refuse_non_finite,
+    refuse_other_names,
+)
+from topics.common.values.seen import Seen, known_topics, places
+from topics.common.values.written import BYTES_TYPES, NewRecord, Producer, Values
+from topics.errors import RequestError, UsageError
+
+_IS_NEW = "recreated"
+"""Reason of a tombstone that reports no loss: the seq is above the head."""
+MAX_LIMIT = 1000
+"""Records of a page at most, and `limit` to ask for as many (5.2)."""
+MAX_WAIT_MS = 30_000
+"""Longest wait of one request (5.2)."""
+_MAX_BATCH_BYTES = 8 << 20
+_MAX_LAST = 10_000
+_MAX_WAIT_TOPICS = 256
+_PRODUCER_MAX = 2**63 - 1
+_PART_MAX = 65_535
+
+_encode = msgspec.json.encode
+
+
+def _segment(name: str, value: object) -> str:
+    return quote(arguments.encoded(name, value), safe="")
+
+
+def _topic_path(topic: object, name: str = "topic") -> str:
+    return f"/v0/topics/{_segment(name, topic)}"
+
+
+def _query(**values: object) -> str:
+    given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items() if value}
+    return "?" + urlencode(given) if given else ""
+
+
+# --- topics ----------------------------------------------------------------------------------------------------------
+def state(topic: str, *, touch: bool) -> ServerCall[TopicState]:
+    arguments.flag("touch", touch)
+    path = f"{_topic_path(topic)}?incarnation=true{'' if touch else '&touch=false'}"
+    return ServerCall(ServerRequest("GET", path), parsing.topic_state)
+
+
+def topic_names(prefix: str, cursor: str) -> ServerCall[tuple[list[str], str | None]]:
+    arguments.encoded("prefix", prefix)
+    path = "/v0/topics" + _query(prefix=prefix, page_size=1000, cursor=cursor)
+    return ServerCall(ServerRequest("GET", path), lambda body: parsing.names_of("topics", "topic", body))
+
+
+def _settings_body(settings: TopicSettings) -> bytes:
+    check_setting_names(settings)
+    try:
+        return _encode(settings)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UsageError(str(error)) from None
+
+
+def put_topic(topic: str, settings: TopicSettings) -> ServerCall[PutResult]:
+    request = ServerRequest("PUT", _topic_path(topic), _settings_body(settings))
+    return ServerCall(request, parsing.put_result, changes=True)
+
+
+def patch_topic(topic: str, changes: TopicSettings) -> ServerCall[PatchResult]:
+    request = ServerRequest("PATCH", _topic_path(topic), _settings_body(changes))
+    return ServerCall(request, parsing.patch_result, changes=True)
+
+
+def delete_topic(topic: str, *, if_empty: bool) -> ServerCall[DeleteTopicResult]:
+    arguments.flag("if_empty", if_empty)
+    request = ServerRequest("DELETE", _topic_path(topic) + _query(if_empty=if_empty))
+    return ServerCall(request, parsing.delete_topic_result, changes=True)
+
+
+def delete(topic: str, before_seq: int | None, match: str | Predicate | None) -> ServerCall[DeleteResult]:
+    arguments.optional_count("before_seq", before_seq)
+    predicate = arguments.predicate(match)
+    if before_seq is None and predicate is None:
+        raise UsageError("delete needs before_seq, match, or both")
+    body: dict[str, Any] = {}
+    if before_seq is not None:
+        body["before_seq"] = before_seq
+    if predicate is not None:
+        body["match"] = msgspec.Raw(predicate.as_json())
+    return ServerCall(
+        ServerRequest("POST", f"{_topic_path(topic)}/delete", _encode(body)), parsing.delete_result, changes=True
+    )
+
+
+def wait(topics: Mapping[str, Seen], wait_ms: int) -> ServerCall[dict[str, TopicHead | None]]:
+    arguments.count("wait_ms", wait_ms)
+    known = {
+        name: None if seen.seq is None else {"seq": seen.seq, "incarnation": seen.incarnation}
+        for name, seen in known_topics(topics, _MAX_WAIT_TOPICS).items()
+    }
+    wait_ms = min(wait_ms, MAX_WAIT_MS)
+    request = ServerRequest("POST", "/v0/wait", _encode({"topics": known, "wait_ms": wait_ms}))
+    return ServerCall(request, parsing.heads_of, wait_s=wait_ms / 1000)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+def append(
+    topic: str,
+    records: Values,
+    *,
+    key: str | None,
+    node: str | None,
+    create: bool | None,
+    incarnation: str | None,
+    producer: Producer | None,
+    timeout: float | None,
+    new_key: Callable[[], str],
+) -> ServerCall[AppendResult]:
+    """Return the call that appends records. new_key: a key that no other write has."""
+    body: dict[str, Any] = {"records": _records(arguments.values(records))}
+    if node is not None:
+        arguments.encoded("node", node)
+        body["node"] = node
+    if create is not None:
+        arguments.flag("create", create)
+        body["create"] = create
+    return _appending(topic, body, key, incarnation, producer, timeout, new_key)
+
+
+def append_texts(
+    topic: str,
+    texts: Sequence[bytes],
+    *,
+    key: str | None,
+    incarnation: str | None,
+    producer: Producer | None,
+    timeout: float | None,
+    new_key: Callable[[], str],
+) -> ServerCall[AppendResult]:
+    """Return the call that appends JSON texts. The server validates them, one by one."""
+    arguments.texts(texts)
+    if not all(isinstance(text, BYTES_TYPES) for text in texts):
+        raise arguments.not_bytes(texts)
+    for at, text in enumerate(texts):
+        _check_text(text, f"texts[{at}]")
+    body: dict[str, Any] = {"records": [{"data": msgspec.Raw(bytes(text))} for text in texts]}
+    return _appending(topic, body, key, incarnation, producer, timeout, new_key)
+
+
+def _check_text(text: bytes, name: str) -> None:
+    """Check that a text is one JSON value, which else could add members to its record."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        raise RequestError("invalid_request", f"{name} is not one JSON value: {error}") from None
+
+
+def _appending(  # noqa: PLR0917 - the options of an append
+    topic: str,
+    body: dict[str, Any],
+    key: str | None,
+    incarnation: str | None,
+    producer: Producer | None,
+    timeout: float | None,
+    new_key: Callable[[], str],
+) -> ServerCall[AppendResult]:
+    arguments.optional_incarnation(incarnation)
+    arguments.optional_milliseconds("timeout", timeout)
+    if incarnation is not None:
+        body["incarnation"] = incarnation
+    if producer is not None:
+        if key is not None:
+            raise UsageError("key and producer are given: leave out key, a part is known by its producer")
+        body["producer"] = _producer(producer)
+    else:
+        if key is not None:
+            arguments.encoded("key", key)
+        body["idempotency_key"] = new_key() if key is None else key
+    try:
+        text = _encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_request", f"the records cannot be JSON: {error}") from None
+    path = _topic_path(topic)
+    return ServerCall(
+        ServerRequest("POST", f"{path}?return_seqs=false", text),
+        parsing.append_result,
+        Repeat.ALWAYS if producer is not None else Repeat.BY_KEY,
+        changes=True,
+        window=ServerCall(ServerRequest("GET", f"{path}?touch=false"), parsing.window_ms),
+        patience=timeout,
+    )
+
+
+def _check_raws(records: Sequence[NewRecord]) -> None:
+    """Check that each raw text is one JSON value; otherwise it could add fields to its record."""
+    for at, record in enumerate(records):
+        for name, value in (("data", record.data), ("meta", record.meta)):
+            if isinstance(value, msgspec.Raw):
+                _check_text(bytes(value), f"records[{at}].{name}")
+
+
+def _records(values: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return records as the wire has them. Raises: RequestError, JSON cannot hold a value."""
+    made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
+    plain = [record._replace(data=None) if isinstance(record.data, BYTES_TYPES) else record for record in made]
+    refuse_other_names(made)
+    _check_raws(made)
+    try:
+        body = _encode([fields_of(record) for record in plain])
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_request", f"{first_unencodable(plain)} cannot be JSON: {error}") from None
+    if b"null" in body:
+        refuse_non_finite(plain)
+    rows = []
+    for at, (record, row) in enumerate(zip(made, map(fields_of, plain), strict=True)):
+        if isinstance(record.data, BYTES_TYPES):
+            del row["data"]
+            row["data_base64"] = bytes_of(record.data, f"records[{at}]")
+        rows.append(row)
+    return rows
+
+
+def _producer(given: object) -> dict[str, Any]:
+    if not isinstance(given, Producer):
+        raise UsageError(f"producer is {arguments.shown(given)}: use topics.Producer(id, epoch, part)")
+    arguments.encoded("producer.id", given.id)
+    arguments.count("producer.epoch", given.epoch, _PRODUCER_MAX)
+    arguments.count("producer.part", given.part, _PART_MAX)
+    arguments.count("producer.piece", given.piece, _PART_MAX)
+    arguments.flag("producer.last", given.last)
+    arguments.encoded("producer.attempt", given.attempt)
+    return {name: getattr(given, name) for name in ("id", "epoch", "part", "piece", "last", "attempt")}
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+def beginning(from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None:
+    return arguments.beginning(from_seq, from_, from_time, _MAX_LAST)
+
+
+def _shown_begin(begin: Begin) -> Any:
+    return begin.kind if begin.kind in {"first", "now"} else {begin.kind: begin.number}
+
+
+def page(
+    topic: str,
+    from_seq: int,
+    *,
+    limit: int,
+    max_bytes: int,
+    node: str,
+    wait_ms: int,
+    begin: Begin | None,
+    is_sized: bool = False,
+) -> ServerCall[Page]:
+    """Return the call of one read. is_sized: the page shall have its size."""
+    arguments.count("from_seq", from_seq)
+    arguments.count("limit", limit)
+    arguments.count("max_bytes", max_bytes)
+    arguments.encoded("node", node)
+    arguments.count("wait_ms", wait_ms)
+    wait_ms = min(wait_ms, MAX_WAIT_MS)
+    body: dict[str, Any] = {"include_tags": True, "wait_ms": wait_ms}
+    if begin is None:
+        body["from_seq"] = from_seq
+    else:
+        body["from"] = _shown_begin(begin)
+    if limit or max_bytes:
+        body["limit"] = min(limit or MAX_LIMIT, MAX_LIMIT)
+    if max_bytes:
+        body["max_batch_bytes"] = min(max_bytes, _MAX_BATCH_BYTES)
+    if node:
+        body["node"] = node
+    return ServerCall(
+        ServerRequest("POST", f"{_topic_path(topic)}/diff", _encode(body)),
+        lambda answer: parsing.page_of(topic, answer, is_sized=is_sized),
+        wait_s=wait_ms / 1000,
+    )
+
+
+def get(topic: str, seq: int) -> ServerCall[Record | None]:
+    """Return the call for one record. GapError is raised when its answer is taken apart."""
+    arguments.count("seq", seq, least=1)
+    body = {"from_seq": seq - 1, "limit": 1, "include_tags": True, "max_batch_bytes": 1}
+
+    def parse(answer: bytes) -> Record | None:
+        found = parsing.page_of(topic, answer)
+        if found.tombstone is not None:
+            if found.tombstone.reason == _IS_NEW:
+                return None
+            raise GapError(topic, found.tombstone)
+        return found.records[0] if found.records and found.records[0].seq == seq else None
+
+    return ServerCall(ServerRequest("POST", f"{_topic_path(topic)}/diff", _encode(body)), parse)
+
+
+class ClientReads:
+    """The calls of which reads are made, see `RecordCalls`."""
+
+    is_frozen = False
+    max_limit = MAX_LIMIT
+    max_wait_ms = MAX_WAIT_MS
+
+    beginning = staticmethod(beginning)
+
+    def places(self, topics: Mapping[str, int | From | None]) -> tuple[dict[str, int], dict[str, Begin | None]]:
+        return places(topics, _MAX_LAST, _MAX_WAIT_TOPICS)
+
+    def paging(
+        self,
+        topic: str,
+        from_seq: int,
+        *,
+        limit: int,
+        max_bytes: int,
+        node: str,
+        wait_ms: int,
+        from_: Begin | None,
+    ) -> ServerCall[Page]:
+        return page(
+            topic,
+            from_seq,
+            limit=limit,
+            max_bytes=max_bytes,
+            node=node,
+            wait_ms=wait_ms,
+            begin=from_,
+            is_sized=bool(max_bytes),
+        )
+
+    def placing(self, topic: str, begin: Begin) -> ServerCall[int]:
+        """Return the call for the cursor that a beginning is now."""
+
+        def parse(answer: bytes) -> int:
+            found = parsing.page_of(topic, answer)
+            return found.records[0].seq - 1 if found.records else found.next_from_seq
+
+        body = {"from": _shown_begin(begin), "limit": 1, "max_batch_bytes": 1}
+        return ServerCall(ServerRequest("POST", f"{_topic_path(topic)}/diff", _encode(body)), parse)
+
+    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int) -> ServerCall[dict[str, TopicHead | None]]:
+        return wait(topics, wait_ms)
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
+def claim(queue: str, node: str, limit: int, lease_ms: int | None, wait_ms: int) -> ServerCall[list[Job]]:
+    arguments.encoded("node", node)
+    arguments.count("limit", limit)
+    arguments.optional_count("lease_ms", lease_ms)
+    arguments.count("wait_ms", wait_ms)
+    body: dict[str, Any] = {"node": node, "max": min(limit, MAX_LIMIT)}
+    if lease_ms is not None:
+        body["lease_ms"] = lease_ms
+    if wait_ms:
+        body["wait_ms"] = wait_ms = min(wait_ms, MAX_WAIT_MS)
+    request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/claim", _encode(body))
+    return ServerCall(request, parsing.jobs_of, wait_s=wait_ms / 1000)
+
+
+def ack(queue: str, node: str, jobs: Jobs) -> ServerCall[AckResult]:
+    body, repeat = _held(queue, node, jobs)
+    request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/ack", _encode(body))
+    return ServerCall(request, lambda answer: parsing.ack_result("acked", answer), repeat, changes=True)
+
+
+def nack(queue: str, node: str, jobs: Jobs, delay_ms: int) -> ServerCall[AckResult]:
+    arguments.count("delay_ms", delay_ms)
+    body, repeat = _held(queue, node, jobs)
+    body["delay_ms"] = delay_ms
+    request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/nack", _encode(body))
+    return ServerCall(request, lambda answer: parsing.ack_result("nacked", answer), repeat, changes=True)
+
+
+def extend(queue: str, node: str, jobs: Jobs, lease_ms: int) -> ServerCall[ExtendResult]:
+    arguments.count("lease_ms", lease_ms)
+    body, repeat = _held(queue, node, jobs)
+    body["lease_ms"] = lease_ms
+    request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/extend", _encode(body))
+    return ServerCall(request, parsing.extend_result, repeat, changes=True)
+
+
+def _held(queue: str, node: str, jobs: Jobs) -> tuple[dict[str, Any], Repeat]:
+    """Return the body of ack, nack and extend, and whether it may be repeated.
+
+    A lease id means one delivery of a job; a bare seq might mean a later one by then.
+    """
+    held = held_jobs(queue, node, jobs)
+    body: dict[str, Any] = {"node": held.node, "seqs": held.seqs}
+    if any(lease is not None for lease in held.lease_ids):
+        body["lease_ids"] = ["" if lease is None else f"lease_{lease:x}" for lease in held.lease_ids]
+    is_fenced = all(lease is not None for lease in held.lease_ids)
+    return body, Repeat.ALWAYS if is_fenced else Repeat.NEVER
+
+
+# --- routers ---------------------------------------------------------------------------------------------------------
+def _router_path(name: str) -> str:
+    return f"/v0/routers/{_segment('name', name)}"
+
+
+def put_router(name: str, config: RouterConfig) -> ServerCall[RouterPut]:
+    body = config._asdict()
+    body["filter"] = None if config.filter is None else msgspec.Raw(config.filter.as_json())
+    return ServerCall(ServerRequest("PUT", _router_path(name), _encode(body)), parsing.router_put, changes=True)
+
+
+def router(name: str) -> ServerCall[RouterState]:
+    return ServerCall(ServerRequest("GET", _router_path(name)), parsing.router_state)
+
+
+def router_names(prefix: str, source: str, dest: str, cursor: str) -> ServerCall[tuple[list[str], str | None]]:
+    for argument, value in (("prefix", prefix), ("source", source), ("dest", dest)):
+        arguments.encoded(argument, value)
+    path = "/v0/routers" + _query(prefix=prefix, source=source, dest=dest, page_size=1000, cursor=cursor)
+    return ServerCall(ServerRequest("GET", path), lambda body: parsing.names_of("routers", "router", body))
+
+
+def delete_router(name: str) -> ServerCall[RouterDeleted]:
+    return ServerCall(ServerRequest("DELETE", _router_path(name)), parsing.router_deleted, changes=True)
+
+
+# --- named readers ---------------------------------------------------------------------------------------------------
+def _reader_path(topic: str, name: str) -> str:
+    return f"{_topic_path(topic)}/readers/{_segment('name', name)}"
+
+
+def put_reader(asked: Opening, known: ReaderState | None) -> ServerCall[ReaderState]:
+    """Return the call that makes a reader, or changes the settings that are given."""
+    body: dict[str, Any] = {}
+    config = None if known is None else known.config
+    for name in ("delivery", "holds", "trims"):
+        given = getattr(asked, name)
+        value = given if given is not None or config is None else getattr(config, name)
+        if value is not None:
+            body[name] = value
+    begin = asked.begin
+    if begin.kind == "seq":
+        body["from_seq"] = begin.number
+    else:
+        body["from"] = _shown_begin(begin)
+    request = ServerRequest("PUT", _reader_path(asked.topic, asked.name), _encode(body))
+    return ServerCall(request, parsing.reader_state, changes=True)
+
+
+def reader_state(topic: str, name: str) -> ServerCall[ReaderState]:
+    return ServerCall(ServerRequest("GET", _reader_path(topic, name)), parsing.reader_state)
+
+
+def readers(topic: str) -> ServerCall[list[ReaderState]]:
+    return ServerCall(ServerRequest("GET", f"{_topic_path(topic)}/readers"), parsing.reader_states)
+
+
+def delete_reader(topic: str, name: str) -> ServerCall[bool]:
+    return ServerCall(ServerRequest("DELETE", _reader_path(topic, name)), parsing.was_deleted, changes=True)
+
+
+def read_reader(
+    topic: str, name: str, *, limit: int, max_bytes: int, wait_ms: int, lease_ms: int, peek: bool
+) -> ServerCall[tuple[Page, HandedOut]]:
+    """Return the call for the next page of a named reader.
+
+    A page whose answer is lost comes again once its lease has ended.
+    """
+    arguments.count("limit", limit)
+    arguments.count("max_bytes", max_bytes)
+    arguments.count("wait_ms", wait_ms)
+    wait_ms = min(wait_ms, MAX_WAIT_MS)
+    body: dict[str, Any] = {"wait_ms": wait_ms, "lease_ms": lease_ms, "peek": peek}
+    if limit or max_bytes:
+        body["limit"] = min(limit or MAX_LIMIT, MAX_LIMIT)
+    if max_bytes:
+        body["max_batch_bytes"] = min(max_bytes, _MAX_BATCH_BYTES)
+    return ServerCall(
+        ServerRequest("POST", f"{_reader_path(topic, name)}/read", _encode(body)),
+        lambda answer: parsing.handed_page(topic, answer),
+        wait_s=wait_ms / 1000,
+    )
+
+
+def commit(topic: str, name: str, token: str, seq: int | None) -> ServerCall[int]:
+    body = {"token": token, "seq": seq}
+    request = ServerRequest("POST", f"{_reader_path(topic, name)}/commit", _encode(body))
+    return ServerCall(request, parsing.committed_seq, changes=True)
+
+
+def seek(topic: str, name: str, seq: int) -> ServerCall[int]:
+    arguments.count("seq", seq)
+    request = ServerRequest("POST", f"{_reader_path(topic, name)}/seek", _encode({"seq": seq}))
+    return ServerCall(request, parsing.committed_seq, changes=True)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+def checkpoint(number: int, wait_ms: int) -> ServerCall[tuple[int, bool, int]]:
+    """Return the call for a checkpoint: its snapshot, whether it ended, and the number to go on."""
+    body = {"wait_ms": wait_ms, "checkpoint": number}
+    request = ServerRequest("POST", "/v0/checkpoint", _encode(body))
+    return ServerCall(request, parsing.checkpoint_result, wait_s=wait_ms / 1000)

@@ -1,0 +1,160 @@
+"""Connections to a server by blocking sockets: some are kept for later requests, from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+
+from topics.client.attempts import Lost, Send, closed
+from topics.client.client_options import Address, ClientOptions
+from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer
+
+_PIECE = 256 << 10
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, sock: socket.socket, exchange: ClientExchange, now: float) -> None:
+        self.socket = sock
+        self.exchange = exchange
+        self.used = now
+
+    def is_fresh(self) -> bool:
+        """Whether nothing has come since the last answer, which a closed connection shows as an end."""
+        try:
+            if hasattr(select, "poll"):
+                poll = select.poll()
+                poll.register(self.socket, select.POLLIN)
+                return not poll.poll(0)
+            return not select.select([self.socket], [], [], 0)[0]
+        except (OSError, ValueError):
+            return False
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.close()
+
+
+class Sockets:
+    """The connections of one client."""
+
+    def __init__(self, address: Address, options: ClientOptions, now: Callable[[], float] = time.monotonic) -> None:
+        self._address = address
+        self._options = options
+        self._now = now
+        self._idle: list[Wire] = []
+        self._busy: dict[Wire, None] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._pid = os.getpid()
+        self._context: ssl.SSLContext | None = None
+        if address.is_secure:
+            self._context = options.ssl_context or ssl.create_default_context()
+
+    @property
+    def closed(self) -> bool:
+        return self._ended.is_set()
+
+    def _check(self) -> None:
+        if self._ended.is_set():
+            raise closed()
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises: UsageError, the client is closed."""
+        if self._ended.wait(seconds):
+            raise closed()
+
+    def exchange(self, send: Send) -> ServerAnswer | Lost:
+        """Send a request and return its answer. An exception, of a signal too, drops the connection.
+
+        Raises: UsageError, the client is closed.
+        """
+        until = self._now() + send.whole_s
+        try:
+            wire = self._take() or self._connect(min(send.quiet_s, send.whole_s))
+        except (OSError, ValueError) as error:
+            return Lost(False, _why(error))
+        self._busy[wire] = None
+        keeps = False
+        try:
+            self._check()
+            answer = self._ask(wire, send, until)
+            keeps = isinstance(answer, ServerAnswer) and wire.exchange.renew()
+            if isinstance(answer, Lost):
+                self._check()
+            return answer
+        finally:
+            self._busy.pop(wire, None)
+            self._give(wire) if keeps else wire.close()
+
+    def _ask(self, wire: Wire, send: Send, until: float) -> ServerAnswer | Lost:
+        data = wire.exchange.send(send.request)
+        try:
+            wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
+            wire.socket.sendall(data)
+            while True:
+                wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
+                answer = wire.exchange.receive(wire.socket.recv(_PIECE))
+                if answer is not None:
+                    return answer
+                if self._now() >= until:
+                    return Lost(True, "the answer took too long")
+        except (OSError, BadAnswerError) as error:
+            return Lost(True, _why(error))
+
+    def _take(self) -> Wire | None:
+        """Return a connection that is kept and of use."""
+        with self._lock:
+            if self._pid != os.getpid():  # A forked child has connections of its own.
+                for wire in self._idle:
+                    wire.close()
+                self._idle, self._busy, self._pid = [], {}, os.getpid()
+            while self._idle:
+                wire = self._idle.pop()
+                if self._now() - wire.used < self._options.idle_seconds and wire.is_fresh():
+                    return wire
+                wire.close()
+        return None
+
+    def _give(self, wire: Wire) -> None:
+        wire.used = self._now()
+        with self._lock:
+            if not self.closed and len(self._idle) < self._options.idle_connections:
+                self._idle.append(wire)
+                return
+        wire.close()
+
+    def _connect(self, timeout: float) -> Wire:
+        sock = socket.create_connection((self._address.host, self._address.port), timeout)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                sock = self._context.wrap_socket(sock, server_hostname=self._address.host)
+        except BaseException:
+            sock.close()
+            raise
+        return Wire(sock, ClientExchange(self._address, self._options), self._now())
+
+    def close(self) -> None:
+        """Drop all connections; calls in progress end with UsageError."""
+        self._ended.set()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for wire in idle:
+            wire.close()
+        for wire in list(self._busy):
+            with contextlib.suppress(OSError):
+                wire.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    return str(getattr(error, "strerror", None) or error) or type(error).__name__

@@ -1,0 +1,394 @@
+"""`topics.connect`: the methods of a log, of a server. Any thread may call them."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from typing_extensions import Unpack
+
+from topics.client import scripts
+from topics.client import server_calls as calls
+from topics.client.attempts import Attempts, Send, ServerCall
+from topics.client.client_options import Address, ClientSettings, options_of
+from topics.client.reader_script import HeldPages
+from topics.client.scripts import Script
+from topics.client.server_calls import ClientReads
+from topics.client.sockets import Sockets
+from topics.client.sync_reader import ClientReader
+from topics.common.record_steps import OnGap, RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
+from topics.common.settings import TopicSettings
+from topics.common.values.answers import (
+    AckResult,
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    ExtendResult,
+    PatchResult,
+    PutResult,
+    ReaderState,
+    RouterDeleted,
+    RouterPut,
+    RouterState,
+    TopicHead,
+    TopicState,
+)
+from topics.common.values.begin import From
+from topics.common.values.configs import AT_LEAST_ONCE, Predicate
+from topics.common.values.delivered import Job, Jobs, Page, Record
+from topics.common.values.reader_config import opening
+from topics.common.values.routing import router_config
+from topics.common.values.seen import Seen
+from topics.common.values.written import Producer, Values
+from topics.errors import UsageError
+
+R = TypeVar("R")
+_KEY_BYTES = 16
+
+
+def new_key() -> str:
+    """Return an idempotency key that no other write has."""
+    return secrets.token_hex(_KEY_BYTES)
+
+
+def connect(url: str, **settings: Unpack[ClientSettings]) -> Client:
+    """Return a client of the server at `url`. It connects when it is first used.
+
+    settings: key, timeout and others (docs/guides/client.md).
+    Raises: UsageError, an address or a setting that cannot be used.
+    """
+    return Client(url, **settings)
+
+
+class Client:
+    """A log in a server. Use it as a context manager, or call `close`.
+
+    The methods are those of `Log`, with its arguments, results and errors. What fails to be
+    answered is asked again for `timeout` seconds, so that a restart of the server is not noticed;
+    a write is repeated by its key, and done once.
+    Raises: NoAnswerError, there was no answer in time; OutcomeUnknown, and the call may have been
+    done.
+    """
+
+    def __init__(self, url: str, **settings: Unpack[ClientSettings]) -> None:
+        self._address = Address.parse(url)
+        self._options = options_of(dict(settings))
+        self._now = time.monotonic
+        self._sockets = Sockets(self._address, self._options)
+        self._attempts = Attempts(self._address.url, self._options, self._now, random.random)
+        self._reads = ClientReads()
+
+    def _run(self, call: ServerCall[R]) -> R:
+        """Make one call."""
+        steps = self._attempts.steps(call)
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Send):
+                    step = steps.send(self._sockets.exchange(step))
+                else:
+                    self._sockets.pause(step)
+                    step = next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+    def _play(self, script: Script[R]) -> R:
+        """Make the calls of a script."""
+        try:
+            step = next(script)
+            while True:
+                if isinstance(step, ServerCall):
+                    try:
+                        answer = self._run(step)
+                    except Exception as error:
+                        step = script.throw(error)
+                        continue
+                    step = script.send(answer)
+                else:
+                    self._sockets.pause(step)
+                    step = next(script)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+    def append(
+        self,
+        topic: str,
+        records: Values,
+        *,
+        key: str | None = None,
+        node: str | None = None,
+        create: bool | None = None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
+        timeout: float | None = None,
+    ) -> AppendResult:
+        """Append records as `Log.append`. Without a key it gets one of its own.
+
+        timeout: for so many seconds it waits for room in the server's log.
+        """
+        return self._run(
+            calls.append(
+                topic,
+                records,
+                key=key,
+                node=node,
+                create=create,
+                incarnation=incarnation,
+                producer=producer,
+                timeout=timeout,
+                new_key=new_key,
+            )
+        )
+
+    def append_many(
+        self,
+        topic: str,
+        texts: Sequence[bytes],
+        *,
+        key: str | None = None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
+        timeout: float | None = None,
+    ) -> AppendResult:
+        """Append ready-made JSON texts, one record each."""
+        return self._run(
+            calls.append_texts(
+                topic,
+                texts,
+                key=key,
+                incarnation=incarnation,
+                producer=producer,
+                timeout=timeout,
+                new_key=new_key,
+            )
+        )
+
+    def delete(
+        self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
+    ) -> DeleteResult:
+        return self._run(calls.delete(topic, before_seq, match))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+    def read(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int | None = None,
+        max_bytes: int | None = None,
+        node: str = "",
+        from_: From | None = None,
+        from_time: int | None = None,
+        on_gap: OnGap = "raise",
+    ) -> Iterator[Record]:
+        return self._records(
+            read_steps(
+                self._reads,
+                topic,
+                from_seq,
+                limit=limit,
+                max_bytes=max_bytes,
+                node=node,
+                from_=from_,
+                from_time=from_time,
+                on_gap=on_gap,
+            )
+        )
+
+    def tail(
+        self,
+        topic: str,
+        from_seq: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        from_: From | None = None,
+        from_time: int | None = None,
+        on_gap: OnGap = "raise",
+    ) -> Iterator[Record]:
+        """Yield records as `Log.tail`, until the client is closed.
+
+        It continues at its cursor when the server was away for less than `timeout`.
+        """
+        return self._records(
+            tail_steps(
+                self._reads,
+                lambda: self.closed,
+                topic,
+                from_seq,
+                max_bytes=max_bytes,
+                node=node,
+                from_=from_,
+                from_time=from_time,
+                on_gap=on_gap,
+            )
+        )
+
+    def tail_many(
+        self,
+        topics: Mapping[str, int | From | None],
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        on_gap: OnGap = "raise",
+    ) -> Iterator[tuple[str, Record]]:
+        return self._records(
+            tail_many_steps(self._reads, lambda: self.closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
+        )
+
+    def _records(self, steps: RecordSteps) -> Iterator[Any]:
+        step = next_step(steps, None)
+        while step is not None:
+            answer: Any = None
+            if isinstance(step, list):
+                yield from step
+            else:
+                try:
+                    answer = self._run(step)
+                except UsageError as error:
+                    answer = error
+            step = next_step(steps, answer)
+
+    def page(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int = 0,
+        max_bytes: int = 0,
+        node: str = "",
+        wait_ms: int = 0,
+        from_: From | None = None,
+        from_time: int | None = None,
+    ) -> Page:
+        begin = calls.beginning(from_seq, from_, from_time)
+        return self._run(
+            calls.page(
+                topic,
+                from_seq,
+                limit=limit,
+                max_bytes=max_bytes,
+                node=node,
+                wait_ms=wait_ms,
+                begin=begin,
+                is_sized=True,
+            )
+        )
+
+    def get(self, topic: str, seq: int) -> Record | None:
+        return self._run(calls.get(topic, seq))
+
+    def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
+        return self._run(calls.wait(topics, wait_ms))
+
+    def state(self, topic: str, *, touch: bool = True) -> TopicState:
+        """Return head, floor, counts, config. Its `synced_seq` is 0: a server does not tell it."""
+        return self._run(calls.state(topic, touch=touch))
+
+    def reader(
+        self,
+        topic: str,
+        name: str,
+        *,
+        delivery: str | None = None,
+        commit_every: int = 1,
+        holds: bool | None = None,
+        trims: bool | None = None,
+        from_seq: int = 0,
+        from_: From | None = None,
+    ) -> ClientReader:
+        begin = calls.beginning(from_seq, from_, None)
+        asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
+        state = self._play(scripts.open_reader(asked))
+        return ClientReader(HeldPages(asked, state, self._options.page_lease_ms, self._now), self._play)
+
+    def readers(self, topic: str) -> list[ReaderState]:
+        return self._run(calls.readers(topic))
+
+    def delete_reader(self, topic: str, name: str) -> bool:
+        return self._run(calls.delete_reader(topic, name))
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+    def claim(
+        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+    ) -> list[Job]:
+        return self._play(scripts.claim(queue, node, limit, lease_ms, wait_ms, self._now))
+
+    def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
+        """Complete jobs. Of an ack that had to be repeated, jobs that it ended are `skipped`."""
+        return self._run(calls.ack(queue, node, jobs))
+
+    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
+        return self._run(calls.nack(queue, node, jobs, delay_ms))
+
+    def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
+        return self._run(calls.extend(queue, node, jobs, lease_ms))
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+    def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:
+        return self._run(calls.put_topic(topic, config))
+
+    def patch_topic(self, topic: str, **changes: Unpack[TopicSettings]) -> PatchResult:
+        return self._run(calls.patch_topic(topic, changes))
+
+    def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
+        return self._run(calls.delete_topic(topic, if_empty=if_empty))
+
+    def topics(self, prefix: str = "") -> list[TopicState]:
+        """Return every topic whose name begins with `prefix`: one request for each."""
+        return self._play(scripts.topics(prefix))
+
+    # --- routers -----------------------------------------------------------------------------------------------------
+    def put_router(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: str | Predicate | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: str = AT_LEAST_ONCE,
+    ) -> RouterPut:
+        options = (preserve_node, preserve_tag, create_dest, allow_cycle, guarantee)
+        return self._run(calls.put_router(name, router_config(source, dest, filter, *options)))
+
+    def router(self, name: str) -> RouterState:
+        return self._run(calls.router(name))
+
+    def routers(self, prefix: str = "", *, source: str = "", dest: str = "") -> list[RouterState]:
+        return self._play(scripts.routers(prefix, source, dest))
+
+    def delete_router(self, name: str) -> RouterDeleted:
+        return self._run(calls.delete_router(name))
+
+    # --- files -------------------------------------------------------------------------------------------------------
+    def checkpoint(self, *, timeout: float | None = None) -> int:
+        return self._play(scripts.checkpoint(timeout, self._now))
+
+    # --- ending ------------------------------------------------------------------------------------------------------
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._sockets.closed
+
+    def close(self) -> None:
+        """Drop all connections. Tails end, and calls in progress raise UsageError. Idempotent."""
+        self._sockets.close()
+
+    def __repr__(self) -> str:
+        return f"<topics.Client of {self._address.url!r}, {'closed' if self.closed else 'open'}>"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None:
+        self.close()

@@ -1,0 +1,82 @@
+"""A named reader of a server, with blocking calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from topics.client.reader_script import HeldPages
+from topics.client.scripts import Script
+from topics.common.values.answers import ReaderLag, ReaderState
+from topics.common.values.delivered import Record
+
+
+class ClientReader:
+    """A named reader (`Client.reader`). Use it as a context manager, or call `close`.
+
+    Its methods are those of `LogReader`. A page belongs to it for `page_lease_ms`; a client that
+    ends without `close` leaves it to others after that.
+    """
+
+    def __init__(self, pages: HeldPages, play: Callable[[Script[Any]], Any]) -> None:
+        self.topic = pages.topic
+        self.name = pages.name
+        self._pages = pages
+        self._play = play
+
+    @property
+    def delivery(self) -> str:
+        return self._pages.delivery
+
+    @property
+    def closed(self) -> bool:
+        return self._pages.closed
+
+    def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        found: list[Record] = self._play(self._pages.read(limit, max_bytes, wait_ms, peek=False))
+        return found
+
+    def peek(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        found: list[Record] = self._play(self._pages.read(limit, max_bytes, wait_ms, peek=True))
+        return found
+
+    def commit(self, seq: int | None = None) -> int:
+        committed: int = self._play(self._pages.commit(seq))
+        return committed
+
+    def seek(self, seq: int) -> int:
+        position: int = self._play(self._pages.seek(seq))
+        return position
+
+    def state(self) -> ReaderState:
+        found: ReaderState = self._play(self._pages.state())
+        return found
+
+    @property
+    def position(self) -> int:
+        return self.state().position
+
+    @property
+    def committed(self) -> int:
+        return self.state().committed
+
+    @property
+    def lag(self) -> ReaderLag:
+        state = self.state()
+        return ReaderLag(state.lag_records, state.lag_ms)
+
+    def close(self) -> None:
+        self._play(self._pages.close())
+
+    def abandon(self) -> None:
+        """Close without a commit: the page comes again once its lease has ended."""
+        self._pages.abandon()
+
+    def __enter__(self) -> ClientReader:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abandon()

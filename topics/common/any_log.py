@@ -1,0 +1,223 @@
+"""The methods that a log in this process and a client of a server have in common, as types.
+
+A function that takes an `AnyLog` works with `topics.open(...)` and with `topics.connect(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, Self
+
+from typing_extensions import Unpack
+
+from topics.common.record_steps import OnGap
+from topics.common.settings import TopicSettings
+from topics.common.values.answers import (
+    AckResult,
+    AppendResult,
+    DeleteResult,
+    DeleteTopicResult,
+    ExtendResult,
+    PatchResult,
+    PutResult,
+    ReaderLag,
+    ReaderState,
+    RouterDeleted,
+    RouterPut,
+    RouterState,
+    TopicHead,
+    TopicState,
+)
+from topics.common.values.begin import From
+from topics.common.values.configs import AT_LEAST_ONCE, Predicate
+from topics.common.values.delivered import Job, Jobs, Page, Record
+from topics.common.values.seen import Seen
+from topics.common.values.written import Producer, Values
+
+
+class AnyReader(Protocol):
+    """A named reader, of a log or of a client. See `LogReader`."""
+
+    topic: str
+    name: str
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def position(self) -> int: ...
+
+    @property
+    def committed(self) -> int: ...
+
+    @property
+    def lag(self) -> ReaderLag: ...
+
+    def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]: ...
+
+    def peek(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]: ...
+
+    def commit(self, seq: int | None = None) -> int: ...
+
+    def seek(self, seq: int) -> int: ...
+
+    def state(self) -> ReaderState: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object, /) -> None: ...
+
+
+class AnyLog(Protocol):
+    """A log of this process or of a server. See `Log`, which says what each method does."""
+
+    def append(
+        self,
+        topic: str,
+        records: Values,
+        *,
+        key: str | None = None,
+        node: str | None = None,
+        create: bool | None = None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
+        timeout: float | None = None,
+    ) -> AppendResult: ...
+
+    def append_many(
+        self,
+        topic: str,
+        texts: Sequence[bytes],
+        *,
+        key: str | None = None,
+        incarnation: str | None = None,
+        producer: Producer | None = None,
+        timeout: float | None = None,
+    ) -> AppendResult: ...
+
+    def delete(
+        self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
+    ) -> DeleteResult: ...
+
+    def read(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int | None = None,
+        max_bytes: int | None = None,
+        node: str = "",
+        from_: From | None = None,
+        from_time: int | None = None,
+        on_gap: OnGap = "raise",
+    ) -> Iterator[Record]: ...
+
+    def tail(
+        self,
+        topic: str,
+        from_seq: int | None = None,
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        from_: From | None = None,
+        from_time: int | None = None,
+        on_gap: OnGap = "raise",
+    ) -> Iterator[Record]: ...
+
+    def tail_many(
+        self,
+        topics: Mapping[str, int | From | None],
+        *,
+        max_bytes: int | None = None,
+        node: str = "",
+        on_gap: OnGap = "raise",
+    ) -> Iterator[tuple[str, Record]]: ...
+
+    def page(
+        self,
+        topic: str,
+        from_seq: int = 0,
+        *,
+        limit: int = 0,
+        max_bytes: int = 0,
+        node: str = "",
+        wait_ms: int = 0,
+        from_: From | None = None,
+        from_time: int | None = None,
+    ) -> Page: ...
+
+    def get(self, topic: str, seq: int) -> Record | None: ...
+
+    def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]: ...
+
+    def state(self, topic: str, *, touch: bool = True) -> TopicState: ...
+
+    def reader(
+        self,
+        topic: str,
+        name: str,
+        *,
+        delivery: str | None = None,
+        commit_every: int = 1,
+        holds: bool | None = None,
+        trims: bool | None = None,
+        from_seq: int = 0,
+        from_: From | None = None,
+    ) -> AnyReader: ...
+
+    def readers(self, topic: str) -> list[ReaderState]: ...
+
+    def delete_reader(self, topic: str, name: str) -> bool: ...
+
+    def claim(
+        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+    ) -> list[Job]: ...
+
+    def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult: ...
+
+    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult: ...
+
+    def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult: ...
+
+    def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult: ...
+
+    def patch_topic(self, topic: str, **changes: Unpack[TopicSettings]) -> PatchResult: ...
+
+    def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult: ...
+
+    def topics(self, prefix: str = "") -> list[TopicState]: ...
+
+    def put_router(
+        self,
+        name: str,
+        source: str,
+        dest: str,
+        *,
+        filter: str | Predicate | None = None,
+        preserve_node: bool = True,
+        preserve_tag: bool = True,
+        create_dest: bool = True,
+        allow_cycle: bool = False,
+        guarantee: str = AT_LEAST_ONCE,
+    ) -> RouterPut: ...
+
+    def router(self, name: str) -> RouterState: ...
+
+    def routers(self, prefix: str = "", *, source: str = "", dest: str = "") -> list[RouterState]: ...
+
+    def delete_router(self, name: str) -> RouterDeleted: ...
+
+    def checkpoint(self, *, timeout: float | None = None) -> int: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object, /) -> None: ...
