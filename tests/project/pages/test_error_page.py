@@ -9,7 +9,7 @@ from pathlib import Path
 import topics
 from topics.http.wire.error_answers import STATUS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 OF_STREAMS = {"invalid_json", "server_shutting_down"}
 """Codes that only WebSockets and server-sent events have."""

@@ -1,0 +1,1 @@
+"""Pages of docs/ against the code that they describe."""
