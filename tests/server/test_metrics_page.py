@@ -78,9 +78,7 @@ def test_every_family_has_help_and_type() -> None:
 def test_the_page_of_metrics_describes_every_family_with_its_type_and_labels() -> None:
     """docs/metrics.md: no family is missing, and none is invented; its alarms name families."""
     world = World().start()
-    world.backend.engine.states = [
-        TopicState("a", read_config(b'{"type":"queue"}'), 1, 1, 1, 3, 0, None, None, None)
-    ]
+    world.backend.engine.states = [TopicState("a", read_config(b'{"type":"queue"}'), 1, 1, 1, 3, 0, None, None, None)]
     text = world.connect().get("/v0/metrics").body.decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     described = dict(re.findall(r"^\| `(topics_\w+)(?:{[\w,]+})?` \| (\w+) \|", DESCRIBED, re.MULTILINE))
