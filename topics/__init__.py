@@ -24,10 +24,14 @@ from topics.errors import (
 )
 
 if TYPE_CHECKING:
+    from topics.client.async_client import AsyncClient, connect_async
+    from topics.client.async_reader import AsyncClientReader
     from topics.client.client_options import ClientSettings
+    from topics.client.sent_soon import ClientPending
     from topics.client.sync_client import Client, connect
     from topics.client.sync_reader import ClientReader
-    from topics.common.any_log import AnyLog, AnyReader
+    from topics.common.any_log import AnyLog, AnyPending, AnyReader
+    from topics.common.opening_reader import OpeningReader
     from topics.common.settings import LogSettings, TopicSettings
     from topics.common.values.answers import (
         AckResult,
@@ -54,7 +58,7 @@ if TYPE_CHECKING:
     from topics.embedded.appends.pending import Pending
     from topics.embedded.directory_calls import fsck
     from topics.embedded.log import Log
-    from topics.embedded.log_reader import AsyncLogReader, LogReader, OpeningReader
+    from topics.embedded.log_reader import AsyncLogReader, LogReader
     from topics.embedded.opening import open_log
     from topics.engine.read.column_read import ColumnPage
     from topics.engine.read.one_record import Location
@@ -65,11 +69,15 @@ __version__ = "0.1.0"
 __all__ = [
     "AckResult",
     "AnyLog",
+    "AnyPending",
     "AnyReader",
     "AppendResult",
+    "AsyncClient",
+    "AsyncClientReader",
     "AsyncLog",
     "AsyncLogReader",
     "Client",
+    "ClientPending",
     "ClientReader",
     "ClientSettings",
     "ColumnPage",
@@ -118,16 +126,22 @@ __all__ = [
     "UsageError",
     "WouldBlockError",
     "connect",
+    "connect_async",
     "fsck",
     "open",
 ]
 
 _LAZY = {
+    "connect_async": ("topics.client.async_client", "connect_async"),
+    "AsyncClient": ("topics.client.async_client", "AsyncClient"),
+    "AsyncClientReader": ("topics.client.async_reader", "AsyncClientReader"),
     "connect": ("topics.client.sync_client", "connect"),
     "Client": ("topics.client.sync_client", "Client"),
     "ClientReader": ("topics.client.sync_reader", "ClientReader"),
     "ClientSettings": ("topics.client.client_options", "ClientSettings"),
     "AnyLog": ("topics.common.any_log", "AnyLog"),
+    "AnyPending": ("topics.common.any_log", "AnyPending"),
+    "ClientPending": ("topics.client.sent_soon", "ClientPending"),
     "AnyReader": ("topics.common.any_log", "AnyReader"),
     "open": ("topics.embedded.opening", "open_log"),
     "fsck": ("topics.embedded.directory_calls", "fsck"),
@@ -155,7 +169,7 @@ _LAZY = {
     "DeleteTopicResult": ("topics.common.values.answers", "DeleteTopicResult"),
     "ExtendResult": ("topics.common.values.answers", "ExtendResult"),
     "LogSettings": ("topics.common.settings", "LogSettings"),
-    "OpeningReader": ("topics.embedded.log_reader", "OpeningReader"),
+    "OpeningReader": ("topics.common.opening_reader", "OpeningReader"),
     "PatchResult": ("topics.common.values.answers", "PatchResult"),
     "Predicate": ("topics.common.values.configs", "Predicate"),
     "PutResult": ("topics.common.values.answers", "PutResult"),

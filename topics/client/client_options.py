@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import ssl
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -16,6 +17,12 @@ from topics.errors import UsageError
 _EXAMPLE = "http://localhost:4000"
 _PORTS = {"http": 80, "https": 443}
 _SECONDS_MAX = 1_000_000
+_KEY_BYTES = 16
+
+
+def new_key() -> str:
+    """Return an idempotency key that no other write has."""
+    return secrets.token_hex(_KEY_BYTES)
 
 
 class ClientSettings(TypedDict, total=False):

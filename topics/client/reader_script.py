@@ -121,7 +121,9 @@ class HeldPages:
             self._gap = None
         if committed is None:
             state: ReaderState = yield calls.reader_state(self.topic, self.name)
-            return state.committed
+            committed = state.committed
+        if page is None and seq is not None and seq > committed:
+            raise UsageError(f"seq is {seq}, and this reader has no page with it: read before you commit")
         return committed
 
     def seek(self, seq: int) -> Script[int]:

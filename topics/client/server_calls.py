@@ -183,6 +183,14 @@ def append_texts(
     return _appending(topic, body, key, incarnation, producer, timeout, new_key)
 
 
+def append_encoded(
+    topic: str, payloads: Sequence[tuple[bytes, bool]], new_key: Callable[[], str]
+) -> ServerCall[AppendResult]:
+    """Return the call that appends payloads: bytes, and whether they are JSON."""
+    rows = [{"data": msgspec.Raw(data)} if is_json else {"data_base64": data} for data, is_json in payloads]
+    return _appending(topic, {"records": rows}, None, None, None, None, new_key)
+
+
 def _check_text(text: bytes, name: str) -> None:
     """Check that a text is one JSON value, which else could add members to its record."""
     try:

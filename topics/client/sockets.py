@@ -10,12 +10,29 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from topics.client.attempts import Lost, Send, closed
 from topics.client.client_options import Address, ClientOptions
 from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer
 
 _PIECE = 256 << 10
+
+
+class HasDescriptor(Protocol):
+    def fileno(self) -> int: ...
+
+
+def is_quiet(sock: HasDescriptor) -> bool:
+    """Whether nothing has come on a socket, not even its end."""
+    try:
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(sock, select.POLLIN)
+            return not poll.poll(0)
+        return not select.select([sock], [], [], 0)[0]
+    except (OSError, ValueError):
+        return False
 
 
 class Wire:
@@ -25,17 +42,6 @@ class Wire:
         self.socket = sock
         self.exchange = exchange
         self.used = now
-
-    def is_fresh(self) -> bool:
-        """Whether nothing has come since the last answer, which a closed connection shows as an end."""
-        try:
-            if hasattr(select, "poll"):
-                poll = select.poll()
-                poll.register(self.socket, select.POLLIN)
-                return not poll.poll(0)
-            return not select.select([self.socket], [], [], 0)[0]
-        except (OSError, ValueError):
-            return False
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -54,9 +60,7 @@ class Sockets:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._pid = os.getpid()
-        self._context: ssl.SSLContext | None = None
-        if address.is_secure:
-            self._context = options.ssl_context or ssl.create_default_context()
+        self._context = options.ssl_context
 
     @property
     def closed(self) -> bool:
@@ -80,7 +84,7 @@ class Sockets:
         try:
             wire = self._take() or self._connect(min(send.quiet_s, send.whole_s))
         except (OSError, ValueError) as error:
-            return Lost(False, _why(error))
+            return Lost(False, why_lost(error))
         self._busy[wire] = None
         keeps = False
         try:
@@ -107,7 +111,7 @@ class Sockets:
                 if self._now() >= until:
                     return Lost(True, "the answer took too long")
         except (OSError, BadAnswerError) as error:
-            return Lost(True, _why(error))
+            return Lost(True, why_lost(error))
 
     def _take(self) -> Wire | None:
         """Return a connection that is kept and of use."""
@@ -118,7 +122,7 @@ class Sockets:
                 self._idle, self._busy, self._pid = [], {}, os.getpid()
             while self._idle:
                 wire = self._idle.pop()
-                if self._now() - wire.used < self._options.idle_seconds and wire.is_fresh():
+                if self._now() - wire.used < self._options.idle_seconds and is_quiet(wire.socket):
                     return wire
                 wire.close()
         return None
@@ -135,7 +139,8 @@ class Sockets:
         sock = socket.create_connection((self._address.host, self._address.port), timeout)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._context is not None:
+            if self._address.is_secure:
+                self._context = self._context or ssl.create_default_context()
                 sock = self._context.wrap_socket(sock, server_hostname=self._address.host)
         except BaseException:
             sock.close()
@@ -154,7 +159,7 @@ class Sockets:
                 wire.socket.shutdown(socket.SHUT_RDWR)
 
 
-def _why(error: Exception) -> str:
+def why_lost(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     return str(getattr(error, "strerror", None) or error) or type(error).__name__

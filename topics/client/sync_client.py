@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,10 +11,12 @@ from typing_extensions import Unpack
 
 from topics.client import scripts
 from topics.client import server_calls as calls
+from topics.client.async_client import AsyncClient
 from topics.client.attempts import Attempts, Send, ServerCall
-from topics.client.client_options import Address, ClientSettings, options_of
+from topics.client.client_options import Address, ClientSettings, new_key, options_of
 from topics.client.reader_script import HeldPages
 from topics.client.scripts import Script
+from topics.client.sent_soon import ClientPending, RecordGatherer
 from topics.client.server_calls import ClientReads
 from topics.client.sockets import Sockets
 from topics.client.sync_reader import ClientReader
@@ -46,12 +47,6 @@ from topics.common.values.written import Producer, Values
 from topics.errors import UsageError
 
 R = TypeVar("R")
-_KEY_BYTES = 16
-
-
-def new_key() -> str:
-    """Return an idempotency key that no other write has."""
-    return secrets.token_hex(_KEY_BYTES)
 
 
 def connect(url: str, **settings: Unpack[ClientSettings]) -> Client:
@@ -80,6 +75,8 @@ class Client:
         self._sockets = Sockets(self._address, self._options)
         self._attempts = Attempts(self._address.url, self._options, self._now, random.random)
         self._reads = ClientReads()
+        self._aio = AsyncClient(url, **settings)
+        self._gatherer = RecordGatherer(self._options, self._run)
 
     def _run(self, call: ServerCall[R]) -> R:
         """Make one call."""
@@ -168,6 +165,14 @@ class Client:
                 new_key=new_key,
             )
         )
+
+    def append_soon(self, topic: str, value: Any) -> ClientPending:
+        """Append one value, bytes or JSON, with others that follow soon. Do not wait for it.
+
+        `result()` of the return value is the record's seq. The records of all threads are sent over
+        one connection, and those of a topic in their order.
+        """
+        return self._gatherer.add(topic, value)
 
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None
@@ -381,8 +386,18 @@ class Client:
         return self._sockets.closed
 
     def close(self) -> None:
-        """Drop all connections. Tails end, and calls in progress raise UsageError. Idempotent."""
+        """Send what `append_soon` has gathered, and drop all connections. Idempotent.
+
+        Tails end, and calls in progress raise UsageError.
+        """
+        self._gatherer.drain()
         self._sockets.close()
+        self._aio.drop()
+
+    @property
+    def aio(self) -> AsyncClient:
+        """The client's methods for asyncio: `await client.aio.append(...)`."""
+        return self._aio
 
     def __repr__(self) -> str:
         return f"<topics.Client of {self._address.url!r}, {'closed' if self.closed else 'open'}>"

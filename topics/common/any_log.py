@@ -5,8 +5,8 @@ A function that takes an `AnyLog` works with `topics.open(...)` and with `topics
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from typing_extensions import Unpack
 
@@ -72,6 +72,18 @@ class AnyReader(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object, /) -> None: ...
 
 
+class AnyPending(Protocol):
+    """A record that is on its way, of a log or of a client. See `Pending`."""
+
+    def done(self) -> bool: ...
+
+    def result(self, timeout: float | None = None) -> int: ...
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None: ...
+
+    def __await__(self) -> Generator[Any, None, int]: ...
+
+
 class AnyLog(Protocol):
     """A log of this process or of a server. See `Log`, which says what each method does."""
 
@@ -98,6 +110,8 @@ class AnyLog(Protocol):
         producer: Producer | None = None,
         timeout: float | None = None,
     ) -> AppendResult: ...
+
+    def append_soon(self, topic: str, value: Any) -> AnyPending: ...
 
     def delete(
         self, topic: str, *, before_seq: int | None = None, match: str | Predicate | None = None

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Unpack
 
+from topics.common.opening_reader import OpeningReader
 from topics.common.record_steps import OnGap, RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
@@ -25,7 +26,7 @@ from topics.embedded.calls import Start
 from topics.embedded.directory_calls import flushed_of, snapshot_of
 from topics.embedded.driver import Driver
 from topics.embedded.jobs import AwaitedClaim
-from topics.embedded.log_reader import AsyncLogReader, OpeningReader
+from topics.embedded.log_reader import AsyncLogReader
 from topics.embedded.records import UnreadPage
 from topics.embedded.starts import Starts
 from topics.engine.queue.queue_results import AckResult, ExtendResult
@@ -234,7 +235,7 @@ class AsyncLog:
         trims: bool | None = None,
         from_seq: int = 0,
         from_: From | None = None,
-    ) -> OpeningReader:
+    ) -> OpeningReader[AsyncLogReader]:
         """Open a named reader, as `Log.reader`: `await` it, or use it by `async with`."""
 
         async def open_reader() -> AsyncLogReader:

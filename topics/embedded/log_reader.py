@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 from topics.common.tuples import make_tuple
@@ -443,36 +443,6 @@ class AsyncLogReader(ReaderObject):
             await self.close()
         else:
             self.abandon()
-
-
-class OpeningReader(Coroutine[Any, Any, AsyncLogReader]):
-    """The call `log.aio.reader(...)`: awaited for the reader, or used by `async with`."""
-
-    __slots__ = ("_opening", "_reader")
-
-    def __init__(self, opening: Coroutine[Any, Any, AsyncLogReader]) -> None:
-        self._opening = opening
-        self._reader: AsyncLogReader | None = None
-
-    def send(self, value: Any) -> Any:
-        return self._opening.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._opening.throw(*error)
-
-    def close(self) -> None:
-        self._opening.close()
-
-    def __await__(self) -> Generator[Any, Any, AsyncLogReader]:
-        return self._opening.__await__()
-
-    async def __aenter__(self) -> AsyncLogReader:
-        self._reader = await self._opening
-        return self._reader
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        assert self._reader is not None, "it was entered"
-        await self._reader.__aexit__(kind, error, traceback)
 
 
 def _lag_of(state: ReaderState) -> ReaderLag:

@@ -1,0 +1,82 @@
+"""A named reader of a server, whose calls are awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from topics.client.reader_script import HeldPages
+from topics.client.scripts import Script
+from topics.common.values.answers import ReaderLag, ReaderState
+from topics.common.values.delivered import Record
+
+R = TypeVar("R")
+
+
+class AsyncClientReader:
+    """A named reader (`AsyncClient.reader`), whose calls are awaited. See `ClientReader`."""
+
+    def __init__(self, pages: HeldPages, play: Callable[[Script[Any]], Awaitable[Any]]) -> None:
+        self.topic = pages.topic
+        self.name = pages.name
+        self._pages = pages
+        self._play = play
+
+    @property
+    def delivery(self) -> str:
+        return self._pages.delivery
+
+    @property
+    def closed(self) -> bool:
+        return self._pages.closed
+
+    async def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        found: list[Record] = await self._play(self._pages.read(limit, max_bytes, wait_ms, peek=False))
+        return found
+
+    async def peek(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
+        found: list[Record] = await self._play(self._pages.read(limit, max_bytes, wait_ms, peek=True))
+        return found
+
+    async def commit(self, seq: int | None = None) -> int:
+        committed: int = await self._play(self._pages.commit(seq))
+        return committed
+
+    async def seek(self, seq: int) -> int:
+        position: int = await self._play(self._pages.seek(seq))
+        return position
+
+    async def state(self) -> ReaderState:
+        found: ReaderState = await self._play(self._pages.state())
+        return found
+
+    @property
+    def position(self) -> Awaitable[int]:
+        return self._of_state(lambda state: state.position)
+
+    @property
+    def committed(self) -> Awaitable[int]:
+        return self._of_state(lambda state: state.committed)
+
+    @property
+    def lag(self) -> Awaitable[ReaderLag]:
+        return self._of_state(lambda state: ReaderLag(state.lag_records, state.lag_ms))
+
+    async def _of_state(self, part: Callable[[ReaderState], R]) -> R:
+        return part(await self.state())
+
+    async def close(self) -> None:
+        await self._play(self._pages.close())
+
+    def abandon(self) -> None:
+        """Close without a commit: the page comes again once its lease has ended."""
+        self._pages.abandon()
+
+    async def __aenter__(self) -> AsyncClientReader:
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if error is None:
+            await self.close()
+        else:
+            self.abandon()
