@@ -44,12 +44,12 @@ class WebSockets:
                 slot.release()
                 self._open.discard(session)
 
-            session = ServedSession(self.host, transport, rights, on_end)
+            session = ServedSession(self.host, transport, rights, on_end, strict=call.plan.strict)
             slot.on_key_gone = session.on_key_gone
             self._open.add(session)
             return session
 
-        call.upgrade(switching_protocols(accept), open_session)
+        call.upgrade(switching_protocols(accept, call.plan.all_headers), open_session)
 
     @property
     def host(self) -> Host:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from topics.common.tuples import make_tuple
 from topics.common.values.begin import Begin
 from topics.config import Config
-from topics.engine.json.strict_json import JsonKind, TooManyError, compacted, string_value
+from topics.engine.json.known_keys import KnownKeys
+from topics.engine.json.strict_json import FIELDS_MAX, JsonKind, TooManyError, compacted, string_value
 from topics.engine.state.append_request import Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.values.json_fields import Fields, read_object, refuse
@@ -80,18 +81,41 @@ class Invalid(NamedTuple):
 Command = Subscribe | Unsubscribe | Publish | Ping | Long | Invalid
 
 
-def parse_command(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
+_READ_FROM = KnownKeys.of("from_seq", "tail", **{"from": KnownKeys.of("last", "time")})
+_COMMAND = KnownKeys.of("op", "request_id")
+_KEYS = {
+    "subscribe": _COMMAND.merged(_READ_FROM).merged(
+        KnownKeys.of(
+            "topic",
+            "node",
+            "limit",
+            "max_batch_bytes",
+            "include_data",
+            "include_tags",
+            "include_meta",
+            "lenient",
+            topics=KnownKeys(each=_READ_FROM),
+        )
+    ),
+    "unsubscribe": _COMMAND.merged(KnownKeys.of("topic", "topics")),
+    "ping": _COMMAND,
+}
+"""The keys of commands other than publish, whose keys the scanner of writes knows."""
+
+
+def parse_command(message: bytes, scanner: WriteScanner, limits: Config, *, strict: bool = False) -> Command:
     """Parse a text message (UTF-8) into a command.
 
-    limits: the caps on lists, which are counted before they are decoded.
+    limits: the caps on lists, which are counted before they are decoded. strict: an unknown key
+    makes the message `Invalid` (R-STRICT-5).
     """
     try:
-        return _parse(message, scanner, limits)
+        return _parse(message, scanner, limits, strict)
     except RequestError as error:
         return Invalid(error.message)
 
 
-def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
+def _parse(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) -> Command:
     """Parse a text message into a command. Raises: RequestError, the message is no command."""
     fields = read_object(message, "the message")
     op = fields.string("op")
@@ -100,9 +124,14 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
     if op == "publish":
         topic = fields.string("topic")
         return_seqs = fields.boolean("return_seqs", True)
-        return make_tuple(Publish, (request_id, topic, scanner.scan(message), return_seqs, None))
+        body = scanner.scan(message)
+        if strict:
+            scanner.check_command_keys(message)
+        return make_tuple(Publish, (request_id, topic, body, return_seqs, None))
     if op in ("subscribe", "unsubscribe", "ping") and not _fits(message, limits):
         raise _too_long(limits)
+    if strict and op in _KEYS:
+        _KEYS[op].check(message, max(FIELDS_MAX, limits.max_watch_topics))
     if op == "subscribe":
         return _subscribe(fields, request_id, limits)
     if op == "unsubscribe":
@@ -114,7 +143,12 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config) -> Command:
 
 
 def parse_long(
-    message: bytes | bytearray | memoryview, bodies: LongBodies, scanner: WriteScanner, limits: Config
+    message: bytes | bytearray | memoryview,
+    bodies: LongBodies,
+    scanner: WriteScanner,
+    limits: Config,
+    *,
+    strict: bool = False,
 ) -> Generator[None, None, Command]:
     """Parse a long message: a publish in turns, any other command in one step.
 
@@ -133,7 +167,9 @@ def parse_long(
         if not is_publish:
             if not _fits(message, limits):
                 raise _too_long(limits)
-            return parse_command(bytes(message), scanner, limits)
+            return parse_command(bytes(message), scanner, limits, strict=strict)
+        if strict:
+            bodies.check_keys(message)
         request_id = _short(fields.request_id or b"null", limits.ws_max_request_id_bytes)
         if not fields.topic:
             raise RequestError("invalid_request", "topic is missing: it is required")

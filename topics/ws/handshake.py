@@ -34,11 +34,11 @@ def accept_key(headers: Mapping[bytes, bytes], version_minor: int) -> bytes:
     return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
 
 
-def switching_protocols(accept: bytes) -> bytes:
-    """Return the complete 101 response."""
+def switching_protocols(accept: bytes, headers: bytes = b"") -> bytes:
+    """Return the complete 101 response. headers: further whole lines."""
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Accept: %b\r\n\r\n" % accept
+        b"Sec-WebSocket-Accept: %b\r\n%b\r\n" % (accept, headers)
     )
 
 

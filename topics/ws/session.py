@@ -81,7 +81,8 @@ class Reply:
 class WebSocketSession:
     """The state machine of one WebSocket.
 
-    release: returns the connection's slot; called once, however the connection ends.
+    release: returns the connection's slot; called once, however the connection ends. strict: a
+    command with an unknown key is refused.
     """
 
     __slots__ = (
@@ -99,14 +100,24 @@ class WebSocketSession:
         "_release",
         "_replies",
         "_rights",
+        "_strict",
         "_subscriptions",
         "_transport",
         "_turns",
         "_withheld",
     )
 
-    def __init__(self, host: Host, transport: FrameTransport, rights: Rights, release: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        transport: FrameTransport,
+        rights: Rights,
+        release: Callable[[], None],
+        *,
+        strict: bool = False,
+    ) -> None:
         self._host = host
+        self._strict = strict
         self._transport = transport
         self._rights = rights
         self._release = release
@@ -241,7 +252,8 @@ class WebSocketSession:
             return received
         if self._next_bytes > self._host.long_bodies.step_bytes:
             return Long(received.data)
-        return parse_command(bytes(received.data), self._host.scanner, self._host.config)
+        host = self._host
+        return parse_command(bytes(received.data), host.scanner, host.config, strict=self._strict)
 
     def _may_begin(self, command: Command | Received) -> bool:
         """Return whether a command may begin now.
@@ -292,7 +304,9 @@ class WebSocketSession:
             return
         try:
             host = self._host
-            command = yield from parse_long(self._long, host.long_bodies, host.scanner, host.config)
+            command = yield from parse_long(
+                self._long, host.long_bodies, host.scanner, host.config, strict=self._strict
+            )
             self._on_parsed(command)
         except Exception:
             self._on_bug()

@@ -50,6 +50,8 @@ SCENES: dict[str, tuple[str, dict[str, Any], list[tuple[str, str, dict[str, Any]
 """To begin with: configurations and routers that few examples would come to."""
 names = st.sampled_from(LOGS + QUEUES)
 FIRST = "first"
+STRICT_EACH = 8
+"""Requests of which one is sent before with an unknown key and `Prefer: handling=strict`, which is refused."""
 some = st.sampled_from((*LOGS, *QUEUES, FIRST, FIRST, FIRST, FIRST))
 """Mostly where the scene begins."""
 queues = st.sampled_from(QUEUES)
@@ -210,6 +212,7 @@ class Machine(RuleBasedStateMachine):
         self.tokens: list[tuple[str, str, str]] = []
         """Topic, reader and token of every page that was handed out."""
         self.lost_track = False
+        self.asks = 0
         self.made = 0
         self.restarts = 0
         self.marked = False
@@ -260,9 +263,18 @@ class Machine(RuleBasedStateMachine):
 
     def ask(self, method: str, path: str, body: Any = ABSENT) -> Answer:
         self.calm()
+        self.asks += 1
+        if isinstance(body, dict) and self.asks % STRICT_EACH == 0:
+            self.refused_strictly(method, path, body)
         answer = self.host.connection.request(method, path, body)
         self.asked()
         return answer
+
+    def refused_strictly(self, method: str, path: str, body: dict[str, Any]) -> None:
+        """R-STRICT-2: with an unknown key the same request is refused, and changes nothing that is seen later."""
+        headers = {"Prefer": "handling=strict"}
+        answer = self.host.connection.request(method, path, body | {"unknwn": 1}, headers)
+        assert answer.refusal[:2] == (400, "invalid_request"), answer.text
 
     def agree(self, answer: Answer, expected: Any) -> Any:
         """expected: keys with their values, or status and code of a refusal."""

@@ -90,6 +90,8 @@ struct tp_writer {
     struct tp_error error;
     struct tp_span fields[FIELDS]; /* by FIELD_*: of the body and of a command */
     uint32_t records_only; /* 1: no field except records, within all limits; rows may need cleaning */
+    struct tp_span unknown;  /* the first key that no FIELD_* names, with its quotes; kind 0: none */
+    uint32_t unknown_record; /* the record of that key, NO_RECORD outside of one */
 };
 
 /* Scan the body of a write. Returns 0: plain (rows final, spans into body, no other field

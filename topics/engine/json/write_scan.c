@@ -44,9 +44,17 @@ static uint32_t field_named(const struct known *known, const uint8_t *p, const u
     return FIELD_UNKNOWN;
 }
 
+/* Note the unknown key from p to its closing quote, unless one is noted. */
+static void note_unknown(const struct scan *s, struct tp_writer *w, const uint8_t *p, const uint8_t *close)
+{
+    if (w->unknown.kind) return;
+    w->unknown = (struct tp_span){(uint32_t)(p - s->start), (uint32_t)(close + 1 - p), KIND_STRING};
+    w->unknown_record = s->error.record;
+}
+
 /* Read `"key" :` at p and set its field; NULL on error. A known key that is repeated is refused. */
-static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, const struct known *known, uint32_t *field,
-                                      uint32_t *seen)
+static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, struct tp_writer *w, const struct known *known,
+                                      uint32_t *field, uint32_t *seen)
 {
     if (p == s->end) return fail(s, E_END, p);
     if (*p != '"') return fail(s, E_SYNTAX, p);
@@ -59,6 +67,8 @@ static inline const uint8_t *read_key(struct scan *s, const uint8_t *p, const st
             return fail(s, E_TWICE, p);
         }
         *seen |= 1u << *field;
+    } else {
+        note_unknown(s, w, p, close);
     }
     p = skip_blanks(s, close + 1);
     if (p == s->end) return fail(s, E_END, p);
@@ -199,7 +209,7 @@ static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_wr
     if (p < s->end && *p == '}') goto closed;
     for (;;) {
         if (!one_more(s, p, w, &members, FIELD_RECORD)) return NULL;
-        p = read_key(s, p, RECORD_FIELDS, &field, &seen);
+        p = read_key(s, p, w, RECORD_FIELDS, &field, &seen);
         if (!p) return NULL;
         if ((seen >> FIELD_DATA & 1) && (seen >> FIELD_BASE64 & 1)) {
             s->error.field = FIELD_BASE64;
@@ -293,7 +303,7 @@ static const uint8_t *read_body(struct scan *s, const uint8_t *p, struct tp_writ
     if (p < s->end && *p == '}') return p + 1;
     for (;;) {
         if (!one_more(s, p, w, &members, FIELD_BODY)) return NULL;
-        p = read_key(s, p, known, &field, seen);
+        p = read_key(s, p, w, known, &field, seen);
         if (!p) return NULL;
         if (field == FIELD_RECORDS) {
             p = read_records(s, p, w);
@@ -321,7 +331,7 @@ static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t l
     struct scan s = start_scan(body, len);
     uint32_t seen = 0;
     w->size = 0;
-    w->count = w->marks = w->violation = w->violation_record = 0;
+    w->count = w->marks = w->violation = w->violation_record = w->unknown.kind = 0;
     s.key_room = w->key_room;
     s.secret = w->secret;
     s.work = work;

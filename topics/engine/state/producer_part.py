@@ -20,6 +20,8 @@ from topics.store.format.rows import Rows
 EPOCH_MAX = 2**63 - 1
 PART_MAX = 65_535
 PIECE_MAX = 65_535
+PART_NAMES = ("id", "epoch", "part", "piece", "last", "attempt")
+"""The members of `producer`."""
 
 
 class PartTopic(refusals.NamedTopic, HasProducers, Protocol):

@@ -20,6 +20,7 @@ from topics.common.values.configs import (
     interned,
 )
 from topics.config import DURABILITIES
+from topics.engine.json.known_keys import KnownKeys
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.name_rules import check_dead_letter
 from topics.errors import RequestError, UsageError
@@ -36,6 +37,9 @@ __all__ = [
     "make_config",
     "read_config",
 ]
+
+CONFIG_KEYS = KnownKeys.of(*FIELDS)
+"""The keys of a configuration on the wire."""
 
 
 def read_config(text: bytes, what: str = "the body", prefix: str = "") -> TopicConfig:

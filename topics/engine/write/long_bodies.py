@@ -69,6 +69,11 @@ class LongBodies:
             self._scanner = WriteScanner(self._config)
         return self._scanner.scan_in_turns(body, self.step_bytes, command=command)
 
+    def check_keys(self, body: bytes | bytearray | memoryview) -> None:
+        """Check the keys of the body that the work has just scanned: `WriteScanner.check_keys`."""
+        assert self._scanner is not None, "it was scanned"
+        self._scanner.check_keys(body)
+
     def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
         """Return the fields of the command that the work has just scanned."""
         assert self._scanner is not None, "it was scanned"

@@ -17,6 +17,7 @@ from topics.common.memory import page_aligned
 from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.engine.json._records import ffi, lib
+from topics.engine.json.known_keys import KnownKeys, unknown_key
 from topics.engine.json.strict_json import (
     FIELDS_MAX,
     KIND_NAMES,
@@ -30,9 +31,9 @@ from topics.engine.json.strict_json import (
     string_value,
     too_many,
 )
-from topics.engine.state.producer_part import Part, parse_part
+from topics.engine.state.producer_part import PART_NAMES, Part, parse_part
 from topics.engine.values.incarnation import check_incarnation
-from topics.engine.values.topic_config import TopicConfig, read_config
+from topics.engine.values.topic_config import CONFIG_KEYS, TopicConfig, read_config
 from topics.errors import RequestError
 from topics.store.format.rows import ROW, Rows
 
@@ -86,6 +87,11 @@ _FIELD_NAMES = {
     lib.FIELD_REQUEST_ID: "request_id",
     lib.FIELD_RETURN_SEQS: "return_seqs",
 }
+_RECORD_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_DATA, lib.FIELD_BASE64 + 1)]
+_BODY_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_RECORDS, lib.FIELD_PRODUCER + 1)]
+_COMMAND_NAMES = [*_BODY_NAMES, *(_FIELD_NAMES[field] for field in range(lib.FIELD_OP, lib.FIELD_RETURN_SEQS + 1))]
+_PART_KEYS = KnownKeys.of(*PART_NAMES)
+_SHOWN_BYTES = 100
 _MUST_BE = {
     lib.FIELD_RECORDS: "an array",
     lib.FIELD_NODE: "a string or null",
@@ -236,6 +242,39 @@ class WriteScanner:
             size = yield from _in_turns(work, step_bytes)
             buffer = memoryview(memory)[:size]
         return self._result_of(body, buffer)
+
+    def check_keys(self, body: bytes | bytearray | memoryview) -> None:
+        """Check that the last body scanned has only known keys (R-STRICT-2).
+
+        Raises: RequestError invalid_request, naming the first unknown key; those of `data` and
+        `meta` are free.
+        """
+        unknown = self._writer.unknown
+        if unknown.kind:
+            record = self._writer.unknown_record
+            size = min(unknown.len, CUT_BYTES)
+            text = bytes(body[unknown.off : unknown.off + size])
+            # A name that is cut is a wrong one, whatever follows.
+            name = string_value(text) if size == unknown.len else text[1:_SHOWN_BYTES].decode(errors="replace")
+            if record != lib.NO_RECORD:
+                raise unknown_key(name, _RECORD_NAMES, f"records[{record}].")
+            raise unknown_key(name, _COMMAND_NAMES if self._writer.command else _BODY_NAMES)
+        fields = _FIELDS.unpack(self._fields)
+        for span, name, known in ((_CONFIG, "config", CONFIG_KEYS), (_PRODUCER, "producer", _PART_KEYS)):
+            if fields[span.stop - 1] == JsonKind.OBJECT:
+                known.check(self._inner(body, fields[span], name), FIELDS_MAX, f"{name}.")
+
+    def check_command_keys(self, body: bytes) -> None:
+        """Check the keys of a short body that is a command, and was scanned without its fields.
+
+        Raises: RequestError, as `check_keys`.
+        """
+        self._writer.command = True
+        try:
+            lib.tp_scan_write(self._writer, body, len(body))
+            self.check_keys(body)
+        finally:
+            self._writer.command = False
 
     def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
         """Return the fields of the last body scanned in turns as a command. A long text is cut."""

@@ -36,7 +36,10 @@ def write(call: Call) -> None:
         call.held_bytes = call.held_bytes or len(call.body)
         service.long_bodies.run(_write_long(call))
         return
-    body = service.scanner.scan(bytes(call.body))
+    text = bytes(call.body)
+    body = service.scanner.scan(text)
+    if call.plan.strict:
+        service.scanner.check_keys(text)
     _append(call, body, _identity(call, body))
 
 
@@ -48,6 +51,8 @@ def _write_long(call: Call) -> Work:
             if call.unpacking is not None and not (yield from unpacked(call, call.unpacking)):
                 return
             body = yield from long_bodies.scan(call.body)
+            if call.plan.strict:
+                long_bodies.check_keys(call.body)
             frames = None
             identity, violation = found = _identity(call, body)
             if violation is None:

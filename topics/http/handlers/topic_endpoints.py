@@ -9,7 +9,7 @@ import msgspec
 
 from topics.engine.values.name_rules import check_dead_letter, check_topic_name
 from topics.engine.values.results import DeleteTopicResult, PatchResult, PutResult, TopicPage, TopicState
-from topics.engine.values.topic_config import ConfigPatch, check_dead_letter_of, read_config
+from topics.engine.values.topic_config import ConfigPatch, check_dead_letter_of, config_of_fields
 from topics.http.handlers.list_pages import asked_page, reply_page
 from topics.http.plan.call import Call
 from topics.http.wire.json_text import json_bool, json_nullable
@@ -18,7 +18,7 @@ from topics.http.wire.query import boolean
 
 def put_topic(call: Call) -> None:
     """Create a topic or replace its configuration (7.1)."""
-    config = read_config(bytes(call.body))
+    config = config_of_fields(call.fields())
     check_topic_name(call.name)
     check_dead_letter_of(config, call.name)
     if config.dead_letter is not None:
@@ -39,7 +39,7 @@ def put_topic(call: Call) -> None:
 
 def patch_topic(call: Call) -> None:
     """Change the fields of a topic's configuration that the body names (7.17)."""
-    patch = ConfigPatch.parse(bytes(call.body))
+    patch = ConfigPatch.from_fields(call.fields())
     if patch.dead_letter is not None:
         check_dead_letter(patch.dead_letter)
         call.principal.check_names(patch.dead_letter)

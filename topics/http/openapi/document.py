@@ -34,6 +34,12 @@ _ABOUT = (
     "Named, append-only topics of JSON records with a seq: read by cursor, watched, deleted by seq or tag, forwarded, "
     "leased out as jobs. What is lost without being deleted is reported as a tombstone."
 )
+_PREFER = {
+    "name": "Prefer",
+    "in": "header",
+    "schema": text("`handling=strict`: unknown keys and query parameters are refused, and the likely one is named"),
+}
+"""The header of section 2.5, which every request may have."""
 
 
 def operation_key(route: Route) -> str:
@@ -79,8 +85,7 @@ def _operation(route: Route, about: ApiOperation) -> dict[str, Any]:
     for name, schema in about.query.items():
         parameters.append({"name": name, "in": "query", "required": name in needed, "schema": _lenient(schema)})
     parameters += [{"name": name, "in": "header", "schema": schema} for name, schema in about.headers.items()]
-    if parameters:
-        shown["parameters"] = parameters
+    shown["parameters"] = [*parameters, _PREFER]
     if about.body is not None:
         content = {"application/json": {"schema": about.body}}
         required = route.body is Body.JSON or "required" in about.body

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeVar
 
+from topics.engine.json.strict_json import FIELDS_MAX
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.results import Done
@@ -12,6 +13,7 @@ from topics.engine.write.long_bodies import Work
 from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Body
+from topics.http.openapi.known_keys_of import body_keys
 from topics.http.plan.body import Unpacking
 from topics.http.plan.gatekeeping import check_type
 from topics.http.plan.plan import Plan
@@ -122,12 +124,18 @@ class Call:
     def fields(self) -> Fields:
         """Return the body as a JSON object; an empty one is `{}` where the route accepts it.
 
-        Raises: RequestError, the body is not a JSON object.
+        Raises: RequestError, the body is not a JSON object, or a strict request has unknown keys.
         """
-        route = self.plan.route
+        plan = self.plan
+        route = plan.route
         if not self.body and route is not None and route.body is Body.JSON_OR_EMPTY:
             return read_object(b"{}")
-        return read_object(bytes(self.body))
+        text = bytes(self.body)
+        fields = read_object(text)
+        if plan.strict and route is not None:
+            config = self.service.config
+            body_keys(route).check(text, max(FIELDS_MAX, config.max_wait_topics, config.max_watch_topics))
+        return fields
 
     def total_ms(self) -> bytes:
         """Return `server_total_ms` up to now, as JSON."""
@@ -166,7 +174,7 @@ class Call:
         error.__traceback__ = None
         self.service.refused_total += 1
         headers = extra_headers(request_error) + self.plan.answer_headers
-        self.respond(status_of(request_error), envelope(request_error), JSON, headers)
+        self._respond(status_of(request_error), envelope(request_error), JSON, headers)
 
     def or_fail(self, answer: Callable[[T], None]) -> Done[T]:
         """Return a `done` for the engine that passes results to `answer`, and errors to `fail`."""
@@ -180,6 +188,10 @@ class Call:
         return done
 
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """Answer with a body that is not JSON. headers: whole lines."""
+        self._respond(status, body, content_type, headers + self.plan.all_headers)
+
+    def _respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         exchange = self._exchange
         if exchange is None:
             return
@@ -204,7 +216,7 @@ class Call:
         exchange = self._exchange
         assert exchange is not None, "a stream for a client that left"
         self._head_ready()
-        return exchange.open_stream(status, content_type, headers, on_drained, on_disconnect)
+        return exchange.open_stream(status, content_type, headers + self.plan.all_headers, on_drained, on_disconnect)
 
     @property
     def upgrades(self) -> bool:

@@ -15,16 +15,19 @@ from typing import TypeVar
 
 import msgspec
 
+from topics.engine.json.known_keys import unknown_key
 from topics.errors import RequestError
 from topics.http.access.guard import AccessVerdict, Guard
 from topics.http.access.origin import HostRule
 from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.access.routes import Body, Match, Route, RouteTable
+from topics.http.openapi.known_keys_of import query_names
 from topics.http.wire.compression import offers_gzip
 from topics.http.wire.error_answers import MethodNotAllowedError
 from topics.http.wire.h2_request import HeaderList, parse_header_list
 from topics.http.wire.parser import HeadParser
 from topics.http.wire.percent import percent_decoded
+from topics.http.wire.preference import is_strict
 from topics.http.wire.query import Query, parse_query, token_of
 from topics.http.wire.request import Request, parse_request
 
@@ -40,6 +43,7 @@ _SECRETS = (b"authorization", b"cookie")
 _UNKEPT = b"idempotency-key"
 """A field that is new in every request; caching its heads would evict those that repeat."""
 _NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
+_STRICT = b"Preference-Applied: handling=strict\r\n"
 _JSON = b"application/json"
 
 
@@ -107,6 +111,7 @@ class Plan:
     __slots__ = (
         "_aim",
         "accepts_gzip",
+        "all_headers",
         "answer_headers",
         "child",
         "content_length",
@@ -126,6 +131,7 @@ class Plan:
         "principal",
         "request",
         "route",
+        "strict",
         "too_large",
         "unauthorized",
         "usual_body",
@@ -144,6 +150,10 @@ class Plan:
         self.child = aim.child
         self._aim = aim
         self.missing = aim.missing
+        self.strict = b"prefer" in headers and is_strict(headers[b"prefer"])
+        """Whether unknown keys and parameters are refused (2.5)."""
+        if self.strict and self.missing is None:
+            self.missing = _unknown_parameter(aim, verdict)
         self.foreign = foreign
         self.principal, self.counted, self.unauthorized, self.forbidden = verdict
         self.content_length = length
@@ -154,7 +164,9 @@ class Plan:
         self.max_body_bytes = max_body_bytes
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
-        self.answer_headers = _NOSNIFF if _from_browser(headers) else b""
+        self.all_headers = _STRICT if self.strict else b""
+        """Further whole header lines of all answers."""
+        self.answer_headers = self.all_headers + (_NOSNIFF if _from_browser(headers) else b"")
         """Further whole header lines of JSON answers (R-NET-13)."""
         encoding = headers.get(b"content-encoding")
         self.gzip = encoding is not None and encoding.lower() == b"gzip"
@@ -198,6 +210,16 @@ class Plan:
         if self.request.headers.get(b"content-type", b"").lstrip().startswith(_JSON):
             return None
         return RequestError("unsupported_media_type", "the body must come as Content-Type: application/json")
+
+
+def _unknown_parameter(aim: Aim, verdict: AccessVerdict) -> RequestError | None:
+    """Return the refusal of an unknown query parameter, once the key is known to be valid."""
+    route = aim.route
+    if route is None or verdict.principal is UNAUTHENTICATED:
+        return None
+    names = query_names(route)
+    unknown = next((name for name in aim.query if name not in names), None)
+    return None if unknown is None else unknown_key(unknown, names, what="parameter")
 
 
 def _from_browser(headers: dict[bytes, bytes]) -> bool:

@@ -25,7 +25,15 @@ _TARGET = re.compile(rb"/|\*\Z|https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?:
 _FRAMING = re.compile(rb"\r\n(content-length|transfer-encoding|connection|host):[ \t]*([^\r]*)", re.IGNORECASE)
 _SINGLE = (b"authorization", b"content-type", b"idempotency-key", b"last-event-id", b"origin", b"sec-websocket-key")
 """Fields with one meaning: a request that gives one of them two values is refused as ambiguous."""
-_LISTS = (b"accept", b"accept-encoding", b"connection", b"content-encoding", b"sec-websocket-version", b"upgrade")
+_LISTS = (
+    b"accept",
+    b"accept-encoding",
+    b"connection",
+    b"content-encoding",
+    b"prefer",
+    b"sec-websocket-version",
+    b"upgrade",
+)
 """Fields that are lists: several count as one with all values (RFC 9110 section 5.3)."""
 EVERY_VALUE_COUNTS = frozenset(_SINGLE + _LISTS)
 """Fields whose later values count, too. Of any other field the first one is taken."""
