@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from tests.contract.records import test_deletion_and_nodes, test_idempotency, test_writes
-from tests.contract.requests import test_requests, test_responses
+from tests.contract.requests import test_cors, test_requests, test_responses, test_strict
 from tests.contract.streams import test_watch
 
 
@@ -22,5 +22,14 @@ def _borrow(module: ModuleType) -> None:
             globals()[f"{name}_over_http2"] = test
 
 
-for _module in (test_requests, test_responses, test_writes, test_idempotency, test_deletion_and_nodes, test_watch):
+for _module in (
+    test_requests,
+    test_responses,
+    test_writes,
+    test_idempotency,
+    test_deletion_and_nodes,
+    test_watch,
+    test_cors,
+    test_strict,
+):
     _borrow(_module)

@@ -8,6 +8,9 @@ A page of another site may send simple requests without a preflight, and open We
 does not cover. A request that changes state or opens a stream must therefore not come from another
 origin. A page of another port of this machine is another origin, although a browser considers it
 the same site. The table in docs/security.md states these rules for operators.
+
+Pages of an origin that the operator lists may also read answers: CORS headers allow that to their
+browsers (R-NET-10). Credentials are never allowed, because keys come in `Authorization`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,14 @@ _HOSTS_KEPT = 256
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _OTHER_SITES = (b"cross-site", b"same-site")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
+_EXPOSED = b"Access-Control-Expose-Headers: Allow, Preference-Applied, Retry-After\r\n"
+_ANY_ORIGIN = b"Access-Control-Allow-Origin: *\r\n" + _EXPOSED
+PREFLIGHT_HEADERS = (
+    b"Access-Control-Allow-Methods: GET, HEAD, POST, PUT, PATCH, DELETE\r\n"
+    b"Access-Control-Allow-Headers: Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Prefer\r\n"
+    b"Access-Control-Max-Age: 600\r\n"
+)
+"""Header lines of the answer to a preflight, beside those of all answers to its origin."""
 
 
 class HostRule:
@@ -50,6 +61,7 @@ class HostRule:
         """
         self._checks_origin = enabled and "*" not in (*allowed_hosts, *allowed_origins)
         self._origins = {origin.lower() for origin in allowed_origins}
+        self._any_origin = "*" in self._origins
 
     def listens_on(self, address: str) -> None:
         """Note the bound address, known once the configured name is resolved.
@@ -77,6 +89,20 @@ class HostRule:
             elif request.headers.get(b"sec-fetch-site", b"") in _OTHER_SITES:
                 return _foreign_page("site")
         return None
+
+    def cors_headers(self, request: Request) -> bytes:
+        """Return the header lines by which a browser lets a page read the answer; b"" for none.
+
+        A listed origin is named, with `Vary`, so that no cache serves its answer to another one.
+        """
+        origin = request.headers.get(b"origin") if self._origins else None
+        if origin is None:
+            return b""
+        if self._any_origin:
+            return _ANY_ORIGIN
+        if origin.decode("latin-1").lower() not in self._origins:
+            return b""
+        return b"Access-Control-Allow-Origin: %b\r\nVary: Origin\r\n%b" % (origin, _EXPOSED)
 
     def _is_known(self, host: str) -> bool:
         known = self._known.get(host)

@@ -18,9 +18,10 @@ import msgspec
 from topics.engine.json.known_keys import unknown_key
 from topics.errors import RequestError
 from topics.http.access.guard import AccessVerdict, Guard
-from topics.http.access.origin import HostRule
+from topics.http.access.origin import PREFLIGHT_HEADERS, HostRule
 from topics.http.access.principal import UNAUTHENTICATED
-from topics.http.access.routes import Body, Match, Route, RouteTable
+from topics.http.access.routes import Access, Body, Match, Route, RouteTable
+from topics.http.access.scope import Scope
 from topics.http.openapi.known_keys_of import query_names
 from topics.http.wire.compression import offers_gzip
 from topics.http.wire.error_answers import MethodNotAllowedError
@@ -45,6 +46,9 @@ _UNKEPT = b"idempotency-key"
 _NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
 _STRICT = b"Preference-Applied: handling=strict\r\n"
 _JSON = b"application/json"
+_PREFLIGHT = Route("OPTIONS", "*", Scope.NONE, lambda call: call.reply(b"{}"), always=True, access=Access.PROBE)
+"""The route of a browser's question whether a page may send a request, on any path (R-NET-10)."""
+_ASKS = b"access-control-request-method"
 
 
 class Aim:
@@ -80,6 +84,12 @@ class Aim:
         """Set the decoded query, and forget the text, which contains a secret."""
         self._text, self._query = "", query
         return self
+
+    def as_preflight(self) -> Aim:
+        """Return the aim of a preflight of this path, whether there is such a path or not."""
+        aim = copy(self)
+        aim.route, aim.missing = _PREFLIGHT, None
+        return aim
 
     def _resolve(self, request: Request, match: Match | None) -> RequestError | None:
         if match is None:
@@ -138,7 +148,14 @@ class Plan:
     )
 
     def __init__(
-        self, request: Request, aim: Aim, foreign: RequestError | None, verdict: AccessVerdict, max_body_bytes: int
+        self,
+        request: Request,
+        aim: Aim,
+        foreign: RequestError | None,
+        verdict: AccessVerdict,
+        max_body_bytes: int,
+        *,
+        cors: bytes = b"",
     ) -> None:
         framing = request.framing
         headers = request.headers
@@ -164,7 +181,7 @@ class Plan:
         self.max_body_bytes = max_body_bytes
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
-        self.all_headers = _STRICT if self.strict else b""
+        self.all_headers = cors + _STRICT if self.strict else cors
         """Further whole header lines of all answers."""
         self.answer_headers = self.all_headers + (_NOSNIFF if _from_browser(headers) else b"")
         """Further whole header lines of JSON answers (R-NET-13)."""
@@ -363,7 +380,13 @@ class Planner:
         if aim is None:
             aim = Aim(request, self._routes)
         token = token_of(request.query) if request.query else None
-        verdict = self._guard.judge(request, token or "", aim.match)
+        cors = self._hosts.cors_headers(request)
+        if cors and request.method == "OPTIONS" and _ASKS in request.headers:
+            # A browser sends it without the key.
+            verdict, aim = AccessVerdict(UNAUTHENTICATED), aim.as_preflight()
+            cors += PREFLIGHT_HEADERS
+        else:
+            verdict = self._guard.judge(request, token or "", aim.match)
         foreign = self._hosts.refusal(request, stream=aim.route is not None and aim.route.stream)
         headers = request.headers
         secrets = [headers.pop(name) for name in _SECRETS if name in headers]
@@ -372,12 +395,13 @@ class Planner:
             query.pop("token", None)
             framing = request.framing._replace(target=b"")
             request = request._replace(query="", framing=framing)
-            return Plan(request, aim.with_query(query), foreign, verdict, self._body_limit(aim.route)), Keep.NOT
-        plan = Plan(request, aim, foreign, verdict, self._body_limit(aim.route))
+            aim = aim.with_query(query)
+            return Plan(request, aim, foreign, verdict, self._body_limit(aim.route), cors=cors), Keep.NOT
+        plan = Plan(request, aim, foreign, verdict, self._body_limit(aim.route), cors=cors)
         comes_once = aim.route is not None and aim.route.stream
         if head_bytes > _KEPT_HEAD_BYTES or comes_once:
             return plan, Keep.NOT
-        if fresh:
+        if fresh and aim.route is not _PREFLIGHT:
             _keep(self._aims, target, aim, _KEPT_AIMS)
         if _UNKEPT in headers:
             return plan, Keep.NOT
