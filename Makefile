@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: packages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: packages pages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 serve: venv
 	$(BIN)/topics serve $(ARGS)
@@ -92,6 +92,10 @@ autobahn: venv
 # The source package, installed into a new environment from the package index.
 packages: venv
 	$(BIN)/python -m pytest -m slow tests/project/test_packages.py $(ARGS)
+
+# Every block of every page, as it is written, on a fresh server.
+pages: venv
+	$(BIN)/python -m pytest -m "slow or not slow" tests/project/pages/test_blocks.py $(ARGS)
 
 # Exports killed before each file operation, and Delta tables read by another implementation; installs deltalake once.
 exports: venv
