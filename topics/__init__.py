@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from topics.common.values.configs import Predicate, TopicConfig
     from topics.common.values.delivered import GapError, Job, Page, Record
     from topics.common.values.written import NewRecord, Producer
+    from topics.common.work import AsyncWorkJob, WorkJob
     from topics.embedded.aio import AsyncLog
     from topics.embedded.appends.pending import Pending
     from topics.embedded.directory_calls import fsck
@@ -76,6 +77,7 @@ __all__ = [
     "AsyncClientReader",
     "AsyncLog",
     "AsyncLogReader",
+    "AsyncWorkJob",
     "Client",
     "ClientPending",
     "ClientReader",
@@ -124,6 +126,7 @@ __all__ = [
     "TopicState",
     "TopicsError",
     "UsageError",
+    "WorkJob",
     "WouldBlockError",
     "connect",
     "connect_async",
@@ -142,6 +145,8 @@ _LAZY = {
     "AnyLog": ("topics.common.any_log", "AnyLog"),
     "AnyPending": ("topics.common.any_log", "AnyPending"),
     "ClientPending": ("topics.client.sent_soon", "ClientPending"),
+    "WorkJob": ("topics.common.work", "WorkJob"),
+    "AsyncWorkJob": ("topics.common.work", "AsyncWorkJob"),
     "AnyReader": ("topics.common.any_log", "AnyReader"),
     "open": ("topics.embedded.opening", "open_log"),
     "fsck": ("topics.embedded.directory_calls", "fsck"),

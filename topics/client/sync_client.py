@@ -20,8 +20,18 @@ from topics.client.sent_soon import ClientPending, RecordGatherer
 from topics.client.server_calls import ClientReads
 from topics.client.sockets import Sockets
 from topics.client.sync_reader import ClientReader
-from topics.common.record_steps import OnGap, RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
+from topics.common.reader_tail import check_reader, tail_reader
+from topics.common.record_steps import (
+    OnGap,
+    RecordSteps,
+    check_on_gap,
+    next_step,
+    read_steps,
+    tail_many_steps,
+    tail_steps,
+)
 from topics.common.settings import TopicSettings
+from topics.common.values import arguments
 from topics.common.values.answers import (
     AckResult,
     AppendResult,
@@ -44,6 +54,7 @@ from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
+from topics.common.work import LEASE_MS, RETRY_MS, WorkJob, WorkOptions, work
 from topics.errors import UsageError
 
 R = TypeVar("R")
@@ -216,11 +227,23 @@ class Client:
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
+        reader: str | None = None,
     ) -> Iterator[Record]:
         """Yield records as `Log.tail`, until the client is closed.
 
         It continues at its cursor when the server was away for less than `timeout`.
         """
+        if reader is not None:
+            check_reader(node, from_time)
+            check_on_gap(on_gap)
+            arguments.optional_count("max_bytes", max_bytes, least=1)
+            name = reader
+            return tail_reader(
+                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
+                lambda: self.closed,
+                max_bytes,
+                on_gap,
+            )
         return self._records(
             tail_steps(
                 self._reads,
@@ -334,6 +357,17 @@ class Client:
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return self._run(calls.extend(queue, node, jobs, lease_ms))
+
+    def work(
+        self,
+        queue: str,
+        node: str,
+        max: int = 1,
+        *,
+        lease_ms: int = LEASE_MS,
+        retry_ms: int = RETRY_MS,
+    ) -> Iterator[WorkJob]:
+        return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:

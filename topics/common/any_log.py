@@ -33,6 +33,7 @@ from topics.common.values.configs import AT_LEAST_ONCE, Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
+from topics.common.work import LEASE_MS, RETRY_MS, WorkJob
 
 
 class AnyReader(Protocol):
@@ -140,6 +141,7 @@ class AnyLog(Protocol):
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
+        reader: str | None = None,
     ) -> Iterator[Record]: ...
 
     def tail_many(
@@ -196,6 +198,16 @@ class AnyLog(Protocol):
     def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult: ...
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult: ...
+
+    def work(
+        self,
+        queue: str,
+        node: str,
+        max: int = 1,
+        *,
+        lease_ms: int = LEASE_MS,
+        retry_ms: int = RETRY_MS,
+    ) -> Iterator[WorkJob]: ...
 
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult: ...
 

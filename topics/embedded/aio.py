@@ -10,7 +10,16 @@ from typing import Any, Protocol, TypeVar
 from typing_extensions import Unpack
 
 from topics.common.opening_reader import OpeningReader
-from topics.common.record_steps import OnGap, RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
+from topics.common.reader_tail import check_reader, tail_awaited_reader
+from topics.common.record_steps import (
+    OnGap,
+    RecordSteps,
+    check_on_gap,
+    next_step,
+    read_steps,
+    tail_many_steps,
+    tail_steps,
+)
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
 from topics.common.values.begin import From
@@ -20,6 +29,7 @@ from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
+from topics.common.work import LEASE_MS, RETRY_MS, AsyncWorkJob, WorkOptions, work_awaited
 from topics.config import Config
 from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.calls import Start
@@ -78,6 +88,11 @@ class AsyncLog:
     def __init__(self, log: DrivenLog, starts: Starts) -> None:
         self._log = log
         self._starts = starts
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log was closed."""
+        return self._log.closed
 
     async def append(
         self,
@@ -191,6 +206,18 @@ class AsyncLog:
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return await self._run(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
 
+    def work(
+        self,
+        queue: str,
+        node: str,
+        max: int = 1,
+        *,
+        lease_ms: int = LEASE_MS,
+        retry_ms: int = RETRY_MS,
+    ) -> AsyncIterator[AsyncWorkJob]:
+        """Yield jobs as `Log.work`; use them by `async with job:`."""
+        return work_awaited(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
+
     async def page(
         self,
         topic: str,
@@ -301,12 +328,24 @@ class AsyncLog:
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
+        reader: str | None = None,
     ) -> AsyncIterator[Record]:
         """Read as `Log.tail`: above `from_seq` (None: the head there is now), as records come.
 
         The iterator ends when the log is closed.
         """
         log = self._log
+        if reader is not None:
+            check_reader(node, from_time)
+            check_on_gap(on_gap)
+            arguments.optional_count("max_bytes", max_bytes, least=1)
+            name = reader
+            return tail_awaited_reader(
+                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
+                lambda: self._log.closed,
+                max_bytes,
+                on_gap,
+            )
         return self._records(
             tail_steps(
                 self._starts,

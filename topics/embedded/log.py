@@ -14,7 +14,16 @@ from typing import Any, NamedTuple, TypeVar
 from typing_extensions import Unpack
 
 from topics.clock import Clock, SystemClock
-from topics.common.record_steps import OnGap, RecordSteps, next_step, read_steps, tail_many_steps, tail_steps
+from topics.common.reader_tail import check_reader, tail_reader
+from topics.common.record_steps import (
+    OnGap,
+    RecordSteps,
+    check_on_gap,
+    next_step,
+    read_steps,
+    tail_many_steps,
+    tail_steps,
+)
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
 from topics.common.values.begin import From
@@ -24,6 +33,7 @@ from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
+from topics.common.work import LEASE_MS, RETRY_MS, WorkJob, WorkOptions, work
 from topics.config import Config
 from topics.embedded.aio import AsyncLog
 from topics.embedded.appends.offers import Admission, Offer
@@ -332,13 +342,27 @@ class Log:
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
+        reader: str | None = None,
     ) -> Iterator[Record]:
         """Yield records above `from_seq` as they come, until the log is closed.
 
         from_seq: None for the head there is now. max_bytes: of the records (accounted) that are
         read ahead at a time, one at least. from_, from_time: as in `read`; the time may be a future
-        one.
+        one. on_gap: as in `read`. reader: a name by which the topic remembers how far this tail
+        came; it continues there, and a new one begins with the first record, or as `from_seq` and
+        `from_` say. A record is done when the next one is asked for.
         """
+        if reader is not None:
+            check_reader(node, from_time)
+            check_on_gap(on_gap)
+            arguments.optional_count("max_bytes", max_bytes, least=1)
+            name = reader
+            return tail_reader(
+                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
+                lambda: self._closed,
+                max_bytes,
+                on_gap,
+            )
         return self._records(
             tail_steps(
                 self._starts,
@@ -521,6 +545,24 @@ class Log:
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         """Set new deadlines, `lease_ms` from now."""
         return self._driver.call(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
+
+    def work(
+        self,
+        queue: str,
+        node: str,
+        max: int = 1,
+        *,
+        lease_ms: int = LEASE_MS,
+        retry_ms: int = RETRY_MS,
+    ) -> Iterator[WorkJob]:
+        """Yield jobs of a queue as they come, until the log is closed.
+
+        `with job:` completes a job. If the block raises an Exception, that is logged, and the job
+        comes back after `retry_ms`; the loop continues. max: jobs that are held at a time; threads
+        may work on several. While a job is held its lease of `lease_ms` is extended; after the
+        death of this process it comes back when that has passed.
+        """
+        return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:

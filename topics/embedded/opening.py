@@ -114,6 +114,7 @@ _refusing_writes = _refusing(
     "patch_topic",
     "delete_topic",
     "claim",
+    "work",
     "ack",
     "nack",
     "extend",

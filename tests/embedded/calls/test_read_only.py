@@ -47,6 +47,7 @@ _WRITES: dict[str, tuple[Any, ...]] = {
     "patch_topic": ("t",),
     "delete_topic": ("t",),
     "claim": ("q", "n"),
+    "work": ("q", "n"),
     "ack": ("q", "n", []),
     "nack": ("q", "n", []),
     "extend": ("q", "n", []),
@@ -135,7 +136,10 @@ def test_an_awaitable_that_writes_is_refused_when_it_is_awaited(directory: Path)
     before = tree(directory)
 
     async def refused(reader: AsyncLogReader, aio: AsyncLog) -> None:
-        awaitables = {name: getattr(aio, name)(*arguments) for name, arguments in _WRITES.items() if name in _AWAITED}
+        with pytest.raises(topics.UsageError, match="^work writes"):
+            aio.work("q", "n")  # an iterator
+        awaited = _AWAITED - {"work"}
+        awaitables = {name: getattr(aio, name)(*arguments) for name, arguments in _WRITES.items() if name in awaited}
         awaitables |= {"read": reader.read(), "commit": reader.commit(), "seek": reader.seek(1)}
         for name, awaitable in awaitables.items():
             with pytest.raises(topics.UsageError, match=rf"^{name} writes, .*read_only: open it without"):

@@ -70,6 +70,5 @@ from tests.embedded.test_log import (
     test_threads_append_side_by_side_without_a_loss_or_a_duplicate,
     test_threads_that_append_soon_lose_nothing,
     test_what_is_appended_soon_has_its_seqs_in_order,
-    test_what_is_appended_soon_is_written_unasked,
     test_what_was_appended_is_read_back_in_order,
 )

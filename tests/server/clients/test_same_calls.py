@@ -1,0 +1,222 @@
+"""Calls that a log, a client and their twins for asyncio answer alike: tails by a reader, work."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from tests.embedded.conftest import SMALL
+from topics.common import work
+
+
+@pytest.fixture(params=["directory", "server"])
+def any_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[topics.AnyLog]:
+    if request.param == "directory":
+        with topics.open(tmp_path / "data", io="portable", **SMALL) as log:
+            yield log
+    else:
+        with topics.connect(request.getfixturevalue("url")) as client:
+            yield client
+
+
+AnyTwin = Any
+"""A log or a client that has `aio`."""
+
+
+def first(records: Iterator[topics.Record], count: int) -> list[Any]:
+    return [next(records).data for _ in range(count)]
+
+
+def test_a_tail_goes_on_where_its_reader_was(any_log: topics.AnyLog) -> None:
+    any_log.append("orders", list(range(6)))
+    tail = any_log.tail("orders", reader="billing")
+    assert first(tail, 3) == [0, 1, 2]
+    tail.close()  # type: ignore[attr-defined]  # as a loop that is left does
+    (state,) = any_log.readers("orders")
+    assert state.committed == 2, "the last one may not be done"
+    if not isinstance(any_log, topics.Client):  # there, what is left of the page comes once its lease has ended
+        assert first(any_log.tail("orders", reader="billing"), 4) == [2, 3, 4, 5]
+    assert first(any_log.tail("orders", reader="new", from_={"last": 2}), 2) == [4, 5]
+
+
+def test_a_page_is_committed_when_the_next_record_is_asked_for(any_log: topics.AnyLog) -> None:
+    any_log.append("orders", ["a", "b"])
+    tail = any_log.tail("orders", reader="billing", max_bytes=1)
+    assert first(tail, 2) == ["a", "b"]
+    assert any_log.readers("orders")[0].committed == 1
+
+
+@pytest.mark.parametrize("reader", [None, "billing"])
+def test_a_gap_is_raised_skipped_or_told(any_log: topics.AnyLog, reader: str | None) -> None:
+    any_log.put_topic("t", cap_records=2)
+    any_log.append("t", list(range(5)))
+    told: list[int] = []
+    with pytest.raises(topics.GapError):
+        next(any_log.tail("t", 0, reader=reader))
+    assert first(any_log.tail("t", 0, reader=reader, on_gap="skip"), 2) == [3, 4]
+    tail = any_log.tail("t", 0, reader=reader and "other", on_gap=lambda gap: told.append(gap.resume_from))
+    assert (first(tail, 2), told) == ([3, 4], [3])
+    with pytest.raises(topics.UsageError, match="on_gap is 'ignore'"):
+        next(any_log.tail("t", 0, reader=reader, on_gap="ignore"))  # type: ignore[arg-type]
+
+
+def test_a_block_completes_its_job_and_an_exception_returns_it(
+    any_log: topics.AnyLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    any_log.put_topic("jobs", type="queue")
+    any_log.append("jobs", ["fails", "fine"])
+    seen: list[tuple[Any, int]] = []
+    with caplog.at_level(logging.ERROR, "topics.work"):
+        for job in any_log.work("jobs", node="w", max=2, retry_ms=0):
+            with job:
+                seen.append((job.data, job.deliveries))
+                if job.data == "fails" and job.deliveries == 1:
+                    raise ValueError("too small")
+            if len(seen) == 3:
+                break
+    assert sorted(seen) == [("fails", 1), ("fails", 2), ("fine", 1)]
+    assert any_log.state("jobs").count == 0
+    assert "ValueError: too small" in caplog.text
+
+
+def test_an_interrupt_returns_the_job_and_goes_on(any_log: topics.AnyLog) -> None:
+    any_log.put_topic("jobs", type="queue")
+    any_log.append("jobs", [1, 2])
+
+    def interrupted() -> None:
+        for job in any_log.work("jobs", node="w", max=2):
+            with job:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    queue = any_log.state("jobs").queue
+    assert queue is not None
+    assert (queue.ready, queue.in_flight) == (2, 0), "the one that was not handed out, too"
+
+
+def test_leases_are_extended_while_jobs_are_worked_on(any_log: topics.AnyLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "_PARTS", 1000)
+    any_log.put_topic("jobs", type="queue")
+    any_log.append("jobs", [1])
+    extended = threading.Semaphore(0)
+    known = any_log.extend
+
+    def extend(queue: str, node: str, jobs: topics.AnyLog, *, lease_ms: int) -> Any:
+        result = known(queue, node, jobs, lease_ms=lease_ms)  # type: ignore[arg-type]
+        for _ in result.deadlines:
+            extended.release()
+        return result
+
+    monkeypatch.setattr(any_log, "extend", extend)
+    for job in any_log.work("jobs", node="w"):
+        with job:
+            assert extended.acquire(timeout=30)
+            assert extended.acquire(timeout=30)
+        assert not job.is_lost
+        break
+    assert any_log.state("jobs").count == 0
+
+
+def test_a_job_that_another_worker_has_by_now_is_lost(any_log: topics.AnyLog) -> None:
+    any_log.put_topic("jobs", type="queue")
+    any_log.append("jobs", [1])
+    job = next(any_log.work("jobs", node="w"))
+    any_log.nack("jobs", "w", [job.job])
+    (again,) = any_log.claim("jobs", "other")
+    with job:
+        pass
+    assert job.is_lost
+    assert any_log.ack("jobs", "other", [again]).done == 1
+
+
+def test_no_more_jobs_are_held_than_asked_for(any_log: topics.AnyLog) -> None:
+    any_log.put_topic("jobs", type="queue")
+    any_log.append("jobs", list(range(5)))
+    jobs = any_log.work("jobs", node="w", max=2)
+    one, two = next(jobs), next(jobs)
+    queue = any_log.state("jobs").queue
+    assert queue is not None
+    assert (queue.ready, queue.in_flight) == (3, 2)
+    threading.Timer(0.01, one.ack).start()
+    assert next(jobs).data == 2, "it waits for room"
+    two.ack()
+
+
+def test_work_ends_with_its_log(any_log: topics.AnyLog) -> None:
+    any_log.put_topic("jobs", type="queue")
+    jobs = any_log.work("jobs", node="w")
+    threading.Timer(0.05, any_log.close).start()
+    assert list(jobs) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"node": ""}, "node is ''"),
+        ({"max": 0}, "max is 0"),
+        ({"lease_ms": 1}, "lease_ms is 1"),
+        ({"retry_ms": -1}, "retry_ms is -1"),
+    ],
+)
+def test_a_wrong_argument_of_work_is_one_sentence(any_log: topics.AnyLog, wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(topics.UsageError, match=said):
+        any_log.work("jobs", **{"node": "w", **wrong})
+
+
+def test_asyncio_tails_and_works_alike(any_log: AnyTwin) -> None:
+    any_log.append("orders", list(range(4)))
+    any_log.put_topic("jobs", type="queue")
+    any_log.append("jobs", ["fails", "fine"])
+
+    async def tail_and_work() -> None:
+        aio = any_log.aio
+        tail = aio.tail("orders", reader="billing")
+        assert [(await anext(tail)).data for _ in range(3)] == [0, 1, 2]
+        await tail.aclose()
+        assert (await aio.readers("orders"))[0].committed == 2
+        seen: list[tuple[Any, int]] = []
+        jobs = aio.work("jobs", node="w", max=2, retry_ms=0)
+        async for job in jobs:
+            async with job:
+                seen.append((job.data, job.deliveries))
+                if job.data == "fails" and job.deliveries == 1:
+                    raise ValueError("too small")
+            if len(seen) == 3:
+                break
+        await jobs.aclose()
+        assert sorted(seen) == [("fails", 1), ("fails", 2), ("fine", 1)]
+        assert (await aio.state("jobs")).count == 0
+
+    asyncio.run(tail_and_work())
+
+
+def test_an_async_client_is_awaited_and_used_by_async_with(url: str) -> None:
+    async def use() -> None:
+        async with await topics.connect_async(url) as log:
+            await log.append("t", [1])
+            assert [record.data async for record in log.read("t")] == [1]
+        with pytest.raises(topics.UsageError, match="closed"):
+            await log.state("t")
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize(("log", "client"), [(topics.Log, topics.Client), (topics.AsyncLog, topics.AsyncClient)])
+def test_clients_take_what_the_library_takes(log: type, client: type) -> None:
+    own = {"columns", "locate", "flush", "stats", "append_nowait"}
+    """Calls that need the files, or that a network cannot keep."""
+    for name, method in inspect.getmembers(log, inspect.isfunction):
+        if name.startswith("_") or name in own:
+            continue
+        theirs = inspect.signature(getattr(client, name))
+        ours = inspect.signature(method)
+        assert list(theirs.parameters.values()) == list(ours.parameters.values()), name
