@@ -17,6 +17,7 @@ from topics.common.memory import page_aligned
 from topics.config import Config
 from topics.loop import Loop
 from topics.loop.choose import open_ring
+from topics.store.disk.data_directory import PROBE_NAME
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format.log_format import BLOCK_BYTES
@@ -25,7 +26,6 @@ from topics.uring.support import describe
 
 FILE_BYTES = 4 << 20
 COMMITS = 200
-PROBE_NAME = "doctor.tmp"
 _FULL = ": the disk is full. Delete records, or give the volume space (docs/operations.md)"
 
 

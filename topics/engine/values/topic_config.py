@@ -87,7 +87,7 @@ def make_config(**values: Any) -> TopicConfig:
     Raises: UsageError, an unknown name, a value of the wrong type or range, or a dead_letter that
     is no topic name.
     """
-    return config_of_fields(_checked_fields(values))
+    return _checked(values)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,18 @@ class ConfigPatch:
     @classmethod
     def from_fields(cls, given: Fields) -> ConfigPatch:
         """Build a patch from an object's fields; `null` means the default."""
-        named = config_of_fields(given)
+        return cls._of(given, config_of_fields(given))
+
+    @classmethod
+    def _of(cls, given: Fields, named: TopicConfig) -> ConfigPatch:
+        """Build a patch from an object's fields, and the config that they and the defaults make."""
         names = {"durability" if name == "durable" else name for name in FIELDS if name in given}
         return cls({name: getattr(named, name) for name in names})
 
     @classmethod
     def make(cls, **values: Any) -> ConfigPatch:
         """Build a patch from keyword arguments, for the embedded API; as `make_config`."""
-        return cls.from_fields(_checked_fields(values))
+        return cls._of(*_checked(values))
 
     @property
     def dead_letter(self) -> str | None:
@@ -128,20 +132,20 @@ class ConfigPatch:
         return interned(replace(config, **self.changes))
 
 
-def _checked_fields(values: dict[str, Any]) -> Fields:
-    """Return keyword arguments as the fields of a config on the wire.
+def _checked(values: dict[str, Any]) -> tuple[Fields, TopicConfig]:
+    """Return keyword arguments as the fields of a config on the wire, and the config.
 
     Raises: UsageError, as `make_config`.
     """
     check_setting_names(values)
     try:
         given = read_object(msgspec.json.encode(values), "the config")
-        dead_letter = config_of_fields(given).dead_letter
-        if dead_letter is not None:
-            check_dead_letter(dead_letter)
+        config = config_of_fields(given)
+        if config.dead_letter is not None:
+            check_dead_letter(config.dead_letter)
     except (RequestError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(str(error)) from None
-    return given
+    return given, config
 
 
 def clamped_lease_ms(lease_ms: int) -> int:

@@ -31,9 +31,11 @@ from topics.store.format.segment_format import (
 
 SIGNS = frozenset((MARKER_NAME, SNAPSHOT_DIRECTORY, TOPICS_DIRECTORY, PACK_DIRECTORY, "wal"))
 """Names in a data directory: a directory with none of them is not one."""
-_BEFORE_SIGNS = frozenset(("lock", f"{MARKER_NAME}.tmp", "session", "session.tmp", "lost+found"))
-"""Names in a directory that may become one: a start that was killed or failed, or a new file
-system, left them.
+PROBE_NAME = "doctor.tmp"
+"""The file to which `topics doctor` writes, and which one that was killed leaves."""
+_BEFORE_SIGNS = frozenset(("lock", f"{MARKER_NAME}.tmp", "session", "session.tmp", PROBE_NAME, "lost+found"))
+"""Names in a directory that may become one: a start or a doctor that was killed or failed, or a new
+file system, left them.
 """
 _PATH_BYTES_MAX = 3500
 """The longest path: the kernel accepts 4096 with the names of the files below."""
