@@ -96,6 +96,8 @@ def test_what_is_ignored_remains_ignored(world: World, route: Route) -> None:
         ("PATCH", "/v0/topics/t", {"ttl": 1}, "ttl is an unknown key: did you mean ttl_ms?"),
         ("POST", "/v0/topics/t/diff", {"from_sq": 1}, "from_sq is an unknown key: did you mean from_seq?"),
         ("POST", "/v0/topics/t/diff", {"from": {"lst": 1}}, "from.lst is an unknown key: did you mean last?"),
+        ("POST", "/v0/topics/t", {"recrods": [{"data": 1}]}, "recrods is an unknown key: did you mean records?"),
+        ("POST", "/v0/topics/t", {"records": [{"dta": 1}]}, "records[0].dta is an unknown key: did you mean data?"),
         ("POST", "/v0/topics/t", {"records": [{"data": 1}], "nod": ""}, "nod is an unknown key: did you mean node?"),
         (
             "POST",

@@ -74,6 +74,11 @@ class LongBodies:
         assert self._scanner is not None, "it was scanned"
         self._scanner.check_keys(body)
 
+    def explain_missing(self, body: bytes | bytearray | memoryview) -> None:
+        """Word the failure of the scan of the work's body: `WriteScanner.explain_missing`."""
+        assert self._scanner is not None, "it was scanned"
+        self._scanner.explain_missing(body)
+
     def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
         """Return the fields of the command that the work has just scanned."""
         assert self._scanner is not None, "it was scanned"

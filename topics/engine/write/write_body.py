@@ -249,6 +249,22 @@ class WriteScanner:
         Raises: RequestError invalid_request, naming the first unknown key; those of `data` and
         `meta` are free.
         """
+        self._check_own_keys(body)
+        fields = _FIELDS.unpack(self._fields)
+        for span, name, known in ((_CONFIG, "config", CONFIG_KEYS), (_PRODUCER, "producer", _PART_KEYS)):
+            if fields[span.stop - 1] == JsonKind.OBJECT:
+                known.check(self._inner(body, fields[span], name), FIELDS_MAX, f"{name}.")
+
+    def explain_missing(self, body: bytes | bytearray | memoryview) -> None:
+        """Check the keys of a body whose last scan has failed, if it has missed a required key.
+
+        Raises: RequestError, as `check_keys`: the unknown key may be that one, misspelled.
+        """
+        if self._writer.error.code == lib.E_MISSING:
+            self._check_own_keys(body)
+
+    def _check_own_keys(self, body: bytes | bytearray | memoryview) -> None:
+        """Check the keys of the body and of its records, as `check_keys` does."""
         unknown = self._writer.unknown
         if unknown.kind:
             record = self._writer.unknown_record
@@ -259,10 +275,6 @@ class WriteScanner:
             if record != lib.NO_RECORD:
                 raise unknown_key(name, _RECORD_NAMES, f"records[{record}].")
             raise unknown_key(name, _COMMAND_NAMES if self._writer.command else _BODY_NAMES)
-        fields = _FIELDS.unpack(self._fields)
-        for span, name, known in ((_CONFIG, "config", CONFIG_KEYS), (_PRODUCER, "producer", _PART_KEYS)):
-            if fields[span.stop - 1] == JsonKind.OBJECT:
-                known.check(self._inner(body, fields[span], name), FIELDS_MAX, f"{name}.")
 
     def check_command_keys(self, body: bytes) -> None:
         """Check the keys of a short body that is a command, and was scanned without its fields.

@@ -37,7 +37,12 @@ def write(call: Call) -> None:
         service.long_bodies.run(_write_long(call))
         return
     text = bytes(call.body)
-    body = service.scanner.scan(text)
+    try:
+        body = service.scanner.scan(text)
+    except RequestError:
+        if call.plan.strict:
+            service.scanner.explain_missing(text)
+        raise
     if call.plan.strict:
         service.scanner.check_keys(text)
     _append(call, body, _identity(call, body))
@@ -50,7 +55,12 @@ def _write_long(call: Call) -> Work:
             long_bodies = call.service.long_bodies
             if call.unpacking is not None and not (yield from unpacked(call, call.unpacking)):
                 return
-            body = yield from long_bodies.scan(call.body)
+            try:
+                body = yield from long_bodies.scan(call.body)
+            except RequestError:
+                if call.plan.strict:
+                    long_bodies.explain_missing(call.body)
+                raise
             if call.plan.strict:
                 long_bodies.check_keys(call.body)
             frames = None
