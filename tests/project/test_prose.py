@@ -45,6 +45,10 @@ ROOMS = (
 """Folders and files below `topics/` whose docstrings and comments are checked, too."""
 C_FILES = sorted(path for path in (ROOT / "topics").rglob("*.[ch]") if not path.name.startswith("_"))
 COLUMNS = 100
+USERS_PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")])
+WORDS_A_SENTENCE = 20
+"""More than the mean number of words of a sentence, on each page for users."""
+SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z`\[*(])")
 
 BETTER = {
     r"whoever|whomever": "name the actor: the caller, the client, a process that ...",
@@ -170,6 +174,15 @@ def test_a_page_begins_with_its_title_and_what_it_is_for(page: Path) -> None:
     first = [line.text for line in paragraphs(page)][1]
     assert re.match(r"[A-Z`*]", first), f"a sentence comes first, not {first[:40]!r}"
     assert len(first.split()) >= 6, f"a sentence comes first, not {first!r}"
+
+
+@pytest.mark.parametrize("page", USERS_PAGES, ids=name)
+def test_the_sentences_of_a_page_for_users_have_fewer_than_20_words_on_average(page: Path) -> None:
+    words = []
+    for line in paragraphs(page):
+        if not line.text.startswith("#"):
+            words += [len(sentence.split()) for sentence in SENTENCE_END.split(line.text)]
+    assert sum(words) < WORDS_A_SENTENCE * len(words), f"{sum(words) / len(words):.1f}"
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/guides/*.md")), ids=name)
