@@ -6,9 +6,10 @@ A thread of the client sends one batch after the other, so the records of a topi
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from topics.common.values import arguments
 from topics.common.values.answers import AppendResult
 from topics.common.values.record_json import bytes_of, encoded
 from topics.common.values.written import BYTES_TYPES
-from topics.errors import RequestError, UsageError
+from topics.errors import NoAnswerError, RequestError, UsageError
 
 _REFUSES_ALL = {"record_too_large", "batch_too_large", "topic_full", "payload_too_large", "invalid_request"}
 """Codes of a refusal that may concern only some records of a batch."""
@@ -80,6 +81,13 @@ class RecordGatherer:
         self._in_hurry = False
         self._ends = False
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def _renew_after_fork(self) -> None:
+        """Begin anew in a forked child: it has no thread, and what was gathered is its parent's."""
+        if self._pid != os.getpid():
+            self._changed, self._topics, self._count, self._in_hurry = threading.Condition(), {}, 0, False
+            self._thread, self._pid = None, os.getpid()
 
     def add(self, topic: str, value: object) -> ClientPending:
         arguments.encoded("topic", topic)
@@ -87,8 +95,11 @@ class RecordGatherer:
         is_json = not isinstance(value, BYTES_TYPES)
         data = encoded(value) if is_json else bytes_of(value)  # type: ignore[arg-type]  # bytes
         future: Future[int] = Future()
+        future.set_running_or_notify_cancel()  # a cancelled await does not take the record back
+        self._renew_after_fork()
+        may_wait = self._thread is not threading.current_thread()  # a callback would wait for itself
         with self._changed:
-            while self._count >= self._options.gather_waiting and not self._ends:
+            while may_wait and self._count >= self._options.gather_waiting and not self._ends:
                 self._in_hurry = True
                 self._changed.notify_all()
                 self._changed.wait()
@@ -97,13 +108,15 @@ class RecordGatherer:
             self._topics.setdefault(topic, deque()).append(_Waiting(data, is_json, future))
             self._count += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._send_all, name="topics-append-soon", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._send_all, name="topics-append-soon", daemon=True)
+                thread.start()
+                self._thread = thread
             if self._count in {1, self._options.gather_records}:
                 self._changed.notify_all()
         return ClientPending(future, self._hurry)
 
     def _hurry(self) -> None:
+        self._renew_after_fork()
         with self._changed:
             if self._count:
                 self._in_hurry = True
@@ -111,6 +124,7 @@ class RecordGatherer:
 
     def drain(self) -> None:
         """Send what is there, and end. Later records are refused."""
+        self._renew_after_fork()
         with self._changed:
             self._ends = True
             self._changed.notify_all()
@@ -158,11 +172,16 @@ class RecordGatherer:
                 self._send(topic, [each])
         except BaseException as error:
             self._fail(batch, error)
+            if self._ends and isinstance(error, NoAnswerError):  # `close` waits for one timeout, not for many
+                with self._changed:
+                    left, self._topics, self._count = self._topics, {}, 0
+                for waiting in left.values():
+                    self._fail(waiting, error)
         else:
             for seq, each in enumerate(batch, result.first_seq):
                 each.future.set_result(seq)
 
     @staticmethod
-    def _fail(batch: list[_Waiting], error: BaseException) -> None:
+    def _fail(batch: Iterable[_Waiting], error: BaseException) -> None:
         for each in batch:
             each.future.set_exception(error)

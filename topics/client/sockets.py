@@ -113,13 +113,17 @@ class Sockets:
         except (OSError, BadAnswerError) as error:
             return Lost(True, why_lost(error))
 
+    def _renew_after_fork(self) -> None:
+        """Begin anew in a forked child: the connections are its parent's, and the lock may be held."""
+        if self._pid != os.getpid():
+            for wire in self._idle:
+                wire.close()
+            self._idle, self._busy, self._lock, self._pid = [], {}, threading.Lock(), os.getpid()
+
     def _take(self) -> Wire | None:
         """Return a connection that is kept and of use."""
+        self._renew_after_fork()
         with self._lock:
-            if self._pid != os.getpid():  # A forked child has connections of its own.
-                for wire in self._idle:
-                    wire.close()
-                self._idle, self._busy, self._pid = [], {}, os.getpid()
             while self._idle:
                 wire = self._idle.pop()
                 if self._now() - wire.used < self._options.idle_seconds and is_quiet(wire.socket):
@@ -149,6 +153,7 @@ class Sockets:
 
     def close(self) -> None:
         """Drop all connections; calls in progress end with UsageError."""
+        self._renew_after_fork()
         self._ended.set()
         with self._lock:
             idle, self._idle = self._idle, []
