@@ -42,6 +42,14 @@ def test_every_link_in_the_documents_leads_somewhere() -> None:
             assert not anchor or anchor in headings(goal), f"{page.name} links to {target}#{anchor}"
 
 
+def test_the_index_leads_to_every_page() -> None:
+    """Pages of internals have an index of their own."""
+    for index, pages in {"docs/index.md": ("*.md", "guides/*.md"), "docs/internals/README.md": ("*.md",)}.items():
+        folder = (ROOT / index).parent
+        linked = {folder / target for target in re.findall(r"\]\(([^)#:]*\.md)", (ROOT / index).read_text())}
+        assert {page for glob in pages for page in folder.glob(glob)} - linked <= {ROOT / index}, index
+
+
 def test_an_answer_that_curl_prints_ends_its_line() -> None:
     """The prompt comes after it: streams, and what ends with a line, aside."""
     for page in [page for glob in ("*.md", "docs/**/*.md") for page in ROOT.glob(glob)]:
