@@ -17,22 +17,25 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: packages pages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: help packages pages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
-serve: venv
+help: ## this list
+	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+serve: venv ## a server on this machine; ARGS="--port 4001"
 	$(BIN)/topics serve $(ARGS)
 
 # SPARK=0: without Java and pyspark (half a gigabyte); the tests that need them are skipped and say so.
-test: venv test-packages spark-packages
+test: venv test-packages spark-packages ## everything fast; JOBS=n processes, ARGS="tests/store -x"
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # All tests with a JVM; `make test` runs one of them. CRASHES=n: how many processes are killed, SEED=n: which.
-spark: venv spark-packages
+spark: venv spark-packages ## every test with a JVM; CRASHES=n
 	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check 'matplotlib>=3.8'
 	TOPICS_TEST_CRASHES=$(CRASHES) $(if $(SEED),TOPICS_TEST_SEED=$(SEED)) $(BIN)/python -m pytest -m spark tests/spark $(ARGS)
 
 # A standalone master and two workers on loopback; executors have the package from a zip, or from a packed environment.
-spark-cluster: venv spark-packages
+spark-cluster: venv spark-packages ## pipelines on a standalone cluster
 	$(BIN)/python -m pytest -m slow tests/spark/jvm/test_cluster.py $(ARGS)
 
 spark-packages: venv
@@ -42,104 +45,104 @@ test-packages:
 	@bash scripts/test_packages.sh
 
 # A tiny run of every measurement of perf/, so that none rots.
-perf-smoke: venv
+perf-smoke: venv ## a tiny run of every measurement of perf/
 	$(BIN)/python -m pytest -m slow tests/project/test_perf_smoke.py $(ARGS)
 
-powercut: venv test-packages
+powercut: venv test-packages ## cut the power of a real ext4; CUTS=n
 	TOPICS_TEST_CUTS=20 TOPICS_TEST_TIMES=3 $(BIN)/python -m pytest -q tests/long/powercut/test_failing_disk.py
 	$(BIN)/python -m tests.long.powercut.run --cuts $(CUTS) $(if $(IO),--io $(IO)) $(ARGS)
 
-sim: venv
+sim: venv ## whole servers from seeds; N=n of them, SEED=n one line by line
 	$(BIN)/python -W ignore -m tests.sim.whole $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
 
 # Without an oracle: what is seen before a kill is what is seen after it.
-again: venv
+again: venv ## the state before a kill equals the state after it; N=n, SEED=n
 	$(BIN)/python -W ignore -m tests.sim.again $(if $(SEED),--seed $(SEED),--count $(N)) $(ARGS)
 
 # The whole contract against one oracle, in any order; ARGS=--live: a real server (EXAMPLES of them, SEED to repeat one).
 EXAMPLES ?= 1000
-model: venv
+model: venv ## any request in any order against one oracle; EXAMPLES=n, ARGS=--live
 	$(BIN)/python -W ignore -m tests.long.model --examples $(EXAMPLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Short lives in which every operation fails in turn, and which end after every operation in turn.
-sweeps: venv
+sweeps: venv ## every operation of seven lives fails in turn
 	$(BIN)/python -W ignore -m tests.sim.sweeps $(ARGS)
 
 # Every byte of a small store rots, before a server and before readers of its files.
-rot: venv
+rot: venv ## every byte of a small store flips in its turn
 	$(BIN)/python -W ignore -m tests.sim.rot $(ARGS)
 	$(BIN)/python -m pytest -m slow tests/files
 
 # The code is broken in many ways, and the simulation has to notice each.
-mutants: venv
+mutants: venv ## the code is broken on purpose, and the simulation notices
 	$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 # The costliest values of every field, with 10^6 records and 10^5 topics: passes of the loop above 20 ms of CPU.
-limits: venv
+limits: venv ## the costliest values of every field; TOPICS_LIMITS_MS=n
 	$(BIN)/python -m tests.long.limits $(ARGS)
 
-soak: venv
+soak: venv ## kill a real server again and again; CYCLES=n
 	$(BIN)/python -m tests.long.soak.kill_loop --cycles $(CYCLES) $(if $(IO),--io $(IO)) $(ARGS)
 
-api-fuzz: venv
+api-fuzz: venv ## schemathesis against a live server
 	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"
 	$(BIN)/python scripts/api_fuzz.py $(ARGS)
 
 # WebSocket conformance, groups 1-7, 9 and 10; needs a Python 2.7 (PYTHON27), installs Autobahn's test suite once.
-autobahn: venv
+autobahn: venv ## conformance of WebSockets
 	$(BIN)/python -m tests.ws.autobahn
 
 # The source package, installed into a new environment from the package index.
-packages: venv
+packages: venv ## the packages, built and used in a new environment
 	$(BIN)/python -m pytest -m slow tests/project/test_packages.py $(ARGS)
 
 # Every block of every page, as it is written, on a fresh server.
-pages: venv
+pages: venv ## every block of every page, on a fresh server
 	$(BIN)/python -m pytest -m "slow or not slow" tests/project/pages/test_blocks.py $(ARGS)
 
 # Exports killed before each file operation, and Delta tables read by another implementation; installs deltalake once.
-exports: venv
+exports: venv ## exports that are killed, and read by another program
 	$(BIN)/python -m pip install -q --disable-pip-version-check "deltalake>=1"
 	$(BIN)/python -m pytest -m slow tests/pipelines $(ARGS)
 
 MINUTES ?= 30
 # Lives of the server that show something new are kept and changed; CORPUS: where they stay for the next hunt.
 CORPUS ?= .hunt
-hunt: venv
+hunt: venv ## lives that show something new are changed; MINUTES=n
 	$(BIN)/python -W ignore -m tests.sim.hunt --minutes $(MINUTES) --corpus $(CORPUS) --jobs $(JOBS) $(ARGS)
 
 # C under the address and undefined-behaviour sanitizers; ARGS: other tests than those that compare it with Python.
-sanitize: venv
+sanitize: venv ## C with the sanitizers; ARGS="tests/http/test_scan.py"
 	bash scripts/sanitize.sh $(BIN)/python $(ARGS)
 
 # The decoders, coverage-guided; installs atheris once.
-fuzz: venv
+fuzz: venv ## the decoders, coverage-guided; MINUTES=n
 	$(BIN)/python -m pip install -q --disable-pip-version-check "atheris>=3"
 	$(BIN)/python -W ignore -m tests.long.fuzz --minutes $(MINUTES) $(ARGS)
 
-fuzz-lane: venv
+fuzz-lane: venv ## the lane beside the general path; MINUTES=n
 	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)
 
 # Workloads of `topics bench` by turns with the peers that are here; WORKLOADS: others of `topics bench list`.
 WORKLOADS ?= write-lone write-64 write-batch read-one tail-empty deliver-sse deliver-ws embedded-append embedded-batch
-bench-peers: venv
+bench-peers: venv ## `topics bench` beside other systems; WORKLOADS=names
 	$(BIN)/topics bench run $(WORKLOADS) --peers auto $(ARGS)
 
 # The table of goals, each met or missed, from runs of `topics bench`; ARGS="--only lone,tails".
-bench-goals: venv
+bench-goals: venv ## the table of goals, each met or missed
 	$(BIN)/python -m perf.goals $(ARGS)
 
-check: venv
+check: venv ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: venv
+format: venv ## let ruff format and mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 # A make of its own, so that it sees what setup.sh has just built.
-venv: $(VENV)/.ready
+venv: $(VENV)/.ready ## the virtual environment
 	@$(MAKE) -s build
 
 $(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
@@ -147,11 +150,11 @@ $(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
 
 # Without what cffi makes of them.
 C_FILES := $(shell find topics -name '[!_]*.[ch]')
-build: $(VENV)/.built
+build: $(VENV)/.built ## the C modules
 $(VENV)/.built: build_ffi.py topics/store/format/log_format.py $(C_FILES) | $(VENV)/.ready
 	@echo "building the C modules" >&2
 	$(BIN)/python build_ffi.py
 	@touch $@
 
-clean:
+clean: ## remove what was built
 	rm -rf $(VENV) build *.egg-info topics/*/*.so topics/*/*/*.so topics/*/*.o topics/*/*/*.o topics/*/_*.c topics/*/*/_*.[ch] .mypy_cache .ruff_cache .pytest_cache
