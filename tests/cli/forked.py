@@ -40,18 +40,26 @@ class Forked:
     """A running command, with the methods of `subprocess.Popen` that tests use.
 
     environment: its variables, and no others.
-    stderr: the descriptor that it writes to, also what it prints.
+    stderr: the descriptor that it writes to, also what it prints if `stdout` is not given.
+    stdin: None for one without bytes.
     seconds: it is ended by an alarm after this time; 0: it is not.
     """
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], stderr: int, *, seconds: int = 0
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        stderr: int,
+        *,
+        seconds: int = 0,
+        stdout: int | None = None,
+        stdin: int | None = None,
     ) -> None:
         self.arguments = list(arguments)
         self.returncode: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
-            _run(self.arguments, environment, stderr, seconds)
+            _run(self.arguments, environment, stdin, stderr if stdout is None else stdout, stderr, seconds)
 
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal; None while it runs."""
@@ -93,15 +101,24 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], *, seconds: in
         return Ended(code, file.read())
 
 
-def _run(arguments: list[str], environment: Mapping[str, str], stderr: int, seconds: int) -> NoReturn:
+def _run(  # noqa: PLR0917 - the three streams of a process
+    arguments: list[str],
+    environment: Mapping[str, str],
+    stdin: int | None,
+    stdout: int,
+    stderr: int,
+    seconds: int,
+) -> NoReturn:
     code = 70
     try:
         gc.freeze()  # what the test's process has left over would close descriptors of this one
         _forget_the_test(seconds)
-        os.dup2(stderr, 2)
-        os.dup2(stderr, 1)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        streams = (os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, stdout, stderr)
+        copies = [os.dup(stream) for stream in streams]  # one of them may be 0, 1 or 2
+        for number, copy in enumerate(copies):
+            os.dup2(copy, number)
         os.closerange(3, _DESCRIPTORS)
+        sys.stdin = os.fdopen(0, "r", closefd=False)
         sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         os.environ.clear()

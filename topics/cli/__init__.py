@@ -1,4 +1,4 @@
-"""The command line: serve, doctor, fsck, pipeline."""
+"""The command line: serve, doctor, fsck, pipeline, bench, and the commands on topics."""
 
 from topics.cli.main import main
 

@@ -28,6 +28,7 @@ DEFAULT_OUT = "bench-results"
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     help="Measure latency and throughput, of this server and of others, and check what was measured.\n\n"
     "`topics bench list` shows the workloads; `topics bench run write-lone` starts a server in a temporary "
     "directory, loads it, reads back every record that it acknowledged, and writes JSON and a page of HTML. "

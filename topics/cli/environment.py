@@ -17,6 +17,8 @@ from topics.errors import UsageError
 
 NEVER = "none"
 """The text for None, of a setting in `OPTIONAL`."""
+OF_COMMANDS = ("TOPICS_URL", "TOPICS_KEY", "TOPICS_CONTEXT")
+"""Variables that commands on topics read, and the server does not."""
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
 _SHARE = re.compile(r"0(\.[0-9]+)?|1(\.0+)?", re.ASCII)
@@ -72,7 +74,7 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
     """
     settings = {f"TOPICS_{setting.name.upper()}": setting.default for setting in fields(Config)}
     found = []
-    for name in sorted(name for name in env if name.startswith("TOPICS_")):
+    for name in sorted(name for name in env if name.startswith("TOPICS_") and name not in OF_COMMANDS):
         text = env[name].strip()
         if name not in settings:
             near = get_close_matches(name, settings, 1, 0.8)

@@ -1,78 +1,28 @@
-"""The command `topics`: its subcommands. An error is one sentence and a non-zero exit code."""
+"""The command `topics`. An error is one sentence and a non-zero exit code."""
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
 from typing import Annotated
 
 import typer
 
 from topics import __version__
-from topics.cli import bench, pipeline
-from topics.cli.environment import config_of
-from topics.cli.serve import as_variables, serve
-from topics.config import Config
+from topics.cli.exit_codes import exit_code_of, report
+from topics.cli.lazy_group import LazyGroup
 from topics.errors import TopicsError
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="An event log for one machine."
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="An event log for one machine.\n\n"
+    "Commands on topics work on the server at --url, TOPICS_URL, a context or http://localhost:4000, or on the "
+    "--data-dir of a stopped one. They print tables on a terminal and JSON lines elsewhere. Exit codes: 0 done, "
+    "1 refused, 2 usage, 3 records were lost, 130 interrupted.",
 )
-app.command()(serve)
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(bench.app, name="bench")
-
-DataDir = Annotated[str | None, typer.Option(help="Data directory; else TOPICS_DATA_DIR, else ./topics-data.")]
-Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]
-
-
-def settings(**options: str | None) -> Config:
-    """Return the settings of the environment, overridden by the options given.
-
-    Raises: UsageError for a setting without a meaning.
-    """
-    given = as_variables({name.upper(): value for name, value in options.items()})
-    return config_of({**os.environ, **given})
-
-
-@app.command()
-def doctor(
-    data_dir: DataDir = None,
-    io: Io = None,
-    commit: Annotated[str | None, typer.Option(help="auto, link, direct or dsync.")] = None,
-) -> None:
-    """Report what this machine supports, what `serve` uses and why, and what a commit costs."""
-    from topics.cli.doctor import report  # noqa: PLC0415 - `topics --help` should load neither
-
-    for line in report(settings(data_dir=data_dir, io=io, commit=commit)):
-        print(line, flush=True)
-
-
-@app.command()
-def fsck(
-    data_dir: DataDir = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild a damaged directory from what is sound.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    io: Io = None,
-) -> None:
-    """Verify every checksum of a stopped data directory.
-
-    Exit code 0: sound; 1: damage found; 2: the check could not run.
-    """
-    from topics.cli import fsck as command  # noqa: PLC0415 - `topics --help` should load neither
-
-    try:
-        outcome = command.check(settings(data_dir=data_dir, io=io), mend=rebuild)
-    except (TopicsError, OSError) as error:
-        print(f"topics: {sentence(error)}", file=sys.stderr)
-        raise typer.Exit(command.CANNOT_LOOK) from None
-    if json:
-        print(command.as_json(outcome).decode())
-    else:
-        for line in command.lines(outcome):
-            print(line)
-    raise typer.Exit(command.exit_code(outcome))
 
 
 def _print_version(wanted: bool) -> None:
@@ -90,19 +40,14 @@ def _root(
     pass
 
 
-def sentence(error: Exception) -> str:
-    """Return the sentence for an error; that of an OSError leaves out its number."""
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"{error.filename}: {error.strerror}: choose another port with --port, or 0 for a free one"
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
-
-
 def main() -> None:
     """Run the console script."""
+    if "_TOPICS_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415 - a shell asks for words
+
+        completion_init()
     try:
-        app()
+        app(prog_name="topics")
     except (TopicsError, OSError) as error:
-        print(f"topics: {sentence(error)}", file=sys.stderr)
-        raise SystemExit(1) from None
+        report(error)
+        raise SystemExit(exit_code_of(error)) from None

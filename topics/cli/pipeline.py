@@ -29,6 +29,7 @@ WRONG, COULD_NOT_RUN = 1, 2
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     help="Jobs over whole topics, read from a data directory beside its server (docs/guides/pipelines.md).",
 )
 

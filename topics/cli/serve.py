@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from topics.cli.environment import config_of, odd_variables
+from topics.cli.exit_codes import start_or_refusal
 from topics.errors import UsageError
 
 _log = logging.getLogger("topics.cli")
@@ -30,6 +31,7 @@ def as_variables(options: Mapping[str, object]) -> dict[str, str]:
     return {f"TOPICS_{name}": value for name, value in given.items()}
 
 
+@start_or_refusal()
 def serve(  # noqa: PLR0917 - typer makes options of them
     data_dir: Annotated[str | None, typer.Option(help="Data directory; created if missing.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind; may carry the port.")] = None,

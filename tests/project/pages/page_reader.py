@@ -131,6 +131,8 @@ class Reader:
             "HOME": str(self.directory),
             "LC_ALL": "C.UTF-8",
         }
+        if "localhost:4000" in self.replaced:  # the address without an option
+            environment["TOPICS_URL"] = f"http://{self.replaced['localhost:4000']}"
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail\n{fails}{command}"],
             cwd=self.directory,

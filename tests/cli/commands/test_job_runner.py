@@ -1,0 +1,119 @@
+"""`topics queue work`: commands for jobs, their ends, and the leases meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import topics
+from tests.embedded.conftest import SMALL
+from topics.cli.commands.job_runner import JobRunner, RunnerOptions
+
+OPTIONS = RunnerOptions("jobs", ("true",), "w", 1, None, True, 0, None, True)
+
+
+class WatchedLog:
+    """A log whose extensions of leases a test sees, and may let fail."""
+
+    def __init__(self, log: topics.Log, on_extend: Callable[[], None], *, takes_away: bool = False) -> None:
+        self._log, self._on_extend, self._takes_away = log, on_extend, takes_away
+        self.extended = 0
+
+    def extend(self, queue: str, node: str, jobs: Iterable[topics.Job], *, lease_ms: int) -> topics.ExtendResult:
+        jobs = list(jobs)
+        if self._takes_away:
+            self._log.nack(queue, node, jobs)
+        result = self._log.extend(queue, node, jobs, lease_ms=lease_ms)
+        self.extended += 1
+        self._on_extend()
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+def queue_with(log: topics.Log, *data: Any) -> topics.Log:
+    log.put_topic("jobs", type="queue")
+    log.append("jobs", list(data))
+    return log
+
+
+def test_exit_code_0_completes_a_job_and_another_returns_it(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, "good", "bad", "good")
+        command = ("sh", "-c", 'test "$(cat)" = good')
+        assert JobRunner(log, OPTIONS._replace(command=command, delay_ms=3_600_000)).run() == 0
+        assert [record.data for record in log.read("jobs")] == ["bad"]
+        assert log.claim("jobs", "other", 9) == []
+
+
+def test_the_lease_is_extended_while_the_command_runs(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def let_it_end() -> None:
+        if watched.extended == 3:
+            fifo.write_text("\n")
+
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        watched = WatchedLog(queue_with(log, 1), let_it_end)
+        command = ("sh", "-c", f"read line < {fifo}")
+        # the lease is longer than any wait for the processor; its third is what the test waits for
+        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=900, limit=1)).run() == 0  # type: ignore[arg-type]
+        assert watched.extended >= 3
+        assert log.state("jobs").count == 0
+
+
+def test_a_command_whose_lease_was_lost_is_ended_and_its_job_is_not_completed(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        watched = WatchedLog(queue_with(log, 1), lambda: None, takes_away=True)
+        command = ("sh", "-c", "cat > /dev/null; exec sleep 1000")
+        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=300, limit=1)).run() == 0  # type: ignore[arg-type]
+        assert log.state("jobs").count == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_the_first_signal_waits_for_the_jobs_that_run(number: int, code: int, tmp_path: Path) -> None:
+    begun, ends = tmp_path / "begun", tmp_path / "ends"
+    os.mkfifo(begun)
+    os.mkfifo(ends)
+
+    def interrupt() -> None:
+        begun.read_text()
+        os.kill(os.getpid(), number)
+        ends.write_text("\n")
+
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, 1, 2)
+        helper = threading.Thread(target=interrupt)
+        helper.start()
+        command = ("sh", "-c", f"echo > {begun}; read line < {ends}")
+        assert JobRunner(log, OPTIONS._replace(command=command)).run() == code
+        helper.join()
+        assert [job.seq for job in log.claim("jobs", "other", 9)] == [2]
+
+
+def test_the_second_signal_ends_the_commands_and_their_jobs_are_returned(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+
+    def interrupt() -> None:
+        begun.read_text()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert runner.stopping.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, 1)
+        runner = JobRunner(log, OPTIONS._replace(command=("sh", "-c", f"echo > {begun}; exec sleep 1000")))
+        helper = threading.Thread(target=interrupt)
+        helper.start()
+        assert runner.run() == 130
+        helper.join()
+        assert [job.seq for job in log.claim("jobs", "other", 9)] == [1]

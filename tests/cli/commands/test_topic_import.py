@@ -1,0 +1,126 @@
+"""A topic that is exported and imported: equal, with new seqs or with its own."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import topics
+from tests.embedded.conftest import SMALL
+from topics.cli.commands.topic_export import export_lines
+from topics.cli.commands.topic_import import TopicImport
+from topics.errors import RequestError, UsageError
+
+RECORDS = [
+    topics.NewRecord({"k": [1, 1.5, None, True, {"": "\x00\x7f\u2028😀"}]}, "eu", "n1", {"m": [1]}),
+    topics.NewRecord("text\nwith lines", None, None, None),
+    topics.NewRecord(b"\x00\xff\n", "eu:de", None, {"m": 2}),
+    topics.NewRecord(b"", "", "", None),
+    topics.NewRecord(2**64 - 1, None, "n2", "meta"),
+    topics.NewRecord(-(2**63), None, None, None),
+    topics.NewRecord(1e-300, None, None, None),
+    topics.NewRecord(None, None, None, None),
+]
+
+
+def nothing(_count: int) -> None:
+    pass
+
+
+def exported(log: topics.Log, topic: str) -> bytes:
+    return b"".join(export_lines(log, log.state(topic), skip_gaps=False))
+
+
+def imported(log: topics.Log, topic: str, lines: bytes, *, keep_seqs: bool) -> int:
+    return TopicImport(log, topic, "record", keep_seqs=keep_seqs).run(io.BytesIO(lines), nothing).records
+
+
+def contents(log: topics.Log, topic: str) -> list[tuple[Any, ...]]:
+    return [(each.data, each.tag, each.node, each.meta) for each in log.read(topic)]
+
+
+def test_a_topic_that_is_exported_and_imported_has_equal_records_and_settings(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        one.put_topic("t", durability="fsync", idempotency_window_ms=5)
+        one.append("t", RECORDS)
+        assert imported(other, "t", exported(one, "t"), keep_seqs=False) == len(RECORDS)
+        assert contents(other, "t") == contents(one, "t") == [tuple(each) for each in RECORDS]
+        assert other.state("t").config == one.state("t").config
+        assert all(type(a.data) is type(b.data) for a, b in zip(one.read("t"), other.read("t"), strict=True))
+
+
+def test_with_seqs_kept_the_holes_and_the_head_are_those_of_the_file(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        one.append("t", [topics.NewRecord(at, "gone" if at % 3 == 0 else "left") for at in range(2500)])
+        one.delete("t", match="gone")
+        one.delete("t", before_seq=1200)
+        one.append("t", ["last"])
+        one.append("t", [topics.NewRecord(0, "gone")] * 3)
+        one.delete("t", match="gone")
+        imported(other, "copy", exported(one, "t"), keep_seqs=True)
+        assert [(each.seq, each.data) for each in other.read("copy")] == [
+            (each.seq, each.data) for each in one.read("t")
+        ]
+        assert other.state("copy").head_seq == one.state("t").head_seq == 2504
+        assert other.append("copy", [1]).first_seq == 2505
+
+
+def test_a_topic_with_a_cap_is_imported_whole_and_has_its_cap_afterwards(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        one.put_topic("t", cap_records=3)
+        one.append("t", [1, 2, 3, 4, 5])
+        lines = exported(one, "t")
+        imported(other, "t", lines, keep_seqs=True)
+        assert [each.seq for each in other.read("t", from_="first")] == [3, 4, 5]
+        assert other.state("t").config.cap_records == 3
+
+
+def test_a_queue_is_imported_with_its_jobs_to_be_claimed(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        one.put_topic("q", type="queue", max_deliveries=3)
+        one.append("q", [1, b"two"])
+        imported(other, "q", exported(one, "q"), keep_seqs=False)
+        assert [job.data for job in other.claim("q", "w", 5)] == [1, b"two"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (b'{"$seq":2,"data":1}\n{"$seq":2,"data":1}\n', "line 2 has $seq 2, which is not above the one before it"),
+        (b'{"data":1}\n', "line 1 has no $seq"),
+        (b'{"$seq":0,"data":1}\n', "line 1 has a $seq that is no number from 1 on"),
+        (b'{"$seq":1,"data":1,"data_base64":""}\n', "line 1 is no record"),
+        (b'{"$seq":1,"data_base64":"AA"}\n', "line 1 has data_base64 that is no base64"),
+        (b'{"$seq":1,"data_base64":7}\n', "line 1 has data_base64 that is no base64"),
+        (b'{"$seq":1,"data":1,"$tag":7}\n', "line 1 has a tag that is no string"),
+        (b'{"$seq":1,"data":1,"delay":7}\n', "line 1 has 'delay', which no record has"),
+        (b"[1]\n", "line 1 is no record"),
+        (b"{\n", "line 1 is no JSON"),
+        (b'{"topics_export":1}\n', "line 1 begins as an export, and has no config"),
+    ],
+)
+def test_a_line_that_is_no_record_is_named(lines: bytes, told: str, tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as log, pytest.raises(UsageError) as refused:
+        imported(log, "t", lines, keep_seqs=True)
+    assert told in str(refused.value)
+
+
+def test_seqs_are_kept_only_in_a_new_topic(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as log:
+        log.append("t", [1])
+        with pytest.raises(RequestError, match="has seqs up to 1"):
+            imported(log, "t", b'{"$seq":1,"data":1}\n', keep_seqs=True)
+        assert log.state("t").head_seq == 1
+
+
+def test_an_export_leaves_out_what_comes_after_it_began(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as log:
+        log.append("t", [1, 2])
+        state = log.state("t")
+        log.append("t", [3])
+        lines = b"".join(export_lines(log, state, skip_gaps=False)).splitlines()
+    assert [msgspec.json.decode(line).get("data") for line in lines[1:]] == [1, 2]

@@ -1,0 +1,1 @@
+"""The commands that work on topics, one file a subject."""

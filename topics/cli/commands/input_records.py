@@ -1,0 +1,149 @@
+"""Records that a command appends: from its arguments, or from the lines of stdin."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, NamedTuple
+
+import msgspec
+
+from topics.errors import UsageError
+
+INPUTS = ("json", "text", "bytes", "record")
+"""A value of JSON; a string; bytes; or an object as `topics get -o json` prints it."""
+_CHUNK_BYTES = 1 << 20
+_BATCH_RECORDS = 1000
+_MEMBERS = frozenset(
+    (
+        "$seq",
+        "$ts",
+        "$tag",
+        "$node",
+        "tag",
+        "node",
+        "data",
+        "data_base64",
+        "meta",
+        "topic",
+        "lease_id",
+        "deadline",
+        "deliveries",
+    )
+)
+
+
+class InputForm(NamedTuple):
+    """How a text becomes a record."""
+
+    form: str
+    tag: str | None
+    node: str | None
+    meta: Any
+
+    @classmethod
+    def of(cls, form: str, tag: str | None, node: str | None, meta: str | None) -> InputForm:
+        """Raises: UsageError for an unknown form, or a meta that is no JSON."""
+        if form not in INPUTS:
+            raise UsageError(f"--as is {form!r}: use one of {', '.join(INPUTS)}")
+        return cls(form, tag, node, None if meta is None else _json_of(meta.encode(), "--meta"))
+
+    def record(self, text: bytes, what: str) -> Any:
+        """Return the `topics.NewRecord` that a text is. Raises: UsageError, which names `what`."""
+        import topics  # noqa: PLC0415 - loaded by now
+
+        if self.form == "bytes":
+            return topics.NewRecord(text, self.tag, self.node, self.meta)
+        if self.form == "text":
+            try:
+                return topics.NewRecord(text.decode(), self.tag, self.node, self.meta)
+            except UnicodeDecodeError:
+                raise UsageError(f"{what} is no UTF-8: add --as bytes") from None
+        value = _json_of(text, what)
+        if self.form == "json":
+            return topics.NewRecord(value, self.tag, self.node, self.meta)
+        new, _seq = record_of(value, what)
+        return topics.NewRecord(
+            new.data,
+            new.tag if self.tag is None else self.tag,
+            new.node if self.node is None else self.node,
+            new.meta if self.meta is None else self.meta,
+        )
+
+
+def record_of(value: Any, what: str) -> tuple[Any, int | None]:
+    """Return the `topics.NewRecord` of an object as `get` prints it, and its seq, if it has one.
+
+    Raises: UsageError, which names `what`.
+    """
+    import topics  # noqa: PLC0415 - loaded by now
+
+    if not isinstance(value, dict) or ("data" in value) == ("data_base64" in value):
+        raise UsageError(f"{what} is no record: use an object with `data` or `data_base64`, as `topics get` prints it")
+    if unknown := sorted(set(value) - _MEMBERS):
+        raise UsageError(f"{what} has {unknown[0]!r}, which no record has: use data, data_base64, tag, node and meta")
+    data = value.get("data")
+    if "data_base64" in value:
+        try:
+            data = base64.b64decode(value["data_base64"], validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            raise UsageError(f"{what} has data_base64 that is no base64: use the alphabet with + and /") from None
+    tag, node = value.get("$tag", value.get("tag")), value.get("$node", value.get("node"))
+    seq = value.get("$seq")
+    for name, text in (("tag", tag), ("node", node)):
+        if text is not None and not isinstance(text, str):
+            raise UsageError(f"{what} has a {name} that is no string: put it in quotes")
+    if seq is not None and (type(seq) is not int or seq < 1):
+        raise UsageError(f"{what} has a $seq that is no number from 1 on: leave it out")
+    return topics.NewRecord(data, tag, node, value.get("meta")), seq
+
+
+def batches_of(form: InputForm, given: Sequence[str], stdin: IO[bytes], *, whole: bool) -> Iterator[list[Any]]:
+    """Yield records to append together: the arguments, all of stdin, or the lines that are there.
+
+    Raises: UsageError, which names the argument or the line.
+    """
+    if given:
+        yield [form.record(os.fsencode(text), f"record {at} ({_cut(text)})") for at, text in enumerate(given, 1)]
+    elif whole:
+        yield [form.record(stdin.read(), "stdin")]
+    else:
+        at = 0
+        for lines in lines_as_they_come(stdin):
+            for begin in range(0, len(lines), _BATCH_RECORDS):
+                part = lines[begin : begin + _BATCH_RECORDS]
+                records = [form.record(line, f"line {at + number}") for number, line in enumerate(part, 1)]
+                at += len(part)
+                yield records
+
+
+def lines_as_they_come(stdin: IO[bytes]) -> Iterator[list[bytes]]:
+    """Yield the whole lines of each read, so that a slow writer's are appended at once.
+
+    Empty lines are left out.
+    """
+    rest: list[bytes] = []
+    read = getattr(stdin, "read1", stdin.read)
+    while chunk := read(_CHUNK_BYTES):
+        *lines, last = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*rest, lines[0]])
+            rest = []
+            if found := [line.removesuffix(b"\r") for line in lines if line.strip()]:
+                yield found
+        rest.append(last)
+    if (end := b"".join(rest)).strip():
+        yield [end]
+
+
+def _json_of(text: bytes, what: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise UsageError(f"{what} is no JSON: quote a string as '\"text\"', or add --as text") from None
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")

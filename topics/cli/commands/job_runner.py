@@ -1,0 +1,191 @@
+"""Run a command for each job of a queue, and extend the job's lease meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topics.cli.exit_codes import INTERRUPTED, sentence
+from topics.cli.output.record_text import data_bytes
+from topics.errors import TopicsError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    import topics
+    from topics.common.any_log import AnyLog
+
+_CLAIM_MS = 1000
+"""How long a claim waits for a job: a stop of the runner waits as long for it."""
+_EXTENDS = 3
+"""A lease is extended after a third of it, so that two more tries are in time."""
+
+
+class RunnerOptions(NamedTuple):
+    """The options of `topics queue work`."""
+
+    queue: str
+    command: Sequence[str]
+    node: str
+    side_by_side: int
+    limit: int | None
+    drain: bool
+    delay_ms: int
+    lease_ms: int | None
+    quiet: bool
+
+
+class JobRunner:
+    """Claims jobs and runs the command, until it is stopped or has done what it was to do."""
+
+    def __init__(self, log: AnyLog, options: RunnerOptions) -> None:
+        self._log = log
+        self._options = options
+        self._lease_ms = options.lease_ms or log.state(options.queue, touch=False).config.lease_ms
+        self._lock = threading.Lock()
+        self._left = options.limit
+        """Jobs that may still be begun; None: any number."""
+        self.stopping = threading.Event()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._signal = 0
+        self._ending = False
+        """Whether commands that run are to end."""
+        self._error: TopicsError | OSError | None = None
+
+    def run(self) -> int:
+        """Work to the end. Return the exit code."""
+        before = {each: signal.signal(each, self._on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+        threads = [threading.Thread(target=self._work, name=f"job-{at}") for at in range(self._options.side_by_side)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if self._error is not None:
+            raise self._error
+        return INTERRUPTED if self._signal == signal.SIGINT else 0
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.stopping.is_set() and self._signal:
+            self._ending = True
+            for process in list(self._running):
+                _end(process)
+        self._signal = number
+        self.stopping.set()
+
+    def _work(self) -> None:
+        try:
+            while not self.stopping.is_set() and self._begins():
+                jobs = self._claim()
+                if not jobs:
+                    self._ends_without()
+                    if self._options.drain:
+                        return
+                for job in jobs:
+                    self._run(job)
+        except (TopicsError, OSError) as error:
+            self._error = self._error or error
+            self.stopping.set()
+
+    def _begins(self) -> bool:
+        """Take one of the jobs that may be begun. False: there is none left."""
+        with self._lock:
+            if self._left == 0:
+                return False
+            if self._left is not None:
+                self._left -= 1
+            return True
+
+    def _ends_without(self) -> None:
+        with self._lock:
+            if self._left is not None:
+                self._left += 1
+
+    def _claim(self) -> list[topics.Job]:
+        options = self._options
+        wait_ms = 0 if options.drain else _CLAIM_MS
+        return self._log.claim(options.queue, options.node, 1, lease_ms=self._lease_ms, wait_ms=wait_ms)
+
+    def _run(self, job: topics.Job) -> None:
+        """Run the command for a job, and complete or return it."""
+        began = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                list(self._options.command), stdin=subprocess.PIPE, env=self._variables(job), process_group=0
+            )
+        except OSError:
+            self._return(job, "its command cannot be run")
+            raise
+        self._running.add(process)
+        if self._ending:  # by a signal that came since it was started
+            _end(process)
+        try:
+            is_ours = self._wait(process, job)
+        finally:
+            self._running.discard(process)
+        if not is_ours:
+            self._report(job, "its lease has ended, so its command was ended")
+        elif process.returncode == 0:
+            self._log.ack(self._options.queue, self._options.node, [job])
+            self._report(job, f"done in {time.monotonic() - began:.1f} s")
+        else:
+            self._return(job, _how_it_ended(process.returncode))
+
+    def _wait(self, process: subprocess.Popen[bytes], job: topics.Job) -> bool:
+        """Wait for the command, and extend the lease. Return whether this node still holds it."""
+        data: bytes | None = data_bytes(job.data)
+        while True:
+            try:
+                process.communicate(data, timeout=self._lease_ms / 1000 / _EXTENDS)
+                return True
+            except subprocess.TimeoutExpired:
+                data = None  # what is left of it is written by the next call
+                if not self._extend(job):
+                    _end(process)
+                    process.wait()
+                    return False
+
+    def _extend(self, job: topics.Job) -> bool:
+        try:
+            result = self._log.extend(self._options.queue, self._options.node, [job], lease_ms=self._lease_ms)
+        except TopicsError as error:
+            self._report(job, f"its lease was not extended: {sentence(error)}")
+            return True  # the ack finds out
+        return not result.skipped
+
+    def _return(self, job: topics.Job, why: str) -> None:
+        self._log.nack(self._options.queue, self._options.node, [job], delay_ms=self._options.delay_ms)
+        self._report(job, f"returned: {why}")
+
+    def _variables(self, job: topics.Job) -> dict[str, str]:
+        told: dict[str, Any] = {
+            "TOPICS_QUEUE": self._options.queue,
+            "TOPICS_SEQ": job.seq,
+            "TOPICS_TAG": job.tag or "",
+            "TOPICS_DELIVERIES": job.deliveries,
+        }
+        return {**os.environ, **{name: str(value) for name, value in told.items()}}
+
+    def _report(self, job: topics.Job, what: str) -> None:
+        if not self._options.quiet:
+            print(f"job {job.seq}: {what}", file=sys.stderr, flush=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a command and the programs that it has started to end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+def _how_it_ended(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"

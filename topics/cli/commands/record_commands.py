@@ -1,0 +1,218 @@
+"""`topics put`, `get`, `tail`, `delete`: records in, records out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topics.cli.commands.beginning import After, First, Last, ReadBeginning, Since, SkipGaps, beginning_of
+from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_records, on_topics
+from topics.cli.commands.gaps import at_gap
+from topics.cli.commands.input_records import INPUTS, InputForm, batches_of
+from topics.cli.exit_codes import REFUSED
+from topics.cli.output.printer import count_text
+from topics.cli.output.progress_bar import progress_bar
+from topics.clock import SystemClock
+from topics.errors import UsageError
+
+if TYPE_CHECKING:
+    import topics
+    from topics.common.any_log import AnyLog
+
+Topic = Annotated[str, typer.Argument(help="The topic.")]
+Node = Annotated[str, typer.Option("--skip-node", help="Leave out records that this node wrote.")]
+
+
+@on_topics
+def put(
+    call: CliCall,
+    *,
+    topic: Topic,
+    data: Annotated[
+        list[str] | None, typer.Argument(help="A record each; else the lines of stdin are records.")
+    ] = None,
+    form: Annotated[str, typer.Option("--as", help=f"What a record is: {', '.join(INPUTS)}.")] = "json",
+    whole: Annotated[bool, typer.Option("--whole", help="All of stdin is one record.")] = False,
+    tag: Annotated[str | None, typer.Option(help="Tag of the records.")] = None,
+    node: Annotated[str | None, typer.Option(help="Node of the records.")] = None,
+    meta: Annotated[str | None, typer.Option(help="Meta of the records, as JSON.")] = None,
+    once: Annotated[
+        str | None, typer.Option("--once", help="Idempotency key: sent again, nothing is appended.")
+    ] = None,
+    no_create: Annotated[bool, typer.Option("--no-create", help="Refuse if the topic does not exist.")] = False,
+) -> None:
+    """Append records: arguments, or the lines of stdin as they come."""
+    if data and whole:
+        raise UsageError("--whole is of stdin: leave it out with records as arguments")
+    if once is not None and not (data or whole):
+        raise UsageError("--once is for one append: give the records as arguments, or add --whole")
+    records = InputForm.of(form, tag, node, meta)
+    appended = 0
+    first = last = 0
+    with call.log(writes=True) as log, progress_bar(f"put {topic}", None) as advance:
+        for batch in batches_of(records, data or [], sys.stdin.buffer, whole=whole):
+            result = log.append(topic, batch, key=once, create=False if no_create else None)
+            first, last = first or result.first_seq, result.last_seq
+            appended += 0 if result.deduped else result.count
+            advance(len(batch))
+    span = f", seq {first}" if first == last else f", seqs {first} to {last}" if first else ""
+    is_repeated = bool(first) and not appended
+    call.printer.said(
+        {"topic": topic, "first_seq": first, "last_seq": last, "count": appended, "repeated": is_repeated},
+        f"{topic}: {'was there already' if is_repeated else count_text(appended, 'record')}{span}",
+    )
+
+
+@on_records
+def get(
+    call: CliCall,
+    *,
+    topic: Topic,
+    seqs: Annotated[
+        list[int] | None, typer.Argument(min=1, help="These records; else those from a beginning on.")
+    ] = None,
+    after: After = None,
+    last: Last = None,
+    since: Since = None,
+    first: First = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many records.")] = None,
+    node: Node = "",
+    skip_gaps: SkipGaps = False,
+) -> None:
+    """Print records up to the head: all of them, or those of the seqs given.
+
+    Exit code 3: records were lost there, see stderr.
+    """
+    beginning = beginning_of(after, last, since, first, SystemClock())
+    if seqs and beginning != ReadBeginning():
+        raise UsageError(f"seq {seqs[0]} and a beginning are given: leave out one of them")
+    with call.log() as log:
+        if seqs:
+            _print_seqs(call, log, topic, seqs, at_gap(skip=skip_gaps))
+            return
+        records = log.read(
+            topic,
+            beginning.from_seq or 0,
+            limit=limit,
+            node=node,
+            from_=beginning.from_,
+            on_gap=at_gap(skip=skip_gaps),
+        )
+        for record in records:
+            call.printer.record(topic, record)
+
+
+@on_records
+def tail(
+    call: CliCall,
+    *,
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to follow.")],
+    after: After = None,
+    last: Last = None,
+    since: Since = None,
+    first: First = False,
+    reader: Annotated[str, typer.Option(help="Continue where this named reader is, and move it.")] = "",
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many records.")] = None,
+    node: Node = "",
+    skip_gaps: SkipGaps = False,
+) -> None:
+    """Print records as they come, from now on unless a beginning is given.
+
+    Exit code 3: records were lost on the way, see stderr.
+    """
+    beginning = beginning_of(after, last, since, first, SystemClock())
+    if reader and (beginning != ReadBeginning() or len(names) > 1 or node):
+        raise UsageError("--reader has its own place in one topic: leave out other topics, beginnings and --skip-node")
+    is_one, on_gap = len(names) == 1, at_gap(skip=skip_gaps)
+    with call.log(writes=bool(reader), patience_s=PATIENCE_S) as log:
+        if reader:
+            records = _of_reader(log, names[0], reader, limit, on_gap, ends=call.place.is_directory)
+        elif is_one:
+            tail_of = log.tail(names[0], beginning.from_seq, node=node, from_=beginning.from_, on_gap=on_gap)
+            records = islice(((names[0], record) for record in tail_of), limit)
+        else:
+            begins = dict.fromkeys(names, beginning.from_ or beginning.from_seq)
+            records = islice(log.tail_many(begins, node=node, on_gap=on_gap), limit)
+        for topic, record in records:
+            call.printer.record(topic, record, named=not is_one)
+            call.printer.flush()
+
+
+@on_topics
+def delete(
+    call: CliCall,
+    *,
+    topic: Topic,
+    before: Annotated[int | None, typer.Option("--before", min=1, help="Records below this seq.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Records with this tag; a* is any that begins with a.")] = None,
+) -> None:
+    """Delete records for good: below a seq, with a tag, or both."""
+    if before is None and tag is None:
+        raise UsageError("nothing says which records to delete: use --before SEQ, --tag TAG, or `topics rm` for all")
+    with call.log(writes=True) as log:
+        result = log.delete(topic, before_seq=before, match=tag)
+    call.printer.said(
+        {"topic": topic, **result._asdict()},
+        f"{topic}: {count_text(result.deleted, 'record')} deleted, {count_text(result.count, 'record')} left",
+    )
+
+
+def _print_seqs(
+    call: CliCall, log: AnyLog, topic: str, seqs: list[int], on_gap: Callable[[topics.GapError], None]
+) -> None:
+    import topics  # noqa: PLC0415 - loaded by now
+
+    missing = []
+    for seq in seqs:
+        try:
+            record = log.get(topic, seq)
+        except topics.GapError as error:
+            on_gap(error)
+            continue
+        if record is None:
+            missing.append(str(seq))
+        else:
+            call.printer.record(topic, record)
+    if missing:
+        call.printer.flush()
+        print(f"topics: {topic} has no record {', '.join(missing)}: deleted, or not written yet", file=sys.stderr)
+        raise typer.Exit(REFUSED)
+
+
+def _of_reader(
+    log: AnyLog,
+    topic: str,
+    name: str,
+    limit: int | None,
+    on_gap: Callable[[topics.GapError], None],
+    *,
+    ends: bool,
+) -> Iterator[tuple[str, topics.Record]]:
+    """Yield what a named reader has not handed out. A page that was printed is committed.
+
+    ends: whether no more records can come once there are none.
+    """
+    import topics  # noqa: PLC0415 - loaded by now
+
+    with log.reader(topic, name) as reader:
+        while limit is None or limit > 0:
+            try:
+                page = reader.read(limit=min(limit or _PAGE, _PAGE), wait_ms=0 if ends else _READER_WAIT_MS)
+            except topics.GapError as error:
+                on_gap(error)
+                reader.seek(error.resume_from)
+                continue
+            if page:
+                yield from ((topic, record) for record in page)
+                reader.commit()
+                limit = None if limit is None else limit - len(page)
+            elif ends:
+                return
+
+
+_PAGE = 100
+_READER_WAIT_MS = 20_000

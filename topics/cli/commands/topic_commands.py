@@ -1,0 +1,148 @@
+"""`topics ls`, `stat`, `create`, `set`, `rm`: topics and their settings."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+
+from topics.cli.commands.cli_call import CliCall, on_topics
+from topics.cli.output.printer import bytes_text, count_text
+from topics.cli.output.record_text import json_bytes, time_text
+from topics.cli.output.shown_state import TOPIC_TITLES, config_object, topic_object, topic_row
+from topics.errors import RequestError, UsageError
+
+Prefix = Annotated[str, typer.Argument(help="Names that begin with this; all without it.")]
+Settings = Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE...", help="Settings, as durability=fsync.")]
+NAMES = (
+    "type", "ttl_ms", "cap_records", "cap_bytes", "discard", "durable", "durability", "priority", "auto_priority",
+    "auto_create", "idempotency_window_ms", "dedupe_node", "lease_ms", "claim_jitter_ms", "max_deliveries",
+    "dead_letter", "leases_durable",
+)  # fmt: skip
+"""Settings of a topic; a test compares them with `TopicSettings`, which loads slowly."""
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+@on_topics
+def ls(call: CliCall, prefix: Prefix = "") -> None:
+    """List topics."""
+    with call.log() as log:
+        states = log.topics(prefix)
+    call.printer.rows(TOPIC_TITLES, map(topic_row, states), none="no topics")
+
+
+@on_topics
+def stat(call: CliCall, names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics.")]) -> None:
+    """Show the state of topics: counts, seqs, settings."""
+    with call.log() as log:
+        states = [log.state(name, touch=False) for name in names]
+    for state in states:
+        pairs: list[tuple[str, object]] = [
+            ("topic", state.name),
+            ("records", f"{state.count}, {bytes_text(state.bytes)}"),
+            (
+                "seqs",
+                f"{state.earliest_seq} to {state.head_seq}" if state.count else f"none below {state.head_seq + 1}",
+            ),
+            ("last write", time_text(state.last_write_ts)),
+            ("last read", time_text(state.last_read_ts)),
+        ]
+        if state.queue is not None:
+            queue = state.queue
+            pairs.append(("jobs", f"{queue.ready} ready, {queue.in_flight} in flight, {queue.dead_lettered} dead"))
+        pairs += [(name, setting_text(value)) for name, value in config_object(state.config).items()]
+        call.printer.card(topic_object(state), pairs)
+
+
+@on_topics
+def create(
+    call: CliCall, topic: Annotated[str, typer.Argument(help="The new topic.")], settings: Settings = None
+) -> None:
+    """Create a topic. One that exists is refused: `topics set` changes it."""
+    given = settings_of(settings or [])
+    with call.log(writes=True) as log:
+        if _exists(log, topic):
+            raise RequestError(
+                "topic_exists", f"topic {topic!r} exists: use `topics set {topic} NAME=VALUE` to change it"
+            )
+        result = log.put_topic(topic, **given)
+    config = config_object(result.config)
+    call.printer.said(
+        {"topic": topic, "created": result.created, "config": config},
+        f"{topic}: created, {config['type']}, class {config['durability']}",
+    )
+
+
+@on_topics
+def change(call: CliCall, topic: Annotated[str, typer.Argument(help="The topic.")], settings: Settings = None) -> None:
+    """Change settings of a topic, which keeps the others."""
+    given = settings_of(settings or [])
+    if not given:
+        raise UsageError("no setting is given: name one as NAME=VALUE, such as durability=fsync")
+    with call.log(writes=True) as log:
+        result = log.patch_topic(topic, **given)
+    before, after = config_object(result.before), config_object(result.after)
+    changes = [
+        f"{name} {setting_text(before[name])} -> {setting_text(value)}"
+        for name, value in after.items()
+        if before[name] != value
+    ]
+    call.printer.said(
+        {"topic": topic, "before": before, "after": after}, f"{topic}: {', '.join(changes) or 'nothing changed'}"
+    )
+
+
+@on_topics
+def rm(
+    call: CliCall,
+    *,
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Only if no record is there.")] = False,
+) -> None:
+    """Remove topics with all their records, readers and routers."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("no terminal is there to ask whether to remove the topics: add --yes")
+        typer.confirm(f"Remove {', '.join(names)} with all records?", abort=True, err=True)
+    with call.log(writes=True) as log:
+        for name in names:
+            result = log.delete_topic(name, if_empty=if_empty)
+            routers = f", with {count_text(len(result.routers_removed), 'router')}" if result.routers_removed else ""
+            call.printer.said(
+                {"topic": name, **result._asdict()},
+                f"{name}: {f'removed{routers}' if result.deleted else 'was not there'}",
+            )
+
+
+def settings_of(pairs: list[str]) -> Any:
+    """Return settings given as NAME=VALUE. Raises: UsageError for one that does not exist."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"setting {pair!r} has no value: use NAME=VALUE, such as durability=fsync")
+        if name not in NAMES:
+            near = get_close_matches(name, NAMES, 1, 0.6)
+            remedy = f"is {near[0]} meant?" if near else "see 5.4 of docs/contract.md"
+            raise UsageError(f"setting {name!r} is unknown: {remedy}")
+        number = text.removeprefix("-")
+        found[name] = int(text) if number.isascii() and number.isdigit() else _WORDS.get(text, text)
+    return found
+
+
+def setting_text(value: object) -> str:
+    """Return a value as NAME=VALUE takes it."""
+    return value if isinstance(value, str) else json_bytes(value).decode()
+
+
+def _exists(log: Any, topic: str) -> bool:
+    try:
+        log.state(topic, touch=False)
+    except RequestError as error:
+        if error.code != "topic_not_found":
+            raise
+        return False
+    return True

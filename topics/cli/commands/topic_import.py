@@ -1,0 +1,157 @@
+"""Records of a file into a topic, with new seqs or with those of the file."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from topics.cli.commands.input_records import InputForm, lines_as_they_come, record_of
+from topics.cli.commands.topic_export import FORMAT
+from topics.errors import RequestError, UsageError
+
+if TYPE_CHECKING:
+    import topics
+    from topics.common.any_log import AnyLog
+
+_BATCH_RECORDS, _BATCH_BYTES = 1000, 512 << 10
+_FORMS = ("record", "json", "text")
+_LIMITS = ("ttl_ms", "cap_records", "cap_bytes")
+"""Settings that take records away: they hold once all records are there."""
+
+
+class ImportResult(NamedTuple):
+    """records: those of the file; head_seq: the topic's head after them."""
+
+    records: int
+    head_seq: int
+    created: bool
+
+
+class TopicImport:
+    """One import. With seqs kept, what is missing in the file is written and deleted again."""
+
+    def __init__(self, log: AnyLog, topic: str, form: str, *, keep_seqs: bool) -> None:
+        """Raises: UsageError."""
+        if form not in _FORMS:
+            raise UsageError(f"--as is {form!r}: use one of {', '.join(_FORMS)}")
+        if keep_seqs and form != "record":
+            raise UsageError(f"--keep-seqs needs lines with seqs, and --as {form} has none: use --as record")
+        self._log, self._topic = log, topic
+        self._form = InputForm.of(form, None, None, None)
+        self._keep_seqs = keep_seqs
+        self._batch: list[Any] = []
+        self._bytes = 0
+        self._result = ImportResult(0, 0, False)
+        self._next_seq = 1
+        self._filler = f"topics-import-{secrets.token_hex(8)}"
+        """Tag of the records that stand for missing seqs."""
+        self._filled = False
+        self._limits: dict[str, Any] = {}
+
+    def run(self, source: IO[bytes], advance: Callable[[int], None]) -> ImportResult:
+        """Append all. Raises: UsageError, which names a line; RequestError."""
+        state = self._state()
+        if self._keep_seqs and state is not None and state.head_seq:
+            raise RequestError(
+                "topic_exists",
+                f"topic {self._topic!r} has seqs up to {state.head_seq}: --keep-seqs needs a new topic",
+            )
+        at, head = 0, 0
+        for lines in lines_as_they_come(source):
+            for line in lines:
+                at += 1
+                begun = self._begun(line, is_new=state is None) if at == 1 and self._form.form == "record" else None
+                if begun is not None:
+                    head = begun
+                    continue
+                self._add(line, at)
+                advance(1)
+            self._flush()
+        if self._keep_seqs and head >= self._next_seq:
+            self._fill(head + 1)
+        self._flush()
+        self._finish()
+        after = self._state()
+        return self._result._replace(head_seq=0 if after is None else after.head_seq)
+
+    def _state(self) -> topics.TopicState | None:
+        try:
+            return self._log.state(self._topic, touch=False)
+        except RequestError as error:
+            if error.code != "topic_not_found":
+                raise
+            return None
+
+    def _begun(self, line: bytes, *, is_new: bool) -> int | None:
+        """Create the topic by the first line of an export. Return its head; None: a record."""
+        try:
+            first = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            return None
+        if not isinstance(first, dict) or FORMAT not in first:
+            return None
+        if first[FORMAT] != 1:
+            raise UsageError(
+                f"line 1 is of export version {first[FORMAT]!r}, and this build reads 1: use a newer build"
+            )
+        config, head = first.get("config"), first.get("head_seq")
+        if not isinstance(config, dict) or type(head) is not int:
+            raise UsageError("line 1 begins as an export, and has no config and head_seq: export the topic again")
+        if is_new:
+            self._limits = {name: config[name] for name in _LIMITS if config.get(name)}
+            self._log.put_topic(self._topic, **{**config, **dict.fromkeys(self._limits, 0)})
+            self._result = self._result._replace(created=True)
+        return head
+
+    def _add(self, line: bytes, at: int) -> None:
+        what = f"line {at}"
+        if self._form.form != "record":
+            self._take(self._form.record(line, what), len(line))
+            return
+        try:
+            value = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            raise UsageError(f"{what} is no JSON: use a file of `topics export`, or --as text") from None
+        record, seq = record_of(value, what)
+        if self._keep_seqs:
+            if seq is None:
+                raise UsageError(f"{what} has no $seq: leave out --keep-seqs, or use a file of `topics export`")
+            if seq < self._next_seq:
+                raise UsageError(f"{what} has $seq {seq}, which is not above the one before it: sort the file by $seq")
+            self._fill(seq)
+        self._take(record, len(line))
+
+    def _take(self, record: Any, size: int) -> None:
+        self._batch.append(record)
+        self._bytes += size
+        self._next_seq += 1
+        self._result = self._result._replace(records=self._result.records + 1)
+        if len(self._batch) >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._batch:
+            appended = self._log.append(self._topic, self._batch)
+            self._result = self._result._replace(created=self._result.created or appended.created)
+            self._batch, self._bytes = [], 0
+
+    def _fill(self, seq: int) -> None:
+        """Write records that stand for the seqs below `seq` that are missing in the file."""
+        import topics  # noqa: PLC0415 - loaded by now
+
+        filler = topics.NewRecord(None, self._filler)
+        while self._next_seq < seq:
+            self._flush()
+            count = min(seq - self._next_seq, _BATCH_RECORDS)
+            self._log.append(self._topic, [filler] * count)
+            self._next_seq += count
+            self._filled = True
+
+    def _finish(self) -> None:
+        if self._filled:
+            self._log.delete(self._topic, match=self._filler)
+        if self._limits:
+            self._log.patch_topic(self._topic, **self._limits)

@@ -1,0 +1,66 @@
+"""The group of all commands, each of which is loaded when it is run or asked for help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
+
+from topics.cli.known_commands import COMMANDS, SECTIONS
+
+
+class _LoadedCommands(MutableMapping[str, Any]):
+    """Commands by name, loaded on first use."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = load(name)
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose help is the table of `known_commands`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _LoadedCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(known.name.ljust(10), known.help) for known in section])
+
+
+def load(name: str) -> Any:
+    """Return the command of a name. Raises: KeyError."""
+    module, attribute = COMMANDS[name].where.split(":")
+    found = getattr(import_module(f"topics.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        command: Any = get_group(found)
+        command.name = name
+        return command
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name)(found)
+    return get_command(app)

@@ -1,0 +1,123 @@
+"""Which log a command works on, and how it is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from topics.cli.environment import OF_COMMANDS
+from topics.cli.places.contexts import contexts_path, read_contexts
+from topics.errors import UsageError
+
+if TYPE_CHECKING:
+    from topics.common.any_log import AnyLog
+
+DEFAULT_URL = "http://localhost:4000"
+URL, KEY, CONTEXT = OF_COMMANDS
+
+
+class Asked(NamedTuple):
+    """The options about the place, as given; None for those that were left out."""
+
+    url: str | None = None
+    context: str | None = None
+    data_dir: str | None = None
+    key_file: str | None = None
+
+
+class LogPlace(NamedTuple):
+    """A server with its key, or the data directory of a stopped one."""
+
+    url: str = ""
+    key: str = ""
+    data_dir: str = ""
+
+    @property
+    def is_directory(self) -> bool:
+        return bool(self.data_dir)
+
+    def needs_server(self, command: str, why: str) -> None:
+        """Raises: UsageError if this is a directory."""
+        if self.is_directory:
+            raise UsageError(
+                f"`topics {command}` needs a running server, because {why}: "
+                f"start `topics serve --data-dir {self.data_dir}`, and leave out --data-dir"
+            )
+
+
+def place_of(asked: Asked, env: Mapping[str, str]) -> LogPlace:
+    """Return the place that options, then variables, then the current context name.
+
+    Raises: UsageError for two places at once, an empty one, or a context that does not exist.
+    """
+    given = {f"--{name.replace('_', '-')}": value for name, value in asked._asdict().items() if value is not None}
+    for option, value in given.items():
+        if not value.strip():
+            raise UsageError(f"{option} is empty: give it a value, or leave it out")
+    places = [option for option in given if option != "--key-file"]
+    if len(places) > 1:
+        raise UsageError(f"{' and '.join(places)} name two places: leave out one of them")
+    if asked.data_dir is not None:
+        if asked.key_file is not None:
+            raise UsageError("--key-file is a server's: leave it out with --data-dir")
+        return LogPlace(data_dir=asked.data_dir)
+    if asked.url is not None:
+        return LogPlace(asked.url, _key_of(asked.key_file, env))
+    name = asked.context if asked.context is not None else "" if env.get(URL) else env.get(CONTEXT, "")
+    if not name and env.get(URL):
+        return LogPlace(env[URL], _key_of(asked.key_file, env))
+    contexts = read_contexts(contexts_path(env))
+    name = name or contexts.current
+    if not name:
+        return LogPlace(DEFAULT_URL, _key_of(asked.key_file, env))
+    context = contexts.of(name)
+    # A key of the environment is another server's, unless this one has none.
+    return LogPlace(context.url, _key_of(asked.key_file or context.key_file, env))
+
+
+def _key_of(key_file: str | None, env: Mapping[str, str]) -> str:
+    """Return the key in a file, without the blanks around it; without a file TOPICS_KEY.
+
+    Raises: UsageError for a file without a key; OSError.
+    """
+    if not key_file:
+        return env.get(KEY, "").strip()
+    key = Path(key_file).expanduser().read_text("utf-8").strip()
+    if not key:
+        raise UsageError(f"key file {key_file} is empty: write the key into it")
+    return key
+
+
+@contextmanager
+def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: float) -> Iterator[AnyLog]:
+    """Yield the log of a place, and close it.
+
+    writes: whether the command changes anything; without, a directory stays as it is. timeout:
+    seconds to ask a server that does not answer.
+    """
+    import topics  # noqa: PLC0415 - the engine is loaded by the commands that use it
+
+    if not place.is_directory:
+        with topics.connect(place.url, key=place.key or None, timeout=timeout) as client:
+            yield client
+        return
+    if not os.path.isdir(place.data_dir):
+        raise UsageError(f"--data-dir is {place.data_dir!r}: name a directory that exists")
+    if not writes and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
+        raise UsageError(f"--data-dir is {place.data_dir!r}, which has no log: name the data directory of a server")
+    with topics.open(place.data_dir, read_only=not writes, **_settings(env)) as log:
+        yield log
+
+
+def _settings(env: Mapping[str, str]) -> Any:
+    """Return the server's settings of the environment, which a directory may need (cold_dir)."""
+    from topics.cli.environment import config_of  # noqa: PLC0415 - only a directory has settings
+    from topics.config import Config  # noqa: PLC0415
+
+    config, default = config_of(env), Config()
+    changed = {field.name: getattr(config, field.name) for field in fields(Config)}
+    return {name: value for name, value in changed.items() if value != getattr(default, name) and name != "data_dir"}
