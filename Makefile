@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help packages pages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: help packages wheels pages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -95,6 +95,10 @@ autobahn: venv ## conformance of WebSockets
 # The source package, installed into a new environment from the package index.
 packages: venv ## the packages, built and used in a new environment
 	$(BIN)/python -m pytest -m slow tests/project/test_packages.py $(ARGS)
+
+# auditwheel comes from the package index, once.
+wheels: venv ## wheels for any Linux with glibc 2.28, into dist/
+	@bash scripts/wheels.sh dist $(BIN)/python
 
 # Every block of every page, as it is written, on a fresh server.
 pages: venv ## every block of every page, on a fresh server

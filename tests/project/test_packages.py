@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.world.live_world import LiveWorld
 from topics.common.extras import DISTRIBUTION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,13 +21,19 @@ FOLDER = ROOT / "topics"
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A source package of this tree, made in a copy by the build backend that pip calls."""
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the files of which packages are made."""
     tree = tmp_path_factory.mktemp("tree")
     shutil.copytree(FOLDER, tree / "topics", ignore=shutil.ignore_patterns("__pycache__"))
     for path in ROOT.iterdir():
         if path.is_file() and not path.name.startswith("."):
             shutil.copy(path, tree)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def sdist(tree: Path) -> Path:
+    """A source package of this tree, made in a copy by the build backend that pip calls."""
     code = "from setuptools import build_meta; print(build_meta.build_sdist('.'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -47,20 +55,71 @@ def test_the_name_that_errors_say_is_the_one_of_the_package(sdist: Path) -> None
     assert sdist.name.startswith(DISTRIBUTION.replace("-", "_"))
 
 
-@pytest.mark.slow
-def test_a_wheel_of_the_source_package_serves_in_a_clean_environment(sdist: Path, tmp_path: Path) -> None:
-    """It installs from the package index, builds the C modules, and needs no shared liburing."""
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", sdist], check=True, env=os.environ | {"PYTHONPATH": ""})
+def environment(directory: Path, *packages: Path | str) -> Path:
+    """Make a new environment with packages; return its folder of programs."""
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    command = [directory / "bin" / "python", "-m", "pip", "install", "-q", *packages]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": ""})
+    return directory / "bin"
+
+
+def serves(programs: Path, directory: Path) -> None:
+    """The library, the doctor and the server of an environment work, from another directory."""
     code = (
         "import topics, pathlib\n"
         "with topics.open('data') as log:\n"
         "    log.append('t', [{'n': 1}])\n"
         "    print([record.data for record in log.read('t')], pathlib.Path(topics.__file__).parts[-3])"
     )
-    done = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run([programs / "python", "-c", code], cwd=directory, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[{'n': 1}] site-packages\n", "")
-    command = [python.with_name("topics"), "doctor", "--data-dir", "data"]
-    doctor = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [programs / "topics", "doctor", "--data-dir", "data"]
+    doctor = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     assert "engine: " in doctor.stdout, doctor.stderr
+
+    class InstalledWorld(LiveWorld):
+        command = (str(programs / "topics"), "serve")
+
+    world = InstalledWorld(directory)
+    try:
+        world.start()
+        assert [record["data"] for record in world.diff("t")["records"]] == [{"n": 1}]
+    finally:
+        world.close()
+
+
+@pytest.mark.slow
+def test_a_wheel_of_the_source_package_serves_in_a_clean_environment(sdist: Path, tmp_path: Path) -> None:
+    """It installs from the package index, builds the C modules, and needs no shared liburing."""
+    serves(environment(tmp_path / "venv", sdist), tmp_path)
+
+
+@pytest.mark.slow
+def test_a_wheel_is_for_any_linux_with_glibc_2_28(tmp_path: Path) -> None:
+    """`make wheels`: auditwheel finds no newer symbol and no library, and the wheel serves where it is installed."""
+    command = ["bash", ROOT / "scripts" / "wheels.sh", tmp_path / "dist", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    shown = " ".join(done.stdout.split())
+    tag = re.search(r'following platform tag: "manylinux_2_(\d+)_', shown)
+    assert tag is not None, shown
+    assert int(tag[1]) <= 28, shown
+    assert "liburing" not in shown
+    (wheel,) = (tmp_path / "dist").iterdir()
+    serves(environment(tmp_path / "venv", wheel), tmp_path)
+
+
+@pytest.mark.slow
+def test_an_editable_install_resolves_in_editors(tmp_path: Path, tree: Path) -> None:
+    """A type checker that runs elsewhere finds `topics` and its types, because the install is a path."""
+    programs = environment(tmp_path / "venv", "mypy", "-e", str(tree))
+    code = "import topics\nreveal_type(topics.open('data').append('t', [1]))\n"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "program.py").write_text(code)
+    done = subprocess.run(
+        [programs / "mypy", "program.py"], cwd=tmp_path / "elsewhere", capture_output=True, text=True, check=False
+    )
+    assert "AppendResult" in done.stdout, done.stdout + done.stderr
+    assert list((tmp_path / "venv").glob("lib/*/site-packages/__editable__*finder*")) == []
