@@ -1,5 +1,9 @@
-"""Only what pyproject.toml cannot say: the cffi extensions, and one clear sentence when they cannot be built."""
+"""Only what pyproject.toml cannot say: the cffi extensions, and one clear sentence when they cannot be built.
 
+Elsewhere than on Linux, and with TOPICS_PURE=1, the wheel has no extensions: it is the client, for any machine.
+"""
+
+import os
 import sys
 from pathlib import Path
 
@@ -9,11 +13,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import build_ffi
 
-if problem := build_ffi.check_toolchain():
+IS_PURE = not sys.platform.startswith("linux") or os.environ.get("TOPICS_PURE") == "1"
+
+if not IS_PURE and (problem := build_ffi.check_toolchain()):
     sys.exit(problem)
 
 setup(
-    cffi_modules=[
+    cffi_modules=[]
+    if IS_PURE
+    else [
         "build_ffi.py:ring_ffi",
         "build_ffi.py:codec_ffi",
         "build_ffi.py:records_ffi",

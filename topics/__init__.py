@@ -199,7 +199,16 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415 - only who asks for one of them pays
 
     module, attribute = _LAZY[name]
-    value = getattr(import_module(module), attribute)
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if module.startswith("topics.client"):
+            raise
+        raise ImportError(
+            f"topics.{name} needs the engine, which is not in this installation ({error}): "
+            "install topics-log on Linux, or use topics.connect(url) and a server"
+        ) from error
+    value = getattr(found, attribute)
     globals()[name] = value
     return value
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,28 @@ def test_an_editable_install_resolves_in_editors(tmp_path: Path, tree: Path) -> 
     )
     assert "AppendResult" in done.stdout, done.stdout + done.stderr
     assert list((tmp_path / "venv").glob("lib/*/site-packages/__editable__*finder*")) == []
+
+
+@pytest.mark.slow
+def test_a_wheel_of_python_alone_is_a_client_on_any_machine(sdist: Path, tmp_path: Path) -> None:
+    """Built without extensions, and without the packages that only the engine needs."""
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    command = [python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, sdist]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": "", "TOPICS_PURE": "1"})
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".so")]
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    everywhere = [name for name in needed if "sys_platform" not in name]
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", wheel], check=True)
+    subprocess.run([python, "-m", "pip", "install", "-q", *everywhere], check=True)
+    code = (
+        "import topics\n"
+        "print(topics.connect('http://localhost:4000'))\n"
+        "try:\n    topics.open('data')\nexcept ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("<topics.Client of 'http://localhost:4000', open>\ntopics.open needs the engine")
+    assert done.stderr == ""

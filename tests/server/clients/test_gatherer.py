@@ -1,4 +1,4 @@
-"""What is appended soon by a client: futures that are cancelled, forks, callbacks, a server that is gone."""
+"""Appends of a client that are gathered: cancelled futures, forks, callbacks, a lost server."""
 
 from __future__ import annotations
 

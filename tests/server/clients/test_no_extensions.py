@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -30,3 +31,17 @@ def run(code: str) -> str:
 def test_a_client_needs_neither_numpy_nor_c() -> None:
     shown = run('print(topics.connect("http://localhost:4000"), topics.Record, topics.NewRecord(1), topics.GapError)')
     assert "<topics.Client of 'http://localhost:4000', open>" in shown
+
+
+def test_without_the_engine_an_open_is_refused_with_the_remedy() -> None:
+    code = """
+try:
+    topics.open("data")
+except ImportError as error:
+    print(error)
+"""
+    assert re.fullmatch(
+        r"topics.open needs the engine, which is not in this installation \(No module named '\S+'\): "
+        r"install topics-log on Linux, or use topics.connect\(url\) and a server",
+        run(code),
+    )
