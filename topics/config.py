@@ -67,6 +67,8 @@ RANGES = {
     "max_batch_records": (0, 1_000_000),
     "max_limit": (0, 1_000_000),
     "max_claim": (0, 1_000_000),
+    "max_attempts": (0, 1000),
+    "max_reason_bytes": (0, 60_000),
     "max_watch_topics": (0, 1_000_000),
     "max_wait_topics": (0, 1_000_000),
     # A pass of the loop looks at as many chunks of an index.
@@ -401,6 +403,10 @@ class Config:
     max_claim: int = 1000
     max_claim_bytes: int = 64 << 20
     """Total bytes of the jobs that one claim returns, always at least one job; 0: no limit."""
+    max_attempts: int = 8
+    """Ended leases that are known of a job; 0: none."""
+    max_reason_bytes: int = 1024
+    """Bytes of a nack's `reason`; 0: no nack may give one."""
     max_watch_topics: int = 256
     max_wait_topics: int = 256
     max_last: int = 10_000

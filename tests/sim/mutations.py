@@ -19,6 +19,7 @@ _BESIDE = "tests/embedded/calls/test_readers_beside.py"
 _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
 _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
+_ATTEMPTS = "tests/contract/queues/test_attempts.py"
 
 
 class Mutant(NamedTuple):
@@ -311,7 +312,7 @@ MUTANTS = (
     _one(
         "ends of leases not logged",
         "engine/queue/lease_log.py",
-        "    _stage(core, topic, LeasesPayload(ended=to_runs(sorted(job.seq for job in jobs))), then)",
+        "    _stage(core, topic, ends, then)",
         "    then(None)",
         "queues",
     ),
@@ -1464,5 +1465,26 @@ MUTANTS = (
         "elif self._is_last or self._leases",
         "elif self._is_last and self._leases",
         _CLAIMS,
+    ),
+    _one(
+        "attempts not logged",
+        "engine/queue/lease_log.py",
+        "attempts = _last_attempts(jobs)",
+        "attempts: list[AttemptRow] = []",
+        "queues",
+    ),
+    _one(
+        "attempts lost at a checkpoint",
+        "engine/recovery/engine_catalog.py",
+        "for attempt in image.attempts:",
+        "for attempt in ():",
+        "queues",
+    ),
+    _one(
+        "a lease that expired before a kill forgotten by a replay",
+        "engine/state/leases.py",
+        "elif job.lease_id and lease.deliveries > job.deliveries:",
+        "elif not job:",
+        _ATTEMPTS,
     ),
 )

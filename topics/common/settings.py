@@ -176,6 +176,8 @@ class LogSettings(TypedDict, total=False):
     max_batch_bytes: int
     max_claim: int
     max_claim_bytes: int
+    max_attempts: int
+    max_reason_bytes: int
     max_watch_topics: int
     max_wait_topics: int
     max_last: int

@@ -138,8 +138,8 @@ class AsyncLog:
     ) -> DeleteResult:
         return await self._run(self._starts.deleting(topic, before_seq=before_seq, match=match))
 
-    async def state(self, topic: str, *, touch: bool = True) -> TopicState:
-        return await self._run(self._starts.asking_state(topic, touch=touch))
+    async def state(self, topic: str, *, touch: bool = True, include_attempts: bool = False) -> TopicState:
+        return await self._run(self._starts.asking_state(topic, touch=touch, include_attempts=include_attempts))
 
     async def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:
         return await self._run(self._starts.putting_topic(topic, config))
@@ -151,13 +151,20 @@ class AsyncLog:
         return await self._run(self._starts.deleting_topic(topic, if_empty=if_empty))
 
     async def claim(
-        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        queue: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        include_attempts: bool = False,
     ) -> list[Job]:
         """Claim as `Log.claim`. If the await is cancelled, the jobs are claimable again."""
         starts = self._starts
         claim = AwaitedClaim(
-            starts.claiming(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms),
-            lambda jobs: starts.nacking(queue, node, jobs, delay_ms=0),
+            starts.claiming(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms, include_attempts=include_attempts),
+            lambda jobs: starts.nacking(queue, node, jobs, delay_ms=0, reason=None),
         )
         try:
             return await self._run(claim.begin)
@@ -200,8 +207,10 @@ class AsyncLog:
     async def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
         return await self._run(self._starts.acking(queue, node, jobs))
 
-    async def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
-        return await self._run(self._starts.nacking(queue, node, jobs, delay_ms=delay_ms))
+    async def nack(
+        self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0, reason: str | None = None
+    ) -> AckResult:
+        return await self._run(self._starts.nacking(queue, node, jobs, delay_ms=delay_ms, reason=reason))
 
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return await self._run(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))

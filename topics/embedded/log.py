@@ -481,12 +481,13 @@ class Log:
         start = self._starts.reading_columns(topic, from_seq, limit, max_bytes, from_)
         return driver.call(start).read(driver.call, driver.pause)
 
-    def state(self, topic: str, *, touch: bool = True) -> TopicState:
+    def state(self, topic: str, *, touch: bool = True, include_attempts: bool = False) -> TopicState:
         """Return head, floor, counts, config.
 
-        touch: counts as a consumption for the priority by recency.
+        touch: counts as a consumption for the priority by recency. include_attempts: whether
+        `queue.failed` has the jobs that failed last.
         """
-        return self._driver.call(self._starts.asking_state(topic, touch=touch))
+        return self._driver.call(self._starts.asking_state(topic, touch=touch, include_attempts=include_attempts))
 
     def reader(
         self,
@@ -522,14 +523,25 @@ class Log:
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def claim(
-        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        queue: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        include_attempts: bool = False,
     ) -> list[Job]:
         """Lease up to `limit` jobs to `node`, oldest first; an empty list is no error.
 
         lease_ms: None for the queue's own. wait_ms: if no job is claimable, wait so long for the
-        first, at most `max_wait_ms` of the config.
+        first, at most `max_wait_ms` of the config. include_attempts: whether `Job.attempts` has how
+        earlier leases ended.
         """
-        return self._driver.call(self._starts.claiming(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms))
+        start = self._starts.claiming(
+            queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms, include_attempts=include_attempts
+        )
+        return self._driver.call(start)
 
     def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
         """Complete jobs, at the queue's class.
@@ -538,9 +550,12 @@ class Log:
         """
         return self._driver.call(self._starts.acking(queue, node, jobs))
 
-    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
-        """Return jobs to the queue, to be claimed again at once or after a delay."""
-        return self._driver.call(self._starts.nacking(queue, node, jobs, delay_ms=delay_ms))
+    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0, reason: str | None = None) -> AckResult:
+        """Return jobs to the queue, to be claimed again at once or after a delay.
+
+        reason: kept with the attempts that end here, and in a dead letter.
+        """
+        return self._driver.call(self._starts.nacking(queue, node, jobs, delay_ms=delay_ms, reason=reason))
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         """Set new deadlines, `lease_ms` from now."""

@@ -25,6 +25,7 @@ from topics.embedded.log_reader import ReaderHome, opened
 from topics.embedded.producer import part_of
 from topics.embedded.records import UnreadColumns, UnreadPage, parse_one
 from topics.engine.engine import Engine
+from topics.engine.queue.holder_calls import check_reason
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.read.chosen_read import chosen
 from topics.engine.read.one_record import Location
@@ -116,10 +117,11 @@ class Starts:
             return self.request_of_texts(topic, payloads, key=None)
         return AppendRequest(topic, self._rows_of(payloads, None, None))
 
-    def asking_state(self, topic: str, *, touch: bool) -> Start[TopicState]:
+    def asking_state(self, topic: str, *, touch: bool, include_attempts: bool = False) -> Start[TopicState]:
         arguments.text("topic", topic)
         arguments.flag("touch", touch)
-        return lambda done: self._engine.state(topic, touch=touch, done=done)
+        arguments.flag("include_attempts", include_attempts)
+        return lambda done: self._engine.state(topic, touch=touch, with_attempts=include_attempts, done=done)
 
     def putting_topic(self, topic: str, config: TopicSettings) -> Start[PutResult]:
         arguments.text("topic", topic)
@@ -225,7 +227,7 @@ class Starts:
         return lambda done: self._engine.delete_records(topic, before_seq, predicate, done)
 
     def claiming(
-        self, queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int
+        self, queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int, include_attempts: bool
     ) -> Callable[[Done[list[Job]]], Cancel]:
         """Return the call of a claim, which returns what cancels it."""
         arguments.text("queue", queue)
@@ -233,7 +235,8 @@ class Starts:
         arguments.count("limit", limit)
         arguments.optional_count("lease_ms", lease_ms)
         arguments.count("wait_ms", wait_ms)
-        request = ClaimRequest(queue, node, limit, lease_ms, bytes_apart=True)
+        arguments.flag("include_attempts", include_attempts)
+        request = ClaimRequest(queue, node, limit, lease_ms, bytes_apart=True, with_attempts=include_attempts)
         return lambda done: self._engine.claim_when_ready(request, wait_ms, lambda result: done(parse_jobs(result)))
 
     def putting_router(self, name: str, config: RouterConfig) -> Start[RouterPut]:
@@ -258,10 +261,13 @@ class Starts:
         request = held_jobs(queue, node, jobs)
         return lambda done: self._engine.ack(request, done)
 
-    def nacking(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int) -> Start[AckResult]:
+    def nacking(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int, reason: str | None) -> Start[AckResult]:
         arguments.count("delay_ms", delay_ms)
+        arguments.encoded("reason", reason or "")
+        told = reason or ""
+        check_reason(self._config, told)
         request = held_jobs(queue, node, jobs)
-        return lambda done: self._engine.nack(request, delay_ms, done)
+        return lambda done: self._engine.nack(request, delay_ms, told, done)
 
     def extending(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> Start[ExtendResult]:
         arguments.count("lease_ms", lease_ms)

@@ -130,10 +130,11 @@ class Engine:
         """Change the fields of a topic's configuration that a patch names (7.17)."""
         self._lifecycle.patch(name, patch, done)
 
-    def state(self, name: str, *, touch: bool, done: Done[TopicState]) -> None:
+    def state(self, name: str, *, touch: bool, with_attempts: bool = False, done: Done[TopicState]) -> None:
         """Return the state of a topic (7.2).
 
-        touch: count as consumption, before the state is taken.
+        touch: count as consumption, before the state is taken. with_attempts: a queue's has the
+        jobs that failed last (R-Q-34).
         """
         core = self._core
         topic = core.registry.visible(name)
@@ -147,7 +148,10 @@ class Engine:
         def on_retained(error: TopicsError | None) -> None:
             if error is None and topic.life is Life.GONE:
                 error = refusals.topic_not_found(name)
-            done(error if error is not None else with_synced_seq(core.log, topic, topic.state(now_ms)))
+            if error is not None:
+                done(error)
+            else:
+                done(with_synced_seq(core.log, topic, topic.state(now_ms, with_attempts=with_attempts)))
 
         self._forwarding.catch_up(topic, lambda: when_retained(core, topic, now_ms, on_retained))
 
@@ -405,9 +409,9 @@ class Engine:
         """Complete jobs (8.3), at the class's commit point."""
         ack(self._core, self._before_acks, request, done)
 
-    def nack(self, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
-        """Hand jobs back, claimable after `delay_ms` (8.4)."""
-        nack(self._core, request, delay_ms, done)
+    def nack(self, request: HeldJobs, delay_ms: int, reason: str, done: Done[AckResult]) -> None:
+        """Hand jobs back, claimable after `delay_ms` (8.4). reason: "" for none."""
+        nack(self._core, request, delay_ms, reason, done)
 
     def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
         """Set the deadline of jobs to now + `lease_ms`, clamped (8.5)."""

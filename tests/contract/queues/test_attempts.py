@@ -13,8 +13,6 @@ from tests.contract.conftest import MakeWorld
 from tests.contract.world.queue_client import Queue
 from tests.contract.world.world import World
 
-pytestmark = pytest.mark.xfail(reason="the contract is ahead of the server")
-
 
 def attempts_of(claimed: Any) -> list[list[dict[str, Any]]]:
     return [job["attempts"] for job in claimed["claimed"]]

@@ -104,6 +104,31 @@ def test_an_older_lease_of_the_same_node_does_not_count(log: topics.Log) -> None
     assert log.ack("jobs", "w", [new]).done == 1
 
 
+def test_a_job_comes_with_its_attempts(log: topics.Log) -> None:
+    """R-Q-32, R-Q-33, R-Q-34."""
+    log.append("jobs", [1, b"bytes"])
+    jobs = log.claim("jobs", "w", 2)
+    assert [job.attempts for job in jobs] == [(), ()]
+    log.nack("jobs", "w", jobs, reason="broken")
+    again = log.claim("jobs", "w", 2, include_attempts=True)
+    assert [job.data for job in again] == [1, b"bytes"]
+    assert all(
+        [(one.delivery, one.node, one.ended, one.reason) for one in job.attempts] == [(1, "w", "nacked", "broken")]
+        for job in again
+    )
+    state = log.state("jobs", include_attempts=True)
+    assert state.queue is not None
+    assert [(job.seq, job.attempts) for job in state.queue.failed] == [(2, again[1].attempts), (1, again[0].attempts)]
+    assert asyncio.run(log.aio.nack("jobs", "w", again, reason=None)).done == 2
+
+
+def test_a_reason_that_is_too_long_or_none_is_refused(log: topics.Log) -> None:
+    with pytest.raises(topics.RequestError, match="reason has 1025 bytes: at most 1024 are allowed"):
+        log.nack("jobs", "w", [1], reason="x" * 1025)
+    with pytest.raises(topics.UsageError, match="reason is 5: use a string"):
+        log.nack("jobs", "w", [1], reason=5)  # type: ignore[arg-type]
+
+
 def test_what_is_no_queue_says_so(log: topics.Log) -> None:
     log.append("log", [1])
     for topic, code in (("log", "not_a_queue"), ("absent", "topic_not_found")):

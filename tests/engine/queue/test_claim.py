@@ -172,7 +172,7 @@ def test_a_job_deleted_while_its_bytes_are_read_is_not_handed_out() -> None:
     h.append(2, name="q", tag="b")
     claim(h, 1)
     start_ack(h, 99)
-    h.engine.nack(HeldJobs("q", "w", [1]), 0, Answer())
+    h.engine.nack(HeldJobs("q", "w", [1]), 0, "", Answer())
     h.store.reader.slow = True
     answer = start_claim(h, 5)
     assert h.delete(match="a", name="q").deleted == 1
@@ -218,7 +218,7 @@ def test_a_topic_deleted_during_a_move_of_dead_letters_answers_all_requests() ->
     h = queue(max_deliveries=1, dead_letter="dlq")
     h.append(1, 2, name="q")
     claim(h)
-    h.engine.nack(HeldJobs("q", "w", [1]), 0, Answer())
+    h.engine.nack(HeldJobs("q", "w", [1]), 0, "", Answer())
     late = start_claim(h, 2)
     gone = Answer()
     h.engine.delete_topic("q", if_empty=False, done=gone)

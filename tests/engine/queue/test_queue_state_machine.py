@@ -82,7 +82,7 @@ class QueueMachine(RuleBasedStateMachine):
     def claim(self, node: str, most: int, lease_ms: int | None) -> None:
         now = self.now
         expected = self.model.claim(now, node, most, lease_ms or self.model.lease_ms)
-        result = self.ask(self.h.engine.claim, ClaimRequest("q", node, most, lease_ms))
+        result = self.ask(self.h.engine.claim, ClaimRequest("q", node, most, lease_ms, with_attempts=True))
         jobs = msgspec.json.decode(b"[" + result.records + b"]")
         assert [(job["$seq"], job["deliveries"]) for job in jobs] == expected
         for job in jobs:
@@ -93,6 +93,7 @@ class QueueMachine(RuleBasedStateMachine):
             lease.number = number
             assert job["deadline"] >= lease.deadline
             lease.deadline = job["deadline"]
+            assert self.model.is_told(job["$seq"], job["attempts"])
             assert job["$tag"] == self.topic.live[job["$seq"]].tag
         assert result.count == len(jobs)
 
@@ -108,11 +109,17 @@ class QueueMachine(RuleBasedStateMachine):
         expected = self.model.ack(self.now, node, asked, fences)
         assert self.ask(self.h.engine.ack, HeldJobs("q", node, asked, fences))[:2] == expected
 
-    @rule(node=nodes, asked=seqs, kind=fenced, delay_ms=st.sampled_from([0, 0, 50, 500]))
-    def nack(self, node: str, asked: list[int], kind: str, delay_ms: int) -> None:
+    @rule(
+        node=nodes,
+        asked=seqs,
+        kind=fenced,
+        delay_ms=st.sampled_from([0, 0, 50, 500]),
+        reason=st.sampled_from(["", "r"]),
+    )
+    def nack(self, node: str, asked: list[int], kind: str, delay_ms: int, reason: str) -> None:
         fences = self.fences(kind, asked)
-        expected = self.model.nack(self.now, node, asked, fences, delay_ms)
-        assert self.ask(self.h.engine.nack, HeldJobs("q", node, asked, fences), delay_ms)[:2] == expected
+        expected = self.model.nack(self.now, node, asked, fences, delay_ms, reason=reason)
+        assert self.ask(self.h.engine.nack, HeldJobs("q", node, asked, fences), delay_ms, reason)[:2] == expected
 
     @rule(node=nodes, asked=seqs, kind=fenced, lease_ms=st.sampled_from([100, 1000]))
     def extend(self, node: str, asked: list[int], kind: str, lease_ms: int) -> None:
@@ -155,6 +162,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert (state.count, state.queue.ready, state.queue.in_flight) == self.model.counters(self.now)
         topic = self.h.engine._core.registry.by_name["q"]
         assert topic.queue is not None
+        failed = {job.seq: msgspec.to_builtins(job.attempts) for job in topic.queue.last_failed(1000)}
+        assert failed.keys() == self.model.attempts.keys()
+        assert all(self.model.is_told(seq, list(told)) for seq, told in failed.items())
         touched = set(self.model.deliveries) & set(self.topic.live) | set(self.model.leases)
         assert set(topic.queue.jobs) <= touched, "no object for a job nobody touched, nor for one that is done"
 

@@ -190,7 +190,7 @@ _COMMAND = _body({"op": TEXT, "request_id": ANY})
 CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "PUT /v0/topics/:": _PATH | _body(_CONFIG),
     "PATCH /v0/topics/:": _PATH | _body(_CONFIG),
-    "GET /v0/topics/:": _PATH | _query("incarnation", "touch"),
+    "GET /v0/topics/:": _PATH | _query("incarnation", "touch", "include_attempts"),
     "GET /v0/topics": _query("cursor", "incarnation", "page_size", "prefix", "touch"),
     "DELETE /v0/topics/:": {"path": (const("a large topic", b"doomed"), *PLAIN)} | _query("if_empty"),
     WRITE: _PATH | _query("return_seqs") | {"header.Idempotency-Key": PLAIN} | _body(_WRITE),
@@ -216,11 +216,12 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "POST /v0/checkpoint": _body({"checkpoint": NUMBER, "wait_ms": NUMBER}),
     "POST /v0/topics/:/claim": _PATH
     | _body({"node": (at_limit("max_node_bytes"), *TEXT), "max": NUMBER, "lease_ms": NUMBER})
-    | _body({"wait_ms": (const("1", b"1"), LONG)}),
+    | _body({"wait_ms": (const("1", b"1"), LONG), "include_attempts": FLAG}),
     "POST /v0/topics/:/ack": _PATH | _body(_LEASES),
-    "POST /v0/topics/:/nack": _PATH | _body(_LEASES | {"delay_ms": NUMBER}),
+    "POST /v0/topics/:/nack": _PATH
+    | _body(_LEASES | {"delay_ms": NUMBER, "reason": (at_limit("max_reason_bytes"), *TEXT)}),
     "POST /v0/topics/:/extend": _PATH | _body(_LEASES | {"lease_ms": NUMBER}),
-    "GET /v0/topics/:/work": _PATH | _query("node", "max", "lease_ms", "token"),
+    "GET /v0/topics/:/work": _PATH | _query("node", "max", "lease_ms", "include_attempts", "token"),
     "PUT /v0/topics/:/readers/:": _PATH
     | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG})
     | _body({"from_seq": (HEAD, *NUMBER)} | _begin("")),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.long.model.model_topic import Record, Topic
+
+ATTEMPTS_MAX = 8
+"""R-Q-34."""
 
 
 @dataclass
@@ -12,6 +16,23 @@ class Lease:
     number: int
     node: str
     deadline: int
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """R-Q-33. at: between these instants."""
+
+    delivery: int
+    node: str
+    ended: str
+    at: tuple[int, int]
+    reason: str = ""
+
+    def is_told(self, told: dict[str, Any]) -> bool:
+        known = {"delivery": self.delivery, "node": self.node, "ended": self.ended, "at": told["at"]}
+        return (
+            told == known | ({"reason": self.reason} if self.reason else {}) and self.at[0] <= told["at"] <= self.at[1]
+        )
 
 
 @dataclass
@@ -27,6 +48,9 @@ class Jobs:
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Ready again at: not before the first instant, surely from the second on."""
     deliveries: dict[int, int] = field(default_factory=dict)
+    attempts: dict[int, list[Attempt]] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    """By the last claim."""
     dead: list[int] = field(default_factory=list)
     """Seqs moved to the dead-letter topic."""
     moved: list[Record] = field(default_factory=list)
@@ -35,8 +59,22 @@ class Jobs:
     def look(self, now: int) -> None:
         """End the leases whose time has passed."""
         self.topic.expire(now)
+        for seq, lease in self.leases.items():
+            if now > lease.deadline:
+                self.note(seq, lease, "expired", (lease.deadline, lease.deadline))
+        self.attempts = {seq: known for seq, known in self.attempts.items() if seq in self.topic.live}
         self.leases = {seq: lease for seq, lease in self.leases.items() if now <= lease.deadline}
         self.delayed = {seq: at for seq, at in self.delayed.items() if now < at[1] and seq in self.topic.live}
+
+    def note(self, seq: int, lease: Lease, ended: str, at: tuple[int, int], reason: str = "") -> None:
+        if seq in self.topic.live:
+            attempt = Attempt(self.deliveries[seq], lease.node, ended, at, reason)
+            self.attempts[seq] = [*self.attempts.get(seq, []), attempt][-ATTEMPTS_MAX:]
+
+    def is_told(self, seq: int, told: list[dict[str, Any]]) -> bool:
+        """Whether these are the attempts of a job, as an answer has them."""
+        known = self.attempts.get(seq, [])
+        return len(known) == len(told) and all(one.is_told(each) for one, each in zip(known, told, strict=True))
 
     def counters(self, now: int) -> tuple[int, int, int]:
         """count, ready, in_flight."""
@@ -48,7 +86,7 @@ class Jobs:
     def claim(self, now: int, node: str, most: int, lease_ms: int) -> list[tuple[int, int]]:
         """(seq, deliveries) of each job handed out, ascending; the caller gives the leases their numbers."""
         self.look(now)
-        self.moved = []
+        self.moved, self.reasons = [], {}
         free = [seq for seq in self.topic.live if seq not in self.leases and seq not in self.delayed]
         given: list[int] = []
         for seq in sorted(free, key=lambda seq: (seq not in self.deliveries, seq)):
@@ -57,6 +95,7 @@ class Jobs:
             if self.dead_letters and 0 < self.max_deliveries <= self.deliveries.get(seq, 0):
                 self.dead.append(seq)
                 self.moved.append(self.topic.live[seq])
+                self.reasons[seq] = next((one.reason for one in self.attempts.get(seq, [])[::-1] if one.reason), "")
                 self.remove(seq)
             else:
                 given.append(seq)
@@ -69,6 +108,7 @@ class Jobs:
     def remove(self, seq: int) -> None:
         self.topic.live.pop(seq, None)
         self.delayed.pop(seq, None)
+        self.attempts.pop(seq, None)
 
     def held(self, now: int, node: str, seqs: list[int], fences: list[int | None]) -> tuple[list[int], list[int]]:
         """The seqs a completion acts on, and those it skips."""
@@ -93,12 +133,20 @@ class Jobs:
         return len(acted), skipped
 
     def nack(
-        self, now: int, node: str, seqs: list[int], fences: list[int | None], delay_ms: int, *, since: int | None = None
+        self,
+        now: int,
+        node: str,
+        seqs: list[int],
+        fences: list[int | None],
+        delay_ms: int,
+        *,
+        reason: str = "",
+        since: int | None = None,
     ) -> tuple[int, list[int]]:
         """since: when it was asked, if that is not `now`."""
         acted, skipped = self.held(now, node, seqs, fences)
         for seq in acted:
-            del self.leases[seq]
+            self.note(seq, self.leases.pop(seq), "nacked", (now if since is None else since, now), reason)
             if seq in self.topic.live and delay_ms:
                 self.delayed[seq] = ((now if since is None else since) + delay_ms, now + delay_ms)
         return len(acted), skipped
@@ -118,4 +166,4 @@ class Jobs:
         if durable:
             self.leases = {seq: lease for seq, lease in self.leases.items() if seq in self.topic.live}
         else:
-            self.leases, self.deliveries = {}, {}
+            self.leases, self.deliveries, self.attempts = {}, {}, {}

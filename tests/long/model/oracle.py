@@ -199,7 +199,9 @@ class Oracle:
             dead = place.config["dead_letter"]
             if dead not in self.places:
                 self.put(now, dead, {})
-            copies = [_dead_letter(record, name, jobs.max_deliveries) for record in jobs.moved]
+            copies = [
+                _dead_letter(record, name, jobs.max_deliveries, jobs.reasons[record.seq]) for record in jobs.moved
+            ]
             self.places[dead].topic.expire(now)
             self.places[dead].topic.add(now, copies, self.since)
             self._consume(name, jobs.moved)
@@ -217,12 +219,13 @@ class Oracle:
         seqs: list[int],
         fences: list[int | None],
         milliseconds: int,
+        reason: str = "",
     ) -> dict[str, Any]:
         """verb: ack, nack or extend; milliseconds: of the delay or the lease; since: when it was asked."""
         self.settle(now)
         jobs = self.jobs(name)
         if verb == "nack":
-            done, skipped = jobs.nack(now, node, seqs, fences, milliseconds, since=since)
+            done, skipped = jobs.nack(now, node, seqs, fences, milliseconds, reason=reason, since=since)
             return {"nacked": done, "skipped": skipped}
         if verb == "extend":
             acted, skipped = jobs.extend(now, node, seqs, fences, milliseconds)
@@ -464,13 +467,15 @@ def _written(first: int, last: int, *, created: bool, deduped: bool) -> dict[str
     }
 
 
-def _dead_letter(record: Record, queue: str, deliveries: int) -> Record:
-    """R-Q-24."""
+def _dead_letter(record: Record, queue: str, deliveries: int, reason: str) -> Record:
+    """R-Q-24, R-Q-35."""
     meta = record.meta.actual if isinstance(record.meta, Told) else record.meta
     told = {
         "$dead_letter_from": queue,
         "$dead_letter_deliveries": str(deliveries),
         "$dead_letter_src_seq": str(record.seq),
     }
+    if reason:
+        told["$dead_letter_reason"] = reason
     merged = (meta or {}) | told
     return Record(payload_size(record.data) + compact(merged), record.tag, record.node, record.data, merged)

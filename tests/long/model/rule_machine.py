@@ -115,6 +115,7 @@ CLAIM = {
     "node": workers,
     "most": st.integers(1, 6),
     "lease_ms": st.sampled_from([None, None, 120, 600]),
+    "attempts": st.booleans(),
 }
 COMPLETE = {
     "name": some,
@@ -123,6 +124,7 @@ COMPLETE = {
     "behind": behind,
     "kind": fences,
     "milliseconds": st.sampled_from([0, 150, 600]),
+    "reason": st.sampled_from([None, "", "it broke", 'ü"']),
 }
 DELETE = {"name": st.sampled_from((*LOGS, *QUEUES, *("b", "c") * 3)), "part": st.integers(0, 8)}
 READER = {
@@ -532,14 +534,15 @@ class Machine(RuleBasedStateMachine):
 
     # --- queues ------------------------------------------------------------------------------------------------------
     @step(**CLAIM)
-    def claim(self, name: str, node: str, most: int, lease_ms: int | None) -> None:
+    def claim(self, name: str, node: str, most: int, lease_ms: int | None, attempts: bool) -> None:
         name = self.queue_of(name)
         if name not in self.oracle.places:
             return
         if self.synced and (dead := self.oracle.places[name].config.get("dead_letter")) is not None:
             self.need(dead)
         records = {seq: (each.data, each.tag, each.meta) for seq, each in self.oracle.places[name].topic.live.items()}
-        answer = self.ask("POST", f"/v0/topics/{name}/claim", {"node": node, "max": most, "lease_ms": lease_ms})
+        body = {"node": node, "max": most, "lease_ms": lease_ms, "include_attempts": attempts}
+        answer = self.ask("POST", f"/v0/topics/{name}/claim", body)
         given = self.oracle.claim(self.now, name, node, most, lease_ms)
         jobs = self.oracle.jobs(name)
         told = self.agree(answer, {"count": len(given), "ready": jobs.counters(self.now)[1]})
@@ -552,6 +555,8 @@ class Machine(RuleBasedStateMachine):
             assert self.before + length <= job["deadline"] <= self.now + length
             lease = jobs.leases[job["$seq"]]
             lease.number, lease.deadline = number, job["deadline"]
+            assert ("attempts" in job) is attempts
+            assert not attempts or jobs.is_told(job["$seq"], job["attempts"])
             data, tag, meta = records[job["$seq"]]
             assert (shown_payload(job), job.get("$tag")) == (data, tag)
             assert job.get("meta") == getattr(meta, "actual", meta)
@@ -571,7 +576,7 @@ class Machine(RuleBasedStateMachine):
 
     @step(**COMPLETE)
     def complete_jobs(
-        self, *, name: str, verb: str, node: str, behind: list[int], kind: str, milliseconds: int
+        self, *, name: str, verb: str, node: str, behind: list[int], kind: str, milliseconds: int, reason: str | None
     ) -> None:
         name = self.queue_of(name)
         if name not in self.oracle.places:
@@ -586,9 +591,18 @@ class Machine(RuleBasedStateMachine):
             body["lease_ms"] = milliseconds
         elif verb == "nack":
             body["delay_ms"] = milliseconds
+            body["reason"] = reason
         answer = self.ask("POST", f"/v0/topics/{name}/{verb}", body)
         expected = self.oracle.complete(
-            verb, self.before, self.now, name, node=node, seqs=seqs, fences=numbers, milliseconds=milliseconds
+            verb,
+            self.before,
+            self.now,
+            name,
+            node=node,
+            seqs=seqs,
+            fences=numbers,
+            milliseconds=milliseconds,
+            reason=reason or "",
         )
         told = self.agree(answer, expected)
         if verb == "extend":

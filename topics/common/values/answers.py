@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from topics.common.values.configs import RouterConfig, TopicConfig
 from topics.common.values.reader_config import ReaderConfig
@@ -49,10 +52,34 @@ class PatchResult(NamedTuple):
     after: TopicConfig
 
 
+class Attempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A lease of a job that ended without an ack (R-Q-33)."""
+
+    delivery: int
+    """The count of deliveries, this one included."""
+    node: str
+    ended: str
+    """"nacked", "expired" or "released"."""
+    at: int
+    """When it ended, ms."""
+    reason: str = ""
+    """The reason that the nack gave; "" for none."""
+
+
+class FailedJob(NamedTuple):
+    """A job with its last attempts, ascending."""
+
+    seq: int
+    deliveries: int
+    attempts: tuple[Attempt, ...]
+
+
 class QueueState(NamedTuple):
     ready: int
     in_flight: int
     dead_lettered: int
+    failed: Sequence[FailedJob] = ()
+    """Jobs with attempts, the one that failed last first, if they were asked for."""
 
 
 class TopicState(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from topics.common.values.answers import Tombstone
+from topics.common.values.answers import Attempt, Tombstone
 from topics.errors import TopicsError
 
 
@@ -79,6 +79,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     data: Any
     meta: Any = None
     tag: str | None = msgspec.field(name="$tag", default=None)
+    attempts: tuple[Attempt, ...] = ()
+    """How its earlier leases ended, ascending, if the claim asked for them."""
 
 
 Jobs = Iterable[Job | int]

@@ -29,17 +29,26 @@ class Usage:
         "appended_records",
         "bytes",
         "has_quota",
+        "max_attempts",
         "pending_bytes",
         "reclaim",
         "records",
     )
 
     def __init__(
-        self, timers: TimersPort, files: FileTable, memory: EphemeralFrames, *, has_quota: bool = False
+        self,
+        timers: TimersPort,
+        files: FileTable,
+        memory: EphemeralFrames,
+        *,
+        has_quota: bool = False,
+        max_attempts: int = 8,
     ) -> None:
         """files: those that rows point to. memory: the frames of class `ephemeral`."""
         self.has_quota = has_quota
         """Whether `max_total_bytes` bounds the bytes, so that each write checks them."""
+        self.max_attempts = max_attempts
+        """Number of ended leases that are known of a job."""
         self.records = 0
         self.bytes = 0
         self.appended_records = self.appended_bytes = 0

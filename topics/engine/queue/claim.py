@@ -17,7 +17,7 @@ import numpy as np
 from topics.config import Config
 from topics.engine.queue.alarm import AlarmCore, tend
 from topics.engine.queue.dead_letter import DeadLetters
-from topics.engine.queue.fetch import read_of, render_jobs
+from topics.engine.queue.fetch import read_of, render_jobs, with_attempts
 from topics.engine.queue.lease_log import LeaseLogCore, log_ended, log_leases
 from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
@@ -49,7 +49,18 @@ class ClaimCore(AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, P
 class Claim:
     """One claimer's part of a pass. `jobs` are the jobs dealt to it; `answer` ends it."""
 
-    __slots__ = ("bytes_apart", "cancelled", "done", "holder", "jobs", "lease_ids", "lease_ms", "most", "node")
+    __slots__ = (
+        "bytes_apart",
+        "cancelled",
+        "done",
+        "holder",
+        "jobs",
+        "lease_ids",
+        "lease_ms",
+        "most",
+        "node",
+        "with_attempts",
+    )
 
     def __init__(
         self,
@@ -60,6 +71,7 @@ class Claim:
         holder: Holder | None = None,
         *,
         bytes_apart: bool = False,
+        with_attempts: bool = False,
     ) -> None:
         self.node = node
         self.most = most
@@ -67,6 +79,7 @@ class Claim:
         self.done = done
         self.holder = holder
         self.bytes_apart = bytes_apart
+        self.with_attempts = with_attempts
         self.cancelled = False
         """Whether no caller waits for the answer any more."""
         self.jobs: list[LeasedJob] = []
@@ -115,7 +128,14 @@ class Claims:
     def claim(self, request: ClaimRequest, done: Done[ClaimResult]) -> Cancel:
         """Lease jobs; see `Engine.claim`."""
         most = max(1, min(request.most, self.core.config.max_claim))
-        one = Claim(request.node, most, request.lease_ms, done, bytes_apart=request.bytes_apart)
+        one = Claim(
+            request.node,
+            most,
+            request.lease_ms,
+            done,
+            bytes_apart=request.bytes_apart,
+            with_attempts=request.with_attempts,
+        )
         self.enter(request.queue, one)
         return one.cancel
 
@@ -295,15 +315,20 @@ class Delivery:
             log_leases(self._core, self._topic, jobs, self._step)
         except TopicsError as error:
             self._step(error)
-        singly = self._claim.holder is not None
+        singly = self._claim.holder is not None or self._claim.with_attempts
         render_jobs(read, self._topic, jobs, self._on_rendered, singly=singly, payloads=self._payloads)
 
     def _on_rendered(self, result: list[bytes] | StorageError) -> None:
         if isinstance(result, StorageError):
             self._step(result)
-        else:
-            self._rendered = result
-            self._step(None)
+            return
+        if self._claim.with_attempts:
+            jobs = self._claim.jobs
+            result = [with_attempts(text, job) for text, job in zip(result, jobs, strict=True)]
+            if self._claim.holder is None:
+                result = [b",".join(result)]
+        self._rendered = result
+        self._step(None)
 
     def _step(self, error: TopicsError | None) -> None:
         self._error = self._error or error
@@ -357,7 +382,9 @@ class Delivery:
         """
         bad = (error.detail or {}).get("seq") if isinstance(error, CorruptError) else None
         jobs = self._held()
+        now_ms = self._core.clock.now_ms()
         for job in jobs:
+            self._leases.note(job, "released", now_ms)
             if job.seq == bad:
                 self._leases.delay(job, job.until)
             else:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from topics.engine.json.strict_json import check, keep_last
 from topics.engine.queue.alarm import AlarmCore, tend
 from topics.engine.queue.fetch import decode_jobs
@@ -127,7 +129,7 @@ class Move:
             self.go_on()
             return
         self._part = [job for job, _frame in there]
-        copies = [dead_letter_of(frame, self._topic.name, config) for _job, frame in there]
+        copies = [dead_letter_of(frame, self._topic.name, config, job.reason) for job, frame in there]
         self._moves.append_copies(name, pack_rows(copies), self._on_copied)
 
     def _on_copied(self, result: AppendResult | TopicsError) -> None:
@@ -172,12 +174,13 @@ class Move:
             self._give_up(result)
 
 
-def dead_letter_of(job: Frame, queue: str, config: TopicConfig) -> RowRecord:
-    """Return the copy of one job, whose meta names its origin (R-Q-24)."""
-    told = b'"$dead_letter_from":"%b","$dead_letter_deliveries":"%d","$dead_letter_src_seq":"%d"}' % (
+def dead_letter_of(job: Frame, queue: str, config: TopicConfig, reason: str = "") -> RowRecord:
+    """Return the copy of one job, whose meta names its origin (R-Q-24) and a reason (R-Q-35)."""
+    told = b'"$dead_letter_from":"%b","$dead_letter_deliveries":"%d","$dead_letter_src_seq":"%d"%b}' % (
         queue.encode(),
         config.max_deliveries,
         job.seq,
+        b',"$dead_letter_reason":' + msgspec.json.encode(reason) if reason else b"",
     )
     meta = b"{" + told
     if job.meta is not None and job.meta.startswith(b"{") and job.meta != b"{}":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 
 from topics.engine.read.frame_read import FrameRead, verified, with_topic
@@ -37,8 +38,7 @@ def render_jobs(
     """Call `then` with the elements of `claimed` (8.2), joined or single, or the error.
 
     read: that of the jobs, not begun. jobs: leased ones. singly: one element per job.
-    payloads: gets data of bytes apart from the elements, which are joined then; None: it is in the
-    elements, as base64.
+    payloads: gets data of bytes apart from the elements; None: it is in the elements, as base64.
     """
     leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
 
@@ -60,16 +60,26 @@ def render_jobs(
                     projection.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases[at:end])
                     at = end
                     if singly:
-                        rendered.append(projection.records())
-                        projection = JsonRenderer(topic.id, limit=1, budget=_NO_BUDGET, include_tags=True)
+                        element, apart = projection.take()
+                        if payloads is not None:
+                            payloads.extend((len(rendered), data) for _index, data in apart)
+                        rendered.append(element)
         except CorruptError as error:
             then(with_topic(topic, error, read))
             return
+        if singly:
+            then(rendered)
+            return
         if payloads is not None:
             payloads.extend(projection.payloads)
-        then(rendered if singly else [projection.records()])
+        then([projection.records()])
 
     read.begin(on_read)
+
+
+def with_attempts(element: bytes, job: LeasedJob) -> bytes:
+    """Return an element of `claimed` with the attempts of its job (R-Q-34)."""
+    return b'%b,"attempts":%b}' % (element[:-1], msgspec.json.encode(job.attempts))
 
 
 def decode_jobs(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Protocol
 
+from topics.config import Config
 from topics.engine.queue.alarm import AlarmCore, tend
 from topics.engine.queue.job_removal import BeforeRemoval, JobRemoval, JobRemovalCore, stage_job_removal
 from topics.engine.queue.lease_log import LeaseLogCore, log_ended, log_leases
@@ -21,7 +22,7 @@ from topics.engine.values.results import Done
 from topics.engine.values.topic_config import clamped_lease_ms
 from topics.engine.write.admission import check_backlog
 from topics.engine.write.retention import ExpiryCore, expire, when_retained
-from topics.errors import TopicsError
+from topics.errors import RequestError, TopicsError
 
 NACK_DELAY_MS_MAX = 86_400_000
 _LEASED = JobState.LEASED
@@ -81,10 +82,13 @@ def _ack(
         done(error)
 
 
-def nack(core: HolderCore, request: HeldJobs, delay_ms: int, done: Done[AckResult]) -> None:
-    """Return jobs to the queue, claimable at once or after a delay."""
+def nack(core: HolderCore, request: HeldJobs, delay_ms: int, reason: str, done: Done[AckResult]) -> None:
+    """Return jobs to the queue, claimable at once or after a delay.
+
+    reason: kept with the attempts that end here (R-Q-32); "" for none.
+    """
     try:
-        found = find_queue(core, request.queue, lambda: nack(core, request, delay_ms, done))
+        found = find_queue(core, request.queue, lambda: nack(core, request, delay_ms, reason, done))
         if found is None:
             return
         topic, leases = found
@@ -93,6 +97,7 @@ def nack(core: HolderCore, request: HeldJobs, delay_ms: int, done: Done[AckResul
         jobs, skipped = held(leases, request)
         delay_ms = min(delay_ms, NACK_DELAY_MS_MAX)
         for job in jobs:
+            leases.note(job, "nacked", now_ms, reason)
             if delay_ms:
                 leases.delay(job, now_ms + delay_ms - 1)
             else:
@@ -109,6 +114,14 @@ def nack(core: HolderCore, request: HeldJobs, delay_ms: int, done: Done[AckResul
         log_ended(core, topic, jobs, then)
     except TopicsError as error:
         done(error)
+
+
+def check_reason(limits: Config, reason: str) -> None:
+    """Check that a nack's reason is not too long. Raises RequestError."""
+    size, most = len(reason.encode()), limits.max_reason_bytes
+    if size > most:
+        message = f"reason has {size} bytes: at most {most} are allowed (TOPICS_MAX_REASON_BYTES), so cut it"
+        raise RequestError("invalid_request", message)
 
 
 def extend(core: HolderCore, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:

@@ -82,7 +82,10 @@ class JobRemoval(Operation[JobRemovalCore]):
         leases = self.topic.queue
         assert leases is not None, "only queues have jobs"
         acked = any(job.state is JobState.ENDING for job in self.jobs)
+        now_ms = self.core.clock.now_ms()
         for job in self.jobs:
+            if job.state is JobState.ENDING:
+                leases.note(job, "released", now_ms)
             leases.release(job)
         if acked:  # jobs that could not be moved are not tried again at once
             wake(self.core, self.topic)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from topics.clock import Clock
-from topics.engine.state.control_frames import LeaseRow, LeasesPayload, encode, to_runs
+from topics.common.values.answers import Attempt
+from topics.engine.state.control_frames import AttemptRow, LeaseRow, LeasesPayload, attempt_row, encode, to_runs
 from topics.engine.state.staged_operations import Notice, OperationCore
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.job import LeasedJob
@@ -40,11 +41,25 @@ def log_leases(core: LeaseLogCore, topic: Topic, jobs: Sequence[LeasedJob], then
 
 
 def log_ended(core: LeaseLogCore, topic: Topic, jobs: Sequence[LeasedJob], then: Then) -> None:
-    """Log that the leases of these jobs ended before their deadline. Raises as `log_leases`."""
+    """Log that the leases of these jobs ended before their deadline, and how.
+
+    Raises as `log_leases`. `Leases.note` was called before.
+    """
     if not jobs or not topic.keeps_leases or topic.life is Life.GONE:
         then(None)
         return
-    _stage(core, topic, LeasesPayload(ended=to_runs(sorted(job.seq for job in jobs))), then)
+    attempts = _last_attempts(jobs)
+    ends = LeasesPayload(ended=to_runs(sorted(job.seq for job in jobs)), attempts=attempts)
+    _stage(core, topic, ends, then)
+
+
+def _last_attempts(jobs: Sequence[LeasedJob]) -> list[AttemptRow]:
+    """Return the last attempt of each job that has one, equal ones in one row."""
+    seqs: dict[Attempt, list[int]] = {}
+    for job in jobs:
+        if job.live and job.attempts:
+            seqs.setdefault(job.attempts[-1], []).append(job.seq)
+    return [attempt_row(sorted(found), attempt) for attempt, found in seqs.items()]
 
 
 def _stage(core: LeaseLogCore, topic: Topic, payload: LeasesPayload, then: Then) -> None:

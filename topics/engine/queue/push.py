@@ -58,6 +58,7 @@ class PushStream:
         self._node = request.node
         self._most = max(1, min(request.most, claims.core.config.max_claim))
         self._lease_ms = request.lease_ms
+        self._with_attempts = request.with_attempts
         self._sink = sink
         self._held: dict[LeasedJob, None] = {}
         """Jobs leased on this connection."""
@@ -97,7 +98,9 @@ class PushStream:
         back = [job for job in held if job.state is JobState.LEASED]
         for job in held:
             job.holder = None
+        now_ms = self._core.clock.now_ms()
         for job in back:
+            self._leases.note(job, "released", now_ms)
             self._leases.release(job)
         with contextlib.suppress(TopicsError):  # else their leases end at their deadline
             log_ended(self._core, self._topic, back, _ignore)
@@ -144,7 +147,7 @@ class PushStream:
             return
         if not topic.config.claim_jitter_ms:
             free = min(free, _BITE)
-        self._claim = Claim(self._node, free, self._lease_ms, self._on_claimed, self)
+        self._claim = Claim(self._node, free, self._lease_ms, self._on_claimed, self, with_attempts=self._with_attempts)
         self._claims.enter(topic.name, self._claim)
 
     def _on_claimed(self, result: ClaimResult | TopicsError) -> None:

@@ -22,6 +22,8 @@ class ClaimRequest(NamedTuple):
     """Duration of the lease, clamped; None: the queue's."""
     bytes_apart: bool = False
     """Whether data of bytes comes in `ClaimResult.payloads`, for a claimer in this process."""
+    with_attempts: bool = False
+    """Whether jobs come with their attempts (R-Q-34)."""
 
 
 class ClaimResult(NamedTuple):

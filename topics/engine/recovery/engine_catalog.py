@@ -157,6 +157,8 @@ class EngineCatalog:
         if topic.queue is not None:
             for lease in image.leases:
                 topic.queue.restore(lease)
+            for attempt in image.attempts:
+                topic.queue.restore_attempts(attempt)
         return topic
 
     def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, stored: str) -> Topic | None:
@@ -276,9 +278,11 @@ class EngineCatalog:
         elif kind == FrameType.LEASES and topic.queue is not None:
             change = msgspec.json.decode(payload, type=LeasesPayload)
             if change.forgotten:
-                topic.queue.jobs.clear()
+                topic.queue.forget_all()
             for lease in change.leases:
                 topic.queue.restore(lease)
+            for attempt in change.attempts:
+                topic.queue.restore_attempts(attempt)
             for ended in from_runs(change.ended):
                 topic.queue.restore_end(ended)
         elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):

@@ -24,7 +24,13 @@ class StoredState:
     def __init__(self, loop: TimersPort, config: Config) -> None:
         self.files = FileTable()
         self.memory = EphemeralFrames(self.files)
-        self.usage = Usage(loop, self.files, self.memory, has_quota=config.max_total_bytes > 0)
+        self.usage = Usage(
+            loop,
+            self.files,
+            self.memory,
+            has_quota=config.max_total_bytes > 0,
+            max_attempts=config.max_attempts,
+        )
         self.registry = Registry(self.usage)
         self.routers = Routers()
         self.producers = ProducerTotals(config)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from topics.engine.state.control_frames import LeaseRow
+from topics.engine.state.control_frames import AttemptRow, LeaseRow
 from topics.engine.state.hops import Run
 from topics.engine.state.known_producers import ProducerRow
 from topics.engine.state.losses import FloorMarks, Gap
@@ -62,6 +62,9 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
 
     readers: list[ReaderRow] = msgspec.field(default_factory=list)
     """Named readers, in a description; the snapshot lists those of all topics by themselves."""
+
+    attempts: list[AttemptRow] = msgspec.field(default_factory=list)
+    """The attempts of the jobs of `leases`."""
 
     def gap_list(self) -> list[Gap]:
         return [Gap(*gap) for gap in self.gaps]
@@ -217,8 +220,9 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
     if now_ms is None and topic.producers is not None:
         producers = topic.producers.described()
     leases: list[LeaseRow] = []
+    attempts: list[AttemptRow] = []
     if now_ms is not None and topic.queue is not None and topic.keeps_leases:
-        leases = topic.queue.image()
+        leases, attempts = topic.queue.image(), topic.queue.attempts()
     return TopicImage(
         topic.name,
         topic.id,
@@ -238,4 +242,5 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         producers,
         [],
         topic.readers.described() if now_ms is None and topic.readers is not None else [],
+        attempts,
     )

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from topics.common.values.answers import Attempt
 from topics.engine.state.losses import FloorMarks
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.topic_config import TopicConfig, read_config
@@ -91,6 +92,17 @@ class LeaseRow(msgspec.Struct, array_like=True):
     node: str
 
 
+class AttemptRow(msgspec.Struct, array_like=True):
+    """One attempt of each of some jobs: see `Attempt`. seqs: runs, as in RemovalPayload."""
+
+    seqs: list[int]
+    delivery: int
+    node: str
+    ended: str
+    at: int
+    reason: str = ""
+
+
 class LeasesPayload(msgspec.Struct, omit_defaults=True):
     """The payload of LEASES: the state of these jobs' leases from this frame on."""
 
@@ -101,6 +113,8 @@ class LeasesPayload(msgspec.Struct, omit_defaults=True):
     """Whether leases are no longer logged from here on, so that all leases logged before are
     void.
     """
+    attempts: list[AttemptRow] = msgspec.field(default_factory=list)
+    """Attempts that ended here, or that are known when leases begin to be logged."""
 
 
 class ReaderPayload(msgspec.Struct, omit_defaults=True):
@@ -130,6 +144,11 @@ def to_runs(seqs: list[int]) -> list[int]:
         else:
             runs += (seq, seq)
     return runs
+
+
+def attempt_row(seqs: list[int], one: Attempt) -> AttemptRow:
+    """Build the row of an attempt that is the same of these jobs, ascending."""
+    return AttemptRow(to_runs(seqs), one.delivery, one.node, one.ended, one.at, one.reason)
 
 
 def from_runs(runs: list[int]) -> list[int]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from topics.common.values.answers import Attempt, FailedJob
 from topics.engine.index.index import Index
-from topics.engine.state.control_frames import LeaseRow
+from topics.engine.state.control_frames import AttemptRow, LeaseRow, attempt_row, from_runs
 from topics.engine.state.losses import Floors
 from topics.engine.values.job import Holder, JobState, LeasedJob
 from topics.engine.values.ports import TimerPort
@@ -62,6 +64,7 @@ class Leases:
         "_by_seq",
         "_floors",
         "_index",
+        "_most_attempts",
         "_returned",
         "_swept",
         "_times",
@@ -70,16 +73,21 @@ class Leases:
         "cursor",
         "dead_lettered",
         "delayed",
+        "failed",
         "jobs",
         "leased",
         "streams",
         "window",
     )
 
-    def __init__(self, index: Index, floors: Floors) -> None:
+    def __init__(self, index: Index, floors: Floors, most_attempts: int = 8) -> None:
+        """most_attempts: number of attempts that are known of a job."""
         self._index = index
         self._floors = floors
+        self._most_attempts = most_attempts
         self.jobs: dict[int, LeasedJob] = {}
+        self.failed: dict[int, LeasedJob] = {}
+        """The jobs with attempts, the one that failed last at the end."""
         self.cursor = 0
         """Live jobs up to this seq are all in `jobs`. Jobs above it are there only if they were
         leased.
@@ -113,6 +121,8 @@ class Leases:
             until, seq = heappop(times)
             job = self.jobs.get(seq)
             if job is not None and job.until == until and (job.state is LEASED or job.state is DELAYED):
+                if job.state is LEASED:
+                    self.note(job, "expired", until)
                 self.release(job)
 
     def next_due(self) -> int | None:
@@ -149,12 +159,19 @@ class Leases:
         if not job.live:
             return
         job.live = False
+        self.failed.pop(job.seq, None)
         if job.state is LEASED or job.state is ENDING:
             self.leased -= 1
         elif job.state is not MOVING:
             if job.state is DELAYED:
                 self.delayed -= 1
-            del self.jobs[job.seq]
+            self._drop(job)
+
+    def last_failed(self, most: int) -> list[FailedJob]:
+        """Return the jobs with attempts, the one that failed last first."""
+        return [
+            FailedJob(job.seq, job.deliveries, job.attempts) for job in islice(reversed(self.failed.values()), most)
+        ]
 
     # --- claiming ----------------------------------------------------------------------------------------------------
     def take(self, limit: int, head: int, config: TopicConfig) -> ClaimedJobs:
@@ -207,6 +224,19 @@ class Leases:
                 holder.on_leased(job)
 
     # --- the end of a lease ------------------------------------------------------------------------------------------
+    def note(self, job: LeasedJob, ended: str, at_ms: int, reason: str = "") -> None:
+        """Note how a lease ended, before `release` or `delay`. ended, reason: as in `Attempt`."""
+        if job.live:
+            self._add_attempt(job, Attempt(job.deliveries, job.node, ended, at_ms, reason))
+
+    def _add_attempt(self, job: LeasedJob, attempt: Attempt) -> None:
+        """Add an attempt, unless it is known: the log may state again what a snapshot holds."""
+        known = job.attempts
+        if self._most_attempts and not (known and known[-1].delivery >= attempt.delivery):
+            job.attempts = (*known, attempt)[-self._most_attempts :]
+            self.failed.pop(job.seq, None)
+            self.failed[job.seq] = job
+
     def release(self, job: LeasedJob) -> None:
         """Make a leased, delayed, ending or moving job claimable; its deliveries stay counted."""
         self._leave(job)
@@ -214,7 +244,7 @@ class Leases:
             job.state = RETURNED
             heappush(self._returned, job.seq)
         else:
-            self.jobs.pop(job.seq, None)
+            self._drop(job)
 
     def delay(self, job: LeasedJob, until_ms: int) -> None:
         """Hand a leased job back, to be claimed once now > until_ms."""
@@ -225,7 +255,7 @@ class Leases:
             self.delayed += 1
             heappush(self._times, (until_ms, job.seq))
         else:
-            self.jobs.pop(job.seq, None)
+            self._drop(job)
 
     def extend(self, job: LeasedJob, until_ms: int) -> None:
         job.until = until_ms
@@ -242,7 +272,7 @@ class Leases:
     def finish(self, job: LeasedJob) -> None:
         """Drop a job that is done (or moved) and whose record is dead."""
         self._leave(job)
-        self.jobs.pop(job.seq, None)
+        self._drop(job)
 
     def finish_all(self, jobs: Iterable[LeasedJob]) -> None:
         """Call `finish` for each job."""
@@ -253,6 +283,13 @@ class Leases:
             else:
                 self._leave(job)
             known.pop(job.seq, None)
+            if job.attempts:
+                self.failed.pop(job.seq, None)
+
+    def _drop(self, job: LeasedJob) -> None:
+        self.jobs.pop(job.seq, None)
+        if job.attempts:
+            self.failed.pop(job.seq, None)
 
     def _leave(self, job: LeasedJob) -> None:
         """Remove the job from the counter of its state."""
@@ -284,12 +321,30 @@ class Leases:
             if job.live
         ]
 
+    def attempts(self) -> list[AttemptRow]:
+        """Return the attempts of all live jobs, for a snapshot, in `restore_attempts`' order."""
+        return [attempt_row([job.seq], one) for job in self.failed.values() if job.live for one in job.attempts]
+
     def restore(self, lease: LeaseRow) -> None:
         """Restore a lease from the log. The last call for a seq wins."""
         job = self.jobs.get(lease.seq)
         if job is None:
             job = self.jobs[lease.seq] = LeasedJob(lease.seq)
+        elif job.lease_id and lease.deliveries > job.deliveries:  # no frame states an expiry
+            self.note(job, "expired", job.until)
         job.lease_id, job.until, job.deliveries, job.node = lease.lease_id, lease.until, lease.deliveries, lease.node
+
+    def forget_all(self) -> None:
+        """Drop all that was restored."""
+        self.jobs.clear()
+        self.failed.clear()
+
+    def restore_attempts(self, row: AttemptRow) -> None:
+        """Restore attempts of jobs whose leases were restored."""
+        for seq in from_runs(row.seqs):
+            job = self.jobs.get(seq)
+            if job is not None:
+                self._add_attempt(job, Attempt(row.delivery, row.node, row.ended, row.at, row.reason))
 
     def restore_end(self, seq: int) -> None:
         """Restore the end of the lease on this seq: the job is ready."""
@@ -303,6 +358,7 @@ class Leases:
         keep: False drops them all. Expired leases are found by the next `look`.
         """
         jobs, self.jobs = self.jobs, {}
+        failed, self.failed = self.failed, {}
         for seq in sorted(jobs) if keep else ():
             if self._index.next_live(seq) != seq:
                 continue
@@ -314,3 +370,4 @@ class Leases:
                 heappush(self._times, (job.until, seq))
             else:
                 heappush(self._returned, seq)
+        self.failed = {seq: job for seq, job in failed.items() if seq in self.jobs}

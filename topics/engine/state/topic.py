@@ -24,6 +24,8 @@ from topics.engine.values.results import QueueState, TopicState
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
 
+_FAILED_MOST = 100
+"""Most jobs with attempts that a state shows (R-Q-34)."""
 STAGING = " staged"
 """The name of the staging area, in the log and in snapshots; no topic can have it."""
 
@@ -128,7 +130,7 @@ class Topic(TopicNumbers):
         """Identities of writes in flight, with the duplicates that wait for each; None stands for
         {}.
         """
-        self.queue = Leases(self.index, self.floors) if config.is_queue else None
+        self.queue = Leases(self.index, self.floors, usage.max_attempts) if config.is_queue else None
         """The leases of a queue; None for a log."""
         # --- staged
         self.config_doubtful = False
@@ -273,7 +275,12 @@ class Topic(TopicNumbers):
         assert self.running is not None, "a write that was begun"
         return self.running.pop(identity)
 
-    def state(self, now_ms: int) -> TopicState:
+    def state(self, now_ms: int, *, with_attempts: bool = False) -> TopicState:
+        queue = None
+        if self.queue is not None:
+            counters = self.queue.counters(now_ms)
+            failed = self.queue.last_failed(_FAILED_MOST) if with_attempts else ()
+            queue = QueueState(*counters, self.queue.dead_lettered, failed)
         return TopicState(
             self.name,
             self.config,
@@ -284,7 +291,7 @@ class Topic(TopicNumbers):
             effective_priority(self.config, self.consumed_ms, now_ms),
             self.last_write_ms or None,
             self.last_read_ms or None,
-            None if self.queue is None else QueueState(*self.queue.counters(now_ms), self.queue.dead_lettered),
+            queue,
             self.incarnation,
         )
 

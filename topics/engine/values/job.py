@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Protocol
 
+from topics.common.values.answers import Attempt
+
 
 class JobState(IntEnum):
     LEASED = 1
@@ -32,7 +34,7 @@ class Holder(Protocol):
 class LeasedJob:
     """One job. A lease holds, and a delay lasts, while now <= `until` (ms, wall clock)."""
 
-    __slots__ = ("deliveries", "holder", "lease_id", "live", "node", "seq", "state", "until")
+    __slots__ = ("attempts", "deliveries", "holder", "lease_id", "live", "node", "seq", "state", "until")
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -42,7 +44,14 @@ class LeasedJob:
         self.until = 0
         self.node = ""
         self.holder: Holder | None = None
+        self.attempts: tuple[Attempt, ...] = ()
+        """Its last attempts, ascending. Changed by `Leases.note`."""
         self.live = True
         """False if the record was deleted, expired or evicted; its lease may still be answered
         (R-DEL-10).
         """
+
+    @property
+    def reason(self) -> str:
+        """The last reason among its attempts; "" for none."""
+        return next((attempt.reason for attempt in reversed(self.attempts) if attempt.reason), "")

@@ -341,7 +341,9 @@ class Lifecycle:
         if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
             # From here on, either the existing leases survive a restart, too, or a restart forgets
             # them.
-            leases = LeasesPayload(topic.queue.image()) if _keeps_leases(config) else LeasesPayload(forgotten=True)
+            leases = LeasesPayload(forgotten=True)
+            if _keeps_leases(config):
+                leases = LeasesPayload(topic.queue.image(), attempts=topic.queue.attempts())
             core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, encode(leases))
         change = ConfigPayload(msgspec.Raw(config.as_json()), incarnation=topic.incarnation)
         if topic.stage_class == "ephemeral":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from topics.engine.queue.holder_calls import check_reason
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields
@@ -22,7 +23,13 @@ def claim(call: Call) -> None:
     if not call.body:
         raise RequestError("invalid_request", 'the body is empty: send at least {"node": "<who claims>"}')
     fields = call.fields()
-    request = ClaimRequest(call.name, fields.string("node"), fields.u32("max", 0), fields.nullable_u64("lease_ms"))
+    request = ClaimRequest(
+        call.name,
+        fields.string("node"),
+        fields.u32("max", 0),
+        fields.nullable_u64("lease_ms"),
+        with_attempts=fields.boolean("include_attempts", False),
+    )
     wait_ms = fields.u32("wait_ms", 0)
 
     @call.or_fail
@@ -47,8 +54,10 @@ def nack(call: Call) -> None:
     """Return jobs to the queue, now or after a delay (8.4)."""
     fields = call.fields()
     delay_ms = fields.u64("delay_ms", 0)
+    reason = fields.nullable_string("reason") or ""
+    check_reason(call.service.config, reason)
     request = _held_jobs(call, fields)
-    call.service.engine.nack(request, delay_ms, call.or_fail(partial(_answer, call, b"nacked")))
+    call.service.engine.nack(request, delay_ms, reason, call.or_fail(partial(_answer, call, b"nacked")))
 
 
 def extend(call: Call) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from topics.common.values.answers import FailedJob
 from topics.engine.values.name_rules import check_dead_letter, check_topic_name
 from topics.engine.values.results import DeleteTopicResult, PatchResult, PutResult, TopicPage, TopicState
 from topics.engine.values.topic_config import ConfigPatch, check_dead_letter_of, config_of_fields
@@ -58,25 +59,30 @@ def get_topic(call: Call) -> None:
     """Answer the state of a topic; `touch` counts as consumption (7.2)."""
     query = call.plan.query
     shown = boolean(query, "incarnation", False)
+    with_attempts = boolean(query, "include_attempts", False)
 
     @call.or_fail
     def done(state: TopicState) -> None:
-        call.reply(_state_json(call, state, b'"incarnation":"%b",' % state.incarnation.encode() if shown else b""))
+        incarnation = b'"incarnation":"%b",' % state.incarnation.encode() if shown else b""
+        call.reply(_state_json(call, state, incarnation, with_attempts=with_attempts))
 
-    call.service.engine.state(call.name, touch=boolean(query, "touch", True), done=done)
+    touch = boolean(query, "touch", True)
+    call.service.engine.state(call.name, touch=touch, with_attempts=with_attempts, done=done)
 
 
-def _state_json(call: Call, state: TopicState, incarnation: bytes) -> bytes:
+def _state_json(call: Call, state: TopicState, incarnation: bytes, *, with_attempts: bool) -> bytes:
     """Return the answer of `get_topic`.
 
-    incarnation: the member with a comma after it; b"" leaves it out.
+    incarnation: the member with a comma after it; b"" leaves it out. with_attempts: whether a queue
+    has `failed`.
     """
     queue = b""
     if state.queue is not None:
-        queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d},' % (
+        queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d%b},' % (
             state.queue.ready,
             state.queue.in_flight,
             state.queue.dead_lettered,
+            b',"failed":[%b]' % b",".join(map(_failed_json, state.queue.failed)) if with_attempts else b"",
         )
     return (
         b'{"topic":%b,"type":"%b","head_seq":%d,"earliest_seq":%d,"next_seq":%d,"count":%d,"bytes":%d,"config":%b,'
@@ -97,6 +103,10 @@ def _state_json(call: Call, state: TopicState, incarnation: bytes) -> bytes:
         incarnation,
         call.total_ms(),
     )
+
+
+def _failed_json(job: FailedJob) -> bytes:
+    return b'{"$seq":%d,"deliveries":%d,"attempts":%b}' % (job.seq, job.deliveries, msgspec.json.encode(job.attempts))
 
 
 def list_topics(call: Call) -> None:

@@ -7,7 +7,7 @@ from topics.http.handlers import event_streams
 from topics.http.plan.call import Call
 from topics.http.streams import sse
 from topics.http.streams.work_stream import WorkStream
-from topics.http.wire.query import unsigned
+from topics.http.wire.query import boolean, unsigned
 
 _NO_NUMBER = -1
 
@@ -18,7 +18,11 @@ def open_stream(call: Call) -> None:
     service, query = call.service, call.plan.query
     lease_ms = unsigned(query, "lease_ms", _NO_NUMBER)
     request = ClaimRequest(
-        call.name, query.get("node", ""), unsigned(query, "max", 1), None if lease_ms == _NO_NUMBER else lease_ms
+        call.name,
+        query.get("node", ""),
+        unsigned(query, "max", 1),
+        None if lease_ms == _NO_NUMBER else lease_ms,
+        with_attempts=boolean(query, "include_attempts", False),
     )
     work = WorkStream(call.plan.name_json, service.heartbeats, service.now_ns)
     push = service.engine.open_push(request, work)

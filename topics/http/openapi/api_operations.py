@@ -50,6 +50,7 @@ class ApiOperation(NamedTuple):
 
 
 _TOUCH = "counts as a look at the topic"
+_WITH_ATTEMPTS = "show how earlier leases of each job ended"
 _SHOWN = {"incarnation": boolean(False, "show it in the answer")}
 _PAGE = {
     "page_size": u64("clamped to 1..1000", default=100),
@@ -68,6 +69,15 @@ _TOPIC_ROW = answer(
     effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
     incarnation_Q=INCARNATION,
 )
+_ATTEMPTS = listing(
+    answer(
+        delivery=u64(minimum=1),
+        node=text(),
+        ended=one_of("nacked", "expired", "released"),
+        at=u64(),
+        reason_Q=text(),
+    )
+)
 _STATE = answer(
     topic=text(),
     type=one_of("log", "queue"),
@@ -80,7 +90,12 @@ _STATE = answer(
     effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
     last_write_ts=nullable(u64()),
     last_read_ts=nullable(u64()),
-    queue_Q=answer(ready=u64(), in_flight=u64(), dead_lettered=u64()),
+    queue_Q=answer(
+        ready=u64(),
+        in_flight=u64(),
+        dead_lettered=u64(),
+        failed_Q=listing(answer(S_seq=u64(), deliveries=u64(minimum=1), attempts=_ATTEMPTS)),
+    ),
     incarnation_Q=INCARNATION,
     performance=performance(),
 )
@@ -116,6 +131,7 @@ _JOB = answer(
     deliveries=u64(minimum=1),
     data={},
     meta_Q={},
+    attempts_Q=_ATTEMPTS,
 )
 _READER_SET = {
     "delivery": one_of("at-least-once", "at-most-once", default="at-least-once"),
@@ -188,7 +204,11 @@ OPERATIONS: dict[str, ApiOperation] = {
         "Change some fields of a topic's configuration", "7.17", {200: _PATCHED}, (404, 409), body=ref("ConfigPatch")
     ),
     "GET /v0/topics/:": ApiOperation(
-        "State of a topic", "7.2", {200: _STATE}, (404,), {"touch": boolean(True, _TOUCH)} | _SHOWN
+        "State of a topic",
+        "7.2",
+        {200: _STATE},
+        (404,),
+        {"touch": boolean(True, _TOUCH), "include_attempts": boolean(False, _WITH_ATTEMPTS)} | _SHOWN,
     ),
     "GET /v0/topics": ApiOperation(
         "Topics by name",
@@ -332,6 +352,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             max=u32(default=0),
             lease_ms=nullable(_LEASE),
             wait_ms=u32("how long to wait for the first job; at most 30000", default=0),
+            include_attempts=boolean(False, _WITH_ATTEMPTS),
         ),
     ),
     "POST /v0/topics/:/ack": ApiOperation(
@@ -364,7 +385,16 @@ OPERATIONS: dict[str, ApiOperation] = {
             )
         },
         (404, 409),
-        body={"allOf": [ref("Leases"), question((), delay_ms=u64("clamped to 86400000", default=0))]},
+        body={
+            "allOf": [
+                ref("Leases"),
+                question(
+                    (),
+                    delay_ms=u64("clamped to 86400000", default=0),
+                    reason=nullable(text("why, kept with the attempts", maxLength=Setting("max_reason_bytes"))),
+                ),
+            ]
+        },
     ),
     "POST /v0/topics/:/extend": ApiOperation(
         "Hold leased jobs for longer, or shorter",
@@ -390,6 +420,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             "node": NODE | {"minLength": 1},
             "max": u64("leases at a time; clamped to 1..1000", default=1),
             "lease_ms": _LEASE,
+            "include_attempts": boolean(False, _WITH_ATTEMPTS),
             "token": text("the key, for clients that cannot send headers"),
         },
         media=(SSE,),

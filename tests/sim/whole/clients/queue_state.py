@@ -77,6 +77,13 @@ class Queue:
         life of the server.
         """
 
+        self.reasons: dict[tuple[str, str, int], set[str]] = {}
+        """The reasons with which a node handed a job back, by the job's text, node and delivery."""
+        self.noted: dict[str, tuple[int, str]] = {}
+        """The delivery and the reason of the last time that a job was handed back, as an answer
+        confirmed; a crash has not forgotten it.
+        """
+
     @property
     def possible(self) -> set[str]:
         """Return the jobs that may exist; no others do."""
@@ -94,5 +101,7 @@ class Queue:
         do not last.
         """
         self.delayed.clear()
+        if not self.leases_durable or self.durability != "fsync":
+            self.noted.clear()
         for held in self.leases.values():
             held.ending |= held.deadline <= now_ms

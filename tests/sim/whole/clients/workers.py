@@ -146,10 +146,33 @@ class Worker(Client):
         body = {"node": self.node, "max": self.rng.choice((1, 2, 8)), "lease_ms": lease_ms}
         if wait_ms:
             body["wait_ms"] = wait_ms
+        if self.rng.random() < 0.5:
+            body["include_attempts"] = True
         wire.ask("POST", f"{queue.path}/claim", body, claimed)
+
+    def _check_attempts(self, queue: Queue, job: dict[str, Any]) -> None:
+        """Check that a job's attempts are those that there were, and the last one is there."""
+        text, attempts = job["data"], job["attempts"]
+        deliveries = [attempt["delivery"] for attempt in attempts]
+        if deliveries != sorted(set(deliveries)) or max(deliveries, default=0) >= job["deliveries"]:
+            raise self._wrong(queue, f"{text} comes for time {job['deliveries']} after {attempts}")
+        for attempt in attempts:
+            if attempt["ended"] == "nacked":
+                keys = [(text, attempt["node"], delivery) for delivery in (0, attempt["delivery"])]
+                known = set().union(*(queue.reasons.get(key, set()) for key in keys))
+                if attempt.get("reason", "") not in known:
+                    raise self._wrong(queue, f"{text}: {attempt}, and its reason was one of {known}")
+        noted = queue.noted.get(text)
+        if noted is not None:
+            told = [each.get("reason", "") for each in attempts if each["delivery"] == noted[0]]
+            if told != [noted[1]]:
+                raise self._wrong(queue, f"{text} was handed back with {noted}, and has the attempts {attempts}")
+            self.machine.counts["attempts that had to be there"] += 1
 
     def _take(self, queue: Queue, job: dict[str, Any], asked_ns: int) -> None:
         held = Held(self.node, job)
+        if "attempts" in job:
+            self._check_attempts(queue, job)
         text, lease_id = held.text, held.lease_id
         now_ms = self.machine.ring.clock.now_ms()
         if lease_id in self.shared.lease_ids:
@@ -185,7 +208,7 @@ class Worker(Client):
             "lease_ids": [held.lease_id for held in some],
         }
         deadlines = {held.seq: held.deadline for held in some}
-        asked_ms, delay_ms, snapshot = self.machine.ring.clock.now_ms(), 0, 0
+        asked_ms, delay_ms, snapshot, reason = self.machine.ring.clock.now_ms(), 0, 0, ""
         if verb == "extend":
             body["lease_ms"] = self.rng.choice((100, 2000))
             for held in some:
@@ -198,6 +221,12 @@ class Worker(Client):
                 snapshot = self.shared.consumed.now()
             else:
                 body["delay_ms"] = delay_ms = self.rng.choice((0, 0, 1, 30, 500))
+                reason = self.rng.choice(("", "", "broken", f"broken by {self.node} " + "x" * 300))
+                if reason:
+                    body["reason"] = reason
+                for held in some:
+                    key = (held.text, self.node, held.deliveries)
+                    queue.reasons.setdefault(key, set()).add(reason)
 
         def ended(status: int, answer: Any) -> None:
             if not self._next(f"jobs: {verb}", status, answer):
@@ -219,6 +248,8 @@ class Worker(Client):
                     held.deadline = answer["deadlines"][str(held.seq)]
                 else:
                     queue.ended[held.text] = held
+                    if queue.leases.get(held.text) is held and held.deliveries:
+                        queue.noted[held.text] = held.deliveries, reason
                     if delay_ms:
                         queue.delayed[held.text] = asked_ms + delay_ms
                         self.machine.counts["jobs delayed"] += 1
@@ -247,6 +278,7 @@ class Worker(Client):
         """Switch whether leases survive a restart."""
         durable = not queue.leases_durable
         queue.leases_durable = None
+        queue.noted.clear()
 
         def changed(status: int, answer: Any) -> None:
             if self._next("changes of a queue", status, answer):
