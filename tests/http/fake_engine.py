@@ -50,7 +50,7 @@ class FakeEngine:
     def patch_topic(self, name: str, patch: Any, done: Done[Any]) -> None:
         self._ask("patch_topic", done, name, patch)
 
-    def state(self, name: str, *, touch: bool, done: Done[Any]) -> None:
+    def state(self, name: str, *, touch: bool, with_attempts: bool = False, done: Done[Any]) -> None:
         self._ask("state", done, name, touch)
 
     def begin(self, name: str, begin: Any, done: Done[Any]) -> None:

@@ -20,6 +20,7 @@ _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
 _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
+_REDRIVE = "tests/contract/queues/test_redrive.py"
 
 
 class Mutant(NamedTuple):
@@ -933,8 +934,8 @@ MUTANTS = (
     _one(
         "a dead letter's copy not synced",
         "engine/write/appender.py",
-        "None, False, done, synced=True)",
-        "None, False, done)",
+        "self._core.clock.now_ms(), None, False, done, synced=True)",
+        "self._core.clock.now_ms(), None, False, done)",
         "tests/contract/queues/test_queue_durability.py",
     ),
     _one(
@@ -1486,5 +1487,33 @@ MUTANTS = (
         "elif job.lease_id and lease.deliveries > job.deliveries:",
         "elif not job:",
         _ATTEMPTS,
+    ),
+    _one(
+        "a dead letter deleted before its job is durable",
+        "engine/write/appender.py",
+        "self._stage(topic, rows, None, now_ms, None, False, done, synced=True)",
+        "self._stage(topic, rows, None, now_ms, None, False, done, synced=False)",
+        _REDRIVE,
+    ),
+    _one(
+        "a redriven dead letter not deleted",
+        "engine/queue/redrive.py",
+        "remove_jobs(self.core, topic, to_runs(self.seqs))",
+        "pass",
+        "queues",
+    ),
+    _one(
+        "a redrive answered before its deletion is durable",
+        "engine/queue/redrive.py",
+        'operation.stage(synced=dead.stage_class == "fsync")',
+        "operation.stage(synced=False)",
+        _REDRIVE,
+    ),
+    _one(
+        "redrives at the same time take the same dead letters",
+        "engine/queue/redrive.py",
+        "line.append(redrive.begin)",
+        "redrive.begin()",
+        _REDRIVE,
     ),
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Unpack
 
+from topics.common.dead_letter_steps import dead_steps, redrive_steps
 from topics.common.opening_reader import OpeningReader
 from topics.common.reader_tail import check_reader, tail_awaited_reader
 from topics.common.record_steps import (
@@ -22,6 +23,7 @@ from topics.common.record_steps import (
 )
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
+from topics.common.values.answers import RedriveResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -226,6 +228,21 @@ class AsyncLog:
     ) -> AsyncIterator[AsyncWorkJob]:
         """Yield jobs as `Log.work`; use them by `async with job:`."""
         return work_awaited(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
+
+    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> AsyncIterator[Record]:
+        """List dead letters as `Log.dead`."""
+        return self._records(dead_steps(self._starts, queue, from_seq, limit=limit))
+
+    async def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
+        """Redrive as `Log.redrive`. A cancelled await ends it with the turn in progress."""
+        steps = redrive_steps(self._starts, queue, seqs)
+        try:
+            start = next(steps)
+            while True:
+                start = steps.send(await self._run(start))
+        except StopIteration as end:
+            result: RedriveResult = end.value
+            return result
 
     async def page(
         self,

@@ -8,12 +8,13 @@ import errno
 import sys
 import threading
 import warnings
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from typing_extensions import Unpack
 
 from topics.clock import Clock, SystemClock
+from topics.common.dead_letter_steps import dead_steps, redrive_steps
 from topics.common.reader_tail import check_reader, tail_reader
 from topics.common.record_steps import (
     OnGap,
@@ -26,6 +27,7 @@ from topics.common.record_steps import (
 )
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
+from topics.common.values.answers import RedriveResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -578,6 +580,29 @@ class Log:
         death of this process it comes back when that has passed.
         """
         return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
+
+    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> Iterator[Record]:
+        """Yield the dead letters of a queue that there are now, oldest first; at most `limit`.
+
+        They are records of its dead-letter topic; `meta` has their origin and the last reason of a
+        nack. from_seq: a cursor in that topic.
+        """
+        return self._records(dead_steps(self._starts, queue, from_seq, limit=limit))
+
+    def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
+        """Make new jobs of dead letters, and delete these; a job is durable before that.
+
+        seqs: as `dead` has listed them, or by seq; None for all that there are now.
+        Returns: how many were redriven, and the seqs that are no dead letters of this queue.
+        """
+        steps = redrive_steps(self._starts, queue, seqs)
+        try:
+            start = next(steps)
+            while True:
+                start = steps.send(self._driver.call(start))
+        except StopIteration as end:
+            result: RedriveResult = end.value
+            return result
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:

@@ -118,6 +118,7 @@ _refusing_writes = _refusing(
     "ack",
     "nack",
     "extend",
+    "redrive",
     "put_router",
     "delete_router",
     "delete_reader",

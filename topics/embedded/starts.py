@@ -25,8 +25,10 @@ from topics.embedded.log_reader import ReaderHome, opened
 from topics.embedded.producer import part_of
 from topics.embedded.records import UnreadColumns, UnreadPage, parse_one
 from topics.engine.engine import Engine
+from topics.engine.queue.dead_records import DeadPage
 from topics.engine.queue.holder_calls import check_reason
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
+from topics.engine.queue.redrive import RedriveRequest, RedriveTurn
 from topics.engine.read.chosen_read import chosen
 from topics.engine.read.one_record import Location
 from topics.engine.read.wait import Heads
@@ -86,6 +88,7 @@ class Starts:
         self._scanners: deque[WriteScanner] = deque()
         """Scanners that are not in use. Any thread takes one, and a signal's handler another."""
         self.max_limit = config.max_limit
+        self.max_claim = config.max_claim
         self.max_wait_ms = config.max_wait_ms
         self._max_record_bytes = config.max_record_bytes
         self._max_batch_records = config.max_batch_records
@@ -268,6 +271,21 @@ class Starts:
         check_reason(self._config, told)
         request = held_jobs(queue, node, jobs)
         return lambda done: self._engine.nack(request, delay_ms, told, done)
+
+    def listing_dead(self, queue: str, from_seq: int, limit: int) -> Start[UnreadPage]:
+        query = DiffQuery(from_seq, limit, bytes_apart=True)
+
+        def start(done: Done[UnreadPage]) -> None:
+            def on_listed(result: DeadPage | TopicsError) -> None:
+                done(result if isinstance(result, TopicsError) else UnreadPage(queue, result.page))
+
+            self._engine.dead(queue, query, on_listed)
+
+        return start
+
+    def redriving(self, queue: str, seqs: Sequence[int] | None, from_seq: int = 0) -> Start[RedriveTurn]:
+        request = RedriveRequest(queue, seqs, from_seq)
+        return lambda done: self._engine.redrive(request, done)
 
     def extending(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> Start[ExtendResult]:
         arguments.count("lease_ms", lease_ms)

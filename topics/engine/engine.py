@@ -24,9 +24,11 @@ from topics.engine.producers.sweeper import Sweeper
 from topics.engine.queue.claim import Claims
 from topics.engine.queue.claim_wait import ClaimWait
 from topics.engine.queue.dead_letter import DeadLetters
+from topics.engine.queue.dead_records import DeadPage, dead_letter_name, list_dead
 from topics.engine.queue.holder_calls import ack, extend, nack
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
+from topics.engine.queue.redrive import RedriveRequest, Redrives, RedriveTurn
 from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.column_read import choose_columns
 from topics.engine.read.consumption import mark_read
@@ -112,6 +114,7 @@ class Engine:
         before_moves = partial(forwarding.before_consumption, bounded=False)
         dead_letters = DeadLetters(core, self._appender.append_copies, before_moves)
         self._claims = Claims(core, forwarding.catch_up, dead_letters)
+        self._redrives = Redrives(core, forwarding.catch_up, self._appender.append_moved, self._before_acks)
         self.readers = ReaderCalls(core, forwarding.catch_up)
         """The operations on named readers."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
@@ -416,6 +419,24 @@ class Engine:
     def extend(self, request: HeldJobs, lease_ms: int, done: Done[ExtendResult]) -> None:
         """Set the deadline of jobs to now + `lease_ms`, clamped (8.5)."""
         extend(self._core, request, lease_ms, done)
+
+    def dead_letter_name(self, queue: str) -> str | None:
+        """Return the name of the queue's dead-letter topic, which may not exist; None for none.
+
+        Raises: RequestError topic_not_found or not_a_queue.
+        """
+        return dead_letter_name(self._core, queue)
+
+    def dead(self, queue: str, query: DiffQuery, done: Done[DeadPage]) -> None:
+        """List the dead letters of a queue after a cursor (8.7).
+
+        Of the query, the cursor, the limits and `bytes_apart` count.
+        """
+        list_dead(self._core, self._forwarding.catch_up, queue, query, done)
+
+    def redrive(self, request: RedriveRequest, done: Done[RedriveTurn]) -> None:
+        """Make jobs of dead letters again, and delete these (8.8)."""
+        self._redrives.redrive(request, done)
 
     def open_push(self, request: ClaimRequest, sink: PushSink) -> PushStream:
         """Create a stream of leased jobs (8.6), which the caller opens.

@@ -8,6 +8,7 @@ from topics.http.access.routes import Access, Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers import (
     checkpoint_endpoint,
+    dead_letter_endpoints,
     docs_endpoints,
     probe_endpoints,
     queue_endpoints,
@@ -46,6 +47,14 @@ ROUTES: tuple[Route[Handler], ...] = (
     Route("POST", "/v0/topics/:topic/ack", Scope.WRITE, queue_endpoints.ack, Body.JSON),
     Route("POST", "/v0/topics/:topic/nack", Scope.WRITE, queue_endpoints.nack, Body.JSON),
     Route("POST", "/v0/topics/:topic/extend", Scope.WRITE, queue_endpoints.extend, Body.JSON),
+    Route("GET", "/v0/topics/:topic/dead", Scope.READ, dead_letter_endpoints.list_dead),
+    Route(
+        "POST",
+        "/v0/topics/:topic/redrive",
+        Scope.WRITE | Scope.DELETE,
+        dead_letter_endpoints.redrive,
+        Body.JSON,
+    ),
     Route("PUT", "/v0/topics/:topic/readers/:reader", Scope.ADMIN, reader_endpoints.put_reader, Body.JSON_OR_EMPTY),
     Route("GET", "/v0/topics/:topic/readers/:reader", Scope.READ, reader_endpoints.get_reader),
     Route("GET", "/v0/topics/:topic/readers", Scope.READ, reader_endpoints.list_readers),

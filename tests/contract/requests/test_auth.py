@@ -172,6 +172,8 @@ SCOPES_OF_THE_CONTRACT = {
     "POST /v0/topics/:topic/ack": Scope.WRITE,
     "POST /v0/topics/:topic/nack": Scope.WRITE,
     "POST /v0/topics/:topic/extend": Scope.WRITE,
+    "GET /v0/topics/:topic/dead": Scope.READ,
+    "POST /v0/topics/:topic/redrive": Scope.WRITE | Scope.DELETE,
     "PUT /v0/topics/:topic/readers/:reader": Scope.ADMIN,
     "GET /v0/topics/:topic/readers/:reader": Scope.READ,
     "GET /v0/topics/:topic/readers": Scope.READ,

@@ -129,6 +129,47 @@ def test_a_reason_that_is_too_long_or_none_is_refused(log: topics.Log) -> None:
         log.nack("jobs", "w", [1], reason=5)  # type: ignore[arg-type]
 
 
+def make_dead(log: topics.Log, *values: Any) -> None:
+    log.put_topic("jobs", type="queue", max_deliveries=1, dead_letter="dlq")
+    log.append("jobs", list(values))
+    log.nack("jobs", "w", log.claim("jobs", "w", 1000), reason="broken")
+    assert log.claim("jobs", "w") == []
+
+
+def test_dead_letters_are_listed_and_redriven(tmp_path: Path) -> None:
+    """R-Q-36, R-Q-37: those that are named, then all, in turns of as many as a request may name."""
+    with topics.open(str(tmp_path / "data"), io="portable", max_claim=3, **SMALL) as log:
+        make_dead(log, b"bytes", 2, 3)
+        for values in ((4, 5, 6), (7, 8)):
+            make_dead(log, *values)
+        dead = list(log.dead("jobs"))
+        assert [letter.data for letter in dead] == [b"bytes", 2, 3, 4, 5, 6, 7, 8]
+        assert all(letter.meta["$dead_letter_reason"] == "broken" for letter in dead)
+        assert [letter.data for letter in log.dead("jobs", 2, limit=4)] == [3, 4, 5, 6]
+        assert log.redrive("jobs", [dead[0], *dead[3:6], 99]) == (4, [99])
+        assert log.redrive("jobs") == topics.RedriveResult(4, [])
+        assert list(log.dead("jobs")) == []
+        assert [record.data for record in log.read("jobs")] == [b"bytes", 4, 5, 6, 2, 3, 7, 8]
+        assert log.redrive("jobs").redriven == 0
+
+
+def test_dead_letters_from_asyncio(log: topics.Log) -> None:
+    async def work() -> None:
+        assert [letter.data async for letter in log.aio.dead("jobs")] == [1, 2]
+        assert await log.aio.redrive("jobs", [2]) == (1, [])
+        assert await log.aio.redrive("jobs") == (1, [])
+
+    make_dead(log, 1, 2)
+    asyncio.run(work())
+    assert [job.data for job in log.claim("jobs", "w", 5)] == [2, 1]
+
+
+@pytest.mark.parametrize("seqs", [5, "5", [-1], [None], ["1"]])
+def test_seqs_that_are_none_are_refused(log: topics.Log, seqs: Any) -> None:
+    with pytest.raises(topics.UsageError, match=r"seqs is .*: use "):
+        log.redrive("jobs", seqs)
+
+
 def test_what_is_no_queue_says_so(log: topics.Log) -> None:
     log.append("log", [1])
     for topic, code in (("log", "not_a_queue"), ("absent", "topic_not_found")):

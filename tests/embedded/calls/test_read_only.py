@@ -34,6 +34,7 @@ _READS = {
     "topics",
     "router",
     "routers",
+    "dead",
     "stats",
 }
 _OWN = {"close", "closed", "aio"}
@@ -50,6 +51,7 @@ _WRITES: dict[str, tuple[Any, ...]] = {
     "work": ("q", "n"),
     "ack": ("q", "n", []),
     "nack": ("q", "n", []),
+    "redrive": ("t",),
     "extend": ("q", "n", []),
     "put_router": ("r", "t", "u"),
     "delete_router": ("r",),

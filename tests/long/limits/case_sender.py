@@ -44,6 +44,8 @@ TARGETS = {
     "POST /v0/topics/:/ack": Target("jobs", {"node": b'"n"'}),
     "POST /v0/topics/:/nack": Target("jobs", {"node": b'"n"'}),
     "POST /v0/topics/:/extend": Target("jobs", {"node": b'"n"', "lease_ms": b"100"}),
+    "GET /v0/topics/:/dead": Target("poison"),
+    "POST /v0/topics/:/redrive": Target("poison"),
     "GET /v0/topics/:/work": Target("jobs", query="node=n&lease_ms=100"),
     "PUT /v0/topics/:/readers/:": Target("doomed", {"trims": b"true"}, reader="slow"),
     "GET /v0/topics/:/readers/:": Target("large", reader="r0"),
@@ -80,7 +82,7 @@ _STREAMS = ("GET /v0/topics/:/work", "GET /v0/watch/:")
 
 class Client:
     """One server with `scale.topics` topics and large ones: `large` (as many readers as it may have), `doomed` (a tag a
-    record), `jobs` (a queue)."""
+    record), `jobs` (a queue), `poison` (a queue with dead letters)."""
 
     def __init__(self, world: World, scale: Scale) -> None:
         self._world = world
@@ -101,6 +103,9 @@ class Client:
         self._put("jobs", {"type": "queue"})
         self._write("jobs", scale.records)
         self._write("large", scale.records)
+        self._put("poison", {"type": "queue", "dead_letter": "poison.dead"})
+        self._write("poison.dead", scale.records // 2)
+        self._write_dead(scale.records // 2)
         for number in range(scale.config.max_readers):
             self._put(f"large/readers/r{number}", {})
         self._world.write("quiet", 0)
@@ -125,6 +130,17 @@ class Client:
                 self._tagged.append(b'{"records":[%b]}' % rows)
             request = request_bytes("POST", f"/v0/topics/{topic}", self._tagged[number], _JSON)
             assert link.send(request).answer("POST", ANSWER_MS).status in (200, 201)
+        self._close(link)
+
+    def _write_dead(self, records: int) -> None:
+        """Adds dead letters of the queue `poison`, after other records."""
+        link = self._world.connect()
+        batch = min(_BATCH, self._scale.config.max_batch_records, records)
+        row = b'{"data":0,"meta":{"$dead_letter_from":"poison","$dead_letter_src_seq":"1"}}'
+        text = b'{"records":[%b]}' % b",".join([row] * batch)
+        for _ in range(0, records, batch):
+            link.send(request_bytes("POST", "/v0/topics/poison.dead", text, _JSON))
+            assert link.answer("POST", ANSWER_MS).status == 200
         self._close(link)
 
     # --- cases -------------------------------------------------------------------------------------------------------

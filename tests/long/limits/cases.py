@@ -221,6 +221,8 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "POST /v0/topics/:/nack": _PATH
     | _body(_LEASES | {"delay_ms": NUMBER, "reason": (at_limit("max_reason_bytes"), *TEXT)}),
     "POST /v0/topics/:/extend": _PATH | _body(_LEASES | {"lease_ms": NUMBER}),
+    "GET /v0/topics/:/dead": _PATH | _query("from_seq", "limit"),
+    "POST /v0/topics/:/redrive": _PATH | _body({"seqs": SEQS, "all": FLAG, "from_seq": NUMBER, "max": NUMBER}),
     "GET /v0/topics/:/work": _PATH | _query("node", "max", "lease_ms", "include_attempts", "token"),
     "PUT /v0/topics/:/readers/:": _PATH
     | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG})

@@ -74,6 +74,13 @@ class FailedJob(NamedTuple):
     attempts: tuple[Attempt, ...]
 
 
+class RedriveResult(NamedTuple):
+    """The outcome of a redrive: the number of dead letters that are jobs again, and other seqs."""
+
+    redriven: int
+    skipped: list[int]
+
+
 class QueueState(NamedTuple):
     ready: int
     in_flight: int

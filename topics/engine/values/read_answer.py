@@ -19,6 +19,7 @@ _ENDING = (
     _NEXT + b"%d" + _HEAD + b"%d" + _EARLIEST + b"%d" + _CAUGHT_UP + b"%b" + _TOMBSTONE + b"%b" + _LAG + b"%d"
     + _TIMES + b"%d%b" + _END
 )  # fmt: skip
+_PLACE = _NEXT[2:] + b"%d" + _HEAD + b"%d" + _CAUGHT_UP + b"%b"
 _LOST = b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,"earliest_seq":%d,"head_seq":%d}'
 _BOOLEANS = (b"false", b"true")
 
@@ -52,6 +53,11 @@ def ending(result: DiffResult, total_ms: bytes) -> bytes:
         result.scanned,
         cold,
     )
+
+
+def place(next_from_seq: int, head_seq: int) -> bytes:
+    """Return the members of a page of dead letters that say how far it has come (8.7)."""
+    return _PLACE % (next_from_seq, head_seq, _BOOLEANS[next_from_seq == head_seq])
 
 
 def _lost(tombstone: Tombstone) -> bytes:

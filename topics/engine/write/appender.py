@@ -230,6 +230,27 @@ class Appender:
         except TopicsError as error:
             done(error)
 
+    def append_moved(self, topic: Topic, rows: Rows, done: Done[AppendResult]) -> None:
+        """Append records that the server moves on request, which the topic's limits may refuse.
+
+        As those of `append_copies`, they are on stable storage when `done` is called.
+        """
+        if topic.life is Life.GONE:
+            done(refusals.topic_not_found(topic.name))
+        elif topic.life is Life.DELETING:
+            topic.parked.append(lambda: self.append_moved(topic, rows, done))
+        elif has_to_wait(topic):
+            Turn(self._core, topic, lambda: self.append_moved(topic, rows, done), done).wait()
+        else:
+            try:
+                now_ms = self._core.clock.now_ms()
+                check_admission(self._core, topic, rows, now_ms)
+                topic.stop_filling()
+                self._stage(topic, rows, None, now_ms, None, False, done, synced=True)
+                topic.stop_filling()
+            except TopicsError as error:
+                done(error)
+
     # --- checks ------------------------------------------------------------------------------------------------------
     def _append_checked(self, topic: Topic | None, request: AppendRequest, done: Done[AppendResult]) -> None:
         """Make all checks in the order of 7.5; raise the first that fails."""

@@ -411,6 +411,51 @@ OPERATIONS: dict[str, ApiOperation] = {
         (404, 409),
         body={"allOf": [ref("Leases"), question(("lease_ms",), lease_ms=_LEASE)]},
     ),
+    "GET /v0/topics/:/dead": ApiOperation(
+        "Dead letters of a queue",
+        "8.7",
+        {
+            200: answer(
+                topic=text(),
+                dead_letter=nullable(text()),
+                dead=listing(ref("Record"), maxItems=1000),
+                next_from_seq=u64(),
+                head_seq=u64(),
+                caught_up=boolean(),
+                performance=performance(),
+            )
+        },
+        (404, 409),
+        {
+            "from_seq": u64("the cursor, in the dead-letter topic: those above it", default=0),
+            "limit": u64("0 is 256; at most 1000", default=0),
+        },
+    ),
+    "POST /v0/topics/:/redrive": ApiOperation(
+        "Make jobs of dead letters again",
+        "8.8",
+        {
+            200: answer(
+                topic=text(),
+                dead_letter=nullable(text()),
+                redriven=u64(),
+                skipped=listing(u64()),
+                next_from_seq_Q=u64(),
+                head_seq_Q=u64(),
+                caught_up_Q=boolean(),
+                performance=performance(),
+            )
+        },
+        (404, 409, 422),
+        body=question(
+            (),
+            "either `seqs`, or `all: true` with `from_seq` and `max`",
+            seqs=listing(u64(), maxItems=Setting("max_claim")),
+            all=boolean(False, "all above `from_seq`, up to `max`"),
+            from_seq=u64("the cursor, in the dead-letter topic", default=0),
+            max=u32("0 is 1000; at most 1000", default=0),
+        ),
+    ),
     "GET /v0/topics/:/work": ApiOperation(
         "Jobs pushed as they come (server-sent events)",
         "8.6",

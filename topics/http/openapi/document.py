@@ -152,7 +152,7 @@ def _tag(pattern: str) -> str:
     parts = pattern.strip("/").split("/")
     if parts[0] != "v0" or parts[1] in ("health", "ready", "metrics"):
         return "server"
-    if len(parts) > 3 and parts[3] in ("claim", "ack", "nack", "extend", "work"):
+    if len(parts) > 3 and parts[3] in ("claim", "ack", "nack", "extend", "work", "dead", "redrive"):
         return "queues"
     return "streams" if parts[1] in ("watch", "ws") else parts[1]
 

@@ -9,8 +9,10 @@ from topics.common.values.begin import Begin, Beginning
 from topics.common.values.configs import RouterConfig
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
+from topics.engine.queue.dead_records import DeadPage
 from topics.engine.queue.push import PushSink, PushStream
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
+from topics.engine.queue.redrive import RedriveRequest, RedriveTurn
 from topics.engine.read.plain_reads import PlainReads
 from topics.engine.read.wait import Heads
 from topics.engine.readers.reader_calls import ReaderCalls
@@ -146,6 +148,12 @@ class EngineApi(Protocol):
     def ack(self, request: HeldJobs, done: Done[AckResult]) -> None: ...
 
     def nack(self, request: HeldJobs, delay_ms: int, reason: str, done: Done[AckResult]) -> None: ...
+
+    def dead_letter_name(self, queue: str) -> str | None: ...
+
+    def dead(self, queue: str, query: DiffQuery, done: Done[DeadPage]) -> None: ...
+
+    def redrive(self, request: RedriveRequest, done: Done[RedriveTurn]) -> None: ...
 
     def open_push(self, request: ClaimRequest, sink: PushSink) -> PushStream: ...
 

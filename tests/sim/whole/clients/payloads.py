@@ -12,7 +12,7 @@ import base64
 from typing import Any
 from zlib import crc32
 
-_LISTS = ("records", "claimed")
+_LISTS = ("records", "claimed", "dead")
 
 
 def payload_of(text: str) -> bytes | None:

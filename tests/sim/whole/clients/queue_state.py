@@ -84,10 +84,27 @@ class Queue:
         confirmed; a crash has not forgotten it.
         """
 
+        self.redriving: set[str] = set()
+        """Dead letters whose redrive was requested without an answer."""
+        self.redriven: set[str] = set()
+        """Jobs that may have been redriven: their counts began anew."""
+        self.doubled: set[str] = set()
+        """Jobs that were found in the queue and among the dead letters, after a crash."""
+
     @property
     def possible(self) -> set[str]:
         """Return the jobs that may exist; no others do."""
         return self.there | self.maybe | self.ending
+
+    def redrive(self, texts: set[str]) -> None:
+        """Note that these dead letters may be jobs again: what was known of them does not count."""
+        self.redriving |= texts
+        self.redriven |= texts
+        self.maybe |= texts
+        self.sent += len(texts)
+        for known in (self.leases, self.ended, self.delayed, self.noted, self.seqs):
+            for text in texts & known.keys():  # type: ignore[attr-defined]
+                del known[text]  # type: ignore[attr-defined]
 
     def over(self, texts: set[str], now_ns: int) -> None:
         """Note that these jobs have ended for good."""

@@ -59,7 +59,13 @@ class Workers(Clients):
         if queue.dead_letters:
             page = yield from self.read_back(f"/v0/topics/{queue.dead_letters}")
             moved = set(page[0].values()) if page is not None else set()
-            lost = queue.moved - moved
+            here = set(jobs.values())
+            neither = queue.redriving - moved - here - queue.ending - queue.done.keys()
+            if neither and not self.machine.io_failed:
+                raise self.machine.wrong(f"{queue.name}: {sorted(neither)[:5]} were redriven, and are nowhere")
+            lost = queue.moved - moved - queue.redriving
+            queue.doubled |= here & moved
+            queue.redriving.clear()
             if lost and not (self.machine.power_failed or self.machine.io_failed):  # its class is `disk`
                 raise self.machine.wrong(f"{queue.dead_letters}: lost {sorted(lost)[:5]}")
             queue.moved = moved
@@ -76,7 +82,9 @@ class Worker(Client):
         queue = rng.choice(self.shared.queues)
         mine = [held for held in queue.leases.values() if held.node == self.node and not held.ending]
         choice = rng.random()
-        if choice < 0.03 and queue.seqs:
+        if queue.dead_letters and rng.random() < 0.08:
+            self._list_dead(wire, queue)
+        elif choice < 0.03 and queue.seqs:
             self._delete(wire, queue)
         elif choice < 0.06 and self.number == 0 and queue.is_changed and queue.leases_durable is not None:
             self._change(wire, queue)
@@ -131,7 +139,7 @@ class Worker(Client):
 
     def _claim(self, wire: Wire, queue: Queue) -> None:
         asked_ns = self._now_ns
-        wait_ms = self.rng.choice((0, 0, 0, 20, 300))
+        wait_ms = self.rng.choice((0, 0, 0, 0, 0, 0, 5, 50))
 
         def claimed(status: int, answer: Any) -> None:
             if self._next("claims", status, answer):
@@ -163,7 +171,7 @@ class Worker(Client):
                 if attempt.get("reason", "") not in known:
                     raise self._wrong(queue, f"{text}: {attempt}, and its reason was one of {known}")
         noted = queue.noted.get(text)
-        if noted is not None:
+        if noted is not None and text not in queue.redriven:
             told = [each.get("reason", "") for each in attempts if each["delivery"] == noted[0]]
             if told != [noted[1]]:
                 raise self._wrong(queue, f"{text} was handed back with {noted}, and has the attempts {attempts}")
@@ -190,7 +198,7 @@ class Worker(Client):
                 raise self._wrong(
                     queue, f"{text} is leased to {first.node} under {first.lease_id} and again {second.lease_id}"
                 )
-            if second.deliveries <= first.deliveries and second.deliveries:
+            if second.deliveries <= first.deliveries and second.deliveries and text not in queue.redriven:
                 raise self._wrong(
                     queue, f"{text} comes for time {second.deliveries}, and for time {first.deliveries} before that"
                 )
@@ -255,6 +263,40 @@ class Worker(Client):
                         self.machine.counts["jobs delayed"] += 1
 
         wire.ask("POST", f"{queue.path}/{verb}", body, ended)
+
+    def _list_dead(self, wire: Wire, queue: Queue) -> None:
+        """List dead letters, and redrive some of them."""
+
+        def listed(status: int, answer: Any) -> None:
+            if status != 200:
+                self._next("lists of dead letters", status, answer)
+                return
+            found: dict[str, int] = {}
+            for record in answer["dead"]:
+                text, meta = record["data"], record["meta"]
+                known = set().union(*(reasons for key, reasons in queue.reasons.items() if key[0] == text))
+                if meta["$dead_letter_from"] != queue.name or meta.get("$dead_letter_reason", "") not in known | {""}:
+                    raise self._wrong(queue, f"{text} is a dead letter with {meta}, and came back with {known}")
+                if text not in queue.redriving | queue.doubled | queue.done.keys() | queue.ending:
+                    found[text] = record["$seq"]
+            chosen = self.rng.sample(sorted(found), min(len(found), self.rng.choice((1, 3))))
+            if not chosen or self.wire is None:
+                self._next("lists of dead letters", status, answer)
+                return
+            queue.redrive(set(chosen))
+
+            def redriven(status: int, answer: Any) -> None:
+                if self._next("redrives", status, answer):
+                    done = {text for text in chosen if found[text] not in answer["skipped"]}
+                    queue.redriving -= set(chosen)
+                    queue.moved -= done
+                    queue.there |= done - queue.done.keys() - queue.ending
+                    queue.maybe -= queue.there
+                    self.machine.counts["dead letters redriven"] += len(done)
+
+            self.wire.ask("POST", f"{queue.path}/redrive", {"seqs": [found[text] for text in chosen]}, redriven)
+
+        wire.ask("GET", f"{queue.path}/dead?limit={self.rng.choice((2, 100))}", None, listed)
 
     def _delete(self, wire: Wire, queue: Queue) -> None:
         """Delete all jobs below one of the older ones."""
