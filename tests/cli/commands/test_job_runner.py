@@ -86,15 +86,15 @@ def test_the_first_signal_waits_for_the_jobs_that_run(number: int, code: int, tm
 
     def interrupt() -> None:
         begun.read_text()
-        os.kill(os.getpid(), number)
+        runner.on_signal(number, None)
         ends.write_text("\n")
 
     with topics.open(tmp_path / "data", **SMALL) as log:
         queue_with(log, 1, 2)
+        runner = JobRunner(log, OPTIONS._replace(command=("sh", "-c", f"echo > {begun}; read line < {ends}")))
         helper = threading.Thread(target=interrupt)
         helper.start()
-        command = ("sh", "-c", f"echo > {begun}; read line < {ends}")
-        assert JobRunner(log, OPTIONS._replace(command=command)).run() == code
+        assert runner.run() == code
         helper.join()
         assert [job.seq for job in log.claim("jobs", "other", 9)] == [2]
 
@@ -105,9 +105,8 @@ def test_the_second_signal_ends_the_commands_and_their_jobs_are_returned(tmp_pat
 
     def interrupt() -> None:
         begun.read_text()
-        os.kill(os.getpid(), signal.SIGINT)
-        assert runner.stopping.wait(60)
-        os.kill(os.getpid(), signal.SIGINT)
+        runner.on_signal(signal.SIGINT, None)
+        runner.on_signal(signal.SIGINT, None)
 
     with topics.open(tmp_path / "data", **SMALL) as log:
         queue_with(log, 1)

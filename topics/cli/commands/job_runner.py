@@ -61,7 +61,7 @@ class JobRunner:
 
     def run(self) -> int:
         """Work to the end. Return the exit code."""
-        before = {each: signal.signal(each, self._on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+        before = {each: signal.signal(each, self.on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
         threads = [threading.Thread(target=self._work, name=f"job-{at}") for at in range(self._options.side_by_side)]
         try:
             for thread in threads:
@@ -75,7 +75,8 @@ class JobRunner:
             raise self._error
         return INTERRUPTED if self._signal == signal.SIGINT else 0
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Begin no more jobs; at the second signal end the commands that run."""
         if self.stopping.is_set() and self._signal:
             self._ending = True
             for process in list(self._running):
