@@ -20,16 +20,19 @@ _SHARE = 0.5
 """Share of its window within which a key is repeated: networks delay what was sent."""
 _DEFAULT_WINDOW_MS = 120_000
 """The window of a topic that a write creates."""
+_SETTLING = {400, 413, 422}
+"""Statuses of refusals that a write which was done would not get: its key or part answers first."""
 
 
 class Repeat(Enum):
     """Whether a request may be sent again once bytes of it were sent."""
 
     ALWAYS = 1
-    """It changes nothing, or the same again changes nothing more."""
+    """It changes nothing, or sets a state, which then holds as of the last time."""
     BY_KEY = 2
     """Within the topic's idempotency window."""
     NEVER = 3
+    """The same again could do it twice, or take away what was made since."""
 
 
 class ServerCall(NamedTuple, Generic[R]):
@@ -94,7 +97,7 @@ class Attempts:
 
     def _until(self, call: ServerCall[R], began: float, deadline: float) -> Steps[R]:
         options = self._options
-        pause, tries, in_doubt, knows_window, why = options.first_pause, 0, False, False, ""
+        pause, tries, in_doubt, why = options.first_pause, 0, False, ""
         while True:
             tries += 1
             left = max(deadline - self._now(), 0.001)
@@ -106,19 +109,22 @@ class Attempts:
                 refused = refusal_of(outcome, self.url)
                 refusal, wait, why = refused.error, outcome.retry_after, str(refused.error)
                 if not refused.may_pass:
+                    if in_doubt and call.window is not None and outcome.status not in _SETTLING:
+                        raise self._unknown(tries, why, "the last one was refused") from refusal
                     raise refusal
-                in_doubt = in_doubt or not refused.is_certain
+                may_be_done = not refused.is_certain
                 if call.patience is not None and isinstance(refusal, WouldBlockError):
                     until = min(deadline, began + call.patience)
             else:
                 assert outcome is not None, "a request has an outcome"
-                in_doubt, why = in_doubt or outcome.was_sent, outcome.why
-            in_doubt = in_doubt and call.changes
+                may_be_done, why = outcome.was_sent, outcome.why
+            in_doubt = in_doubt or (may_be_done and call.changes)
             if in_doubt and call.repeat is Repeat.NEVER:
-                raise self._unknown(tries, why, "to repeat it might do it twice")
-            if in_doubt and call.repeat is Repeat.BY_KEY and not knows_window:
-                knows_window = True
+                raise self._unknown(tries, why, "to repeat it might do it twice, or undo what was done since")
+            if may_be_done and call.repeat is Repeat.BY_KEY:  # each time: the topic may be another one by now
                 window_ms = yield from self._window_of(call, deadline)
+                if window_ms is None:
+                    raise self._unknown(tries, why, "there is no time to repeat it")
                 if not window_ms:
                     reason = "its topic has no idempotency window, or none that this key may read (window_ms)"
                     raise self._unknown(tries, why, reason)
@@ -132,8 +138,8 @@ class Attempts:
                 raise refusal or NoAnswerError(f"no answer from {self.url} after {_times(tries)}: {why}")
             yield wait
 
-    def _window_of(self, call: ServerCall[R], deadline: float) -> Steps[int]:
-        """Ask for the window of a call's topic, until that deadline."""
+    def _window_of(self, call: ServerCall[R], deadline: float) -> Steps[int | None]:
+        """Ask for the window of a call's topic, until that deadline. None: there is no answer."""
         if call.window is None:
             return _DEFAULT_WINDOW_MS
         try:
@@ -142,6 +148,8 @@ class Attempts:
             if error.code == "topic_not_found":
                 return _DEFAULT_WINDOW_MS
             return self._options.window_ms or 0
+        except NoAnswerError:
+            return self._options.window_ms
         except TopicsError:
             return self._options.window_ms or 0
         return window

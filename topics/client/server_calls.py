@@ -110,7 +110,7 @@ def patch_topic(topic: str, changes: TopicSettings) -> ServerCall[PatchResult]:
 def delete_topic(topic: str, *, if_empty: bool) -> ServerCall[DeleteTopicResult]:
     arguments.flag("if_empty", if_empty)
     request = ServerRequest("DELETE", _topic_path(topic) + _query(if_empty=if_empty))
-    return ServerCall(request, parsing.delete_topic_result, changes=True)
+    return ServerCall(request, parsing.delete_topic_result, Repeat.NEVER, changes=True)
 
 
 def delete(topic: str, before_seq: int | None, match: str | Predicate | None) -> ServerCall[DeleteResult]:
@@ -123,9 +123,10 @@ def delete(topic: str, before_seq: int | None, match: str | Predicate | None) ->
         body["before_seq"] = before_seq
     if predicate is not None:
         body["match"] = msgspec.Raw(predicate.as_json())
-    return ServerCall(
-        ServerRequest("POST", f"{_topic_path(topic)}/delete", _encode(body)), parsing.delete_result, changes=True
-    )
+    request = ServerRequest("POST", f"{_topic_path(topic)}/delete", _encode(body))
+    # Without a bound, the same again takes records that were written since.
+    repeat = Repeat.NEVER if before_seq is None else Repeat.ALWAYS
+    return ServerCall(request, parsing.delete_result, repeat, changes=True)
 
 
 def wait(topics: Mapping[str, Seen], wait_ms: int) -> ServerCall[dict[str, TopicHead | None]]:
@@ -458,7 +459,7 @@ def router_names(prefix: str, source: str, dest: str, cursor: str) -> ServerCall
 
 
 def delete_router(name: str) -> ServerCall[RouterDeleted]:
-    return ServerCall(ServerRequest("DELETE", _router_path(name)), parsing.router_deleted, changes=True)
+    return ServerCall(ServerRequest("DELETE", _router_path(name)), parsing.router_deleted, Repeat.NEVER, changes=True)
 
 
 # --- named readers ---------------------------------------------------------------------------------------------------
@@ -493,7 +494,9 @@ def readers(topic: str) -> ServerCall[list[ReaderState]]:
 
 
 def delete_reader(topic: str, name: str) -> ServerCall[bool]:
-    return ServerCall(ServerRequest("DELETE", _reader_path(topic, name)), parsing.was_deleted, changes=True)
+    return ServerCall(
+        ServerRequest("DELETE", _reader_path(topic, name)), parsing.was_deleted, Repeat.NEVER, changes=True
+    )
 
 
 def read_reader(
@@ -528,7 +531,7 @@ def commit(topic: str, name: str, token: str, seq: int | None) -> ServerCall[int
 def seek(topic: str, name: str, seq: int) -> ServerCall[int]:
     arguments.count("seq", seq)
     request = ServerRequest("POST", f"{_reader_path(topic, name)}/seek", _encode({"seq": seq}))
-    return ServerCall(request, parsing.committed_seq, changes=True)
+    return ServerCall(request, parsing.committed_seq, Repeat.NEVER, changes=True)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

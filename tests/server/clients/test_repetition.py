@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from topics import DiskFullError, NoAnswerError, OutcomeUnknown, RequestError, UsageError, WouldBlockError
+from topics import DiskFullError, NoAnswerError, OutcomeUnknown, Producer, RequestError, UsageError, WouldBlockError
 from topics.client import server_calls
 from topics.client.attempts import Attempts, Lost, Send, ServerCall
 from topics.client.client_options import Address, ClientOptions, options_of
@@ -90,6 +90,54 @@ def test_a_key_is_repeated_for_half_of_its_window_at_most() -> None:
     assert len(played.begun) == 4
 
 
+@pytest.mark.parametrize("refused", [error(401, "unauthorized"), error(409, "incarnation_mismatch"), answer(b"<", 404)])
+def test_a_refusal_of_a_repetition_does_not_say_that_nothing_was_done(refused: ServerAnswer) -> None:
+    """After a restart, a topic of class `memory` may have the records and another incarnation."""
+    for options in ({}, {"incarnation": "0" * 16}, {"producer": Producer("p", 1)}):
+        outcomes = [RESET, *([] if "producer" in options else [window(120_000)]), refused]
+        with pytest.raises(OutcomeUnknown, match="refused") as raised:
+            Played(*outcomes).play(append(**options))
+        assert isinstance(raised.value.__cause__, RequestError | NoAnswerError)
+
+
+def test_a_repetition_that_finds_no_room_was_not_stored_before() -> None:
+    with pytest.raises(RequestError, match="m"):
+        Played(RESET, window(120_000), error(422, "topic_full")).play(append())
+
+
+def test_a_topic_made_again_meanwhile_is_asked_for_its_window_again() -> None:
+    absent = error(404, "topic_not_found")
+    with pytest.raises(OutcomeUnknown, match="no idempotency window"):
+        Played(RESET, absent, RESET, window(0)).play(append())
+
+
+def test_a_server_that_stays_away_is_not_taken_for_one_without_a_window() -> None:
+    with pytest.raises(OutcomeUnknown, match="no time"):
+        Played(RESET, REFUSED).play(append())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        server_calls.delete_topic("t", if_empty=False),
+        server_calls.delete("t", None, "a*"),
+        server_calls.delete_router("r"),
+        server_calls.delete_reader("t", "r"),
+        server_calls.seek("t", "r", 1),
+    ],
+)
+def test_what_could_take_away_what_was_made_since_is_not_sent_again(call: ServerCall[Any]) -> None:
+    played = Played(REFUSED, error(503, "not_ready"), RESET, answer(b"{}"))
+    with pytest.raises(OutcomeUnknown, match="undo"):
+        played.play(call)
+    assert len(played.requests) == 3
+
+
+def test_a_deletion_below_a_seq_is_sent_again() -> None:
+    done = answer(b'{"deleted":0,"earliest_seq":5,"head_seq":9,"count":5,"bytes":1}')
+    assert Played(RESET, done).play(server_calls.delete("t", 5, None)).earliest_seq == 5
+
+
 def test_a_key_that_may_not_read_the_window_repeats_by_the_one_that_it_was_told() -> None:
     told = Played(RESET, error(403, "forbidden"), answer(APPENDED), window_ms=60_000)
     assert told.play(append()).count == 1
@@ -102,8 +150,6 @@ def test_a_topic_that_is_not_there_yet_has_the_default_window() -> None:
 
 
 def test_a_part_of_a_producer_needs_no_window() -> None:
-    from topics import Producer  # noqa: PLC0415
-
     played = Played(RESET, answer(APPENDED))
     assert played.play(append(producer=Producer("p", 1))).count == 1
     assert len(played.requests) == 2
