@@ -342,8 +342,10 @@ class AsyncClient:
         """Complete jobs. Of an ack that had to be repeated, jobs that it ended are `skipped`."""
         return await self._run(calls.ack(queue, node, jobs))
 
-    async def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
-        return await self._run(calls.nack(queue, node, jobs, delay_ms))
+    async def nack(
+        self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0, reason: str | None = None
+    ) -> AckResult:
+        return await self._run(calls.nack(queue, node, jobs, delay_ms, reason))
 
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return await self._run(calls.extend(queue, node, jobs, lease_ms))

@@ -407,10 +407,13 @@ def ack(queue: str, node: str, jobs: Jobs) -> ServerCall[AckResult]:
     return ServerCall(request, lambda answer: parsing.ack_result("acked", answer), repeat, changes=True)
 
 
-def nack(queue: str, node: str, jobs: Jobs, delay_ms: int) -> ServerCall[AckResult]:
+def nack(queue: str, node: str, jobs: Jobs, delay_ms: int, reason: str | None) -> ServerCall[AckResult]:
     arguments.count("delay_ms", delay_ms)
     body, repeat = _held(queue, node, jobs)
     body["delay_ms"] = delay_ms
+    if reason:
+        arguments.encoded("reason", reason)
+        body["reason"] = reason
     request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/nack", _encode(body))
     return ServerCall(request, lambda answer: parsing.ack_result("nacked", answer), repeat, changes=True)
 

@@ -352,8 +352,8 @@ class Client:
         """Complete jobs. Of an ack that had to be repeated, jobs that it ended are `skipped`."""
         return self._run(calls.ack(queue, node, jobs))
 
-    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult:
-        return self._run(calls.nack(queue, node, jobs, delay_ms))
+    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0, reason: str | None = None) -> AckResult:
+        return self._run(calls.nack(queue, node, jobs, delay_ms, reason))
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return self._run(calls.extend(queue, node, jobs, lease_ms))
