@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from typing import Any
 
 from topics.client.attempts import Lost, Send, closed
 from topics.client.client_options import Address, ClientOptions
@@ -17,20 +18,33 @@ _PAUSE_S = 0.25
 """Longest part of a pause, after which it is seen that the client was closed."""
 
 
+class _CountingReader(asyncio.StreamReader):
+    """A reader that knows how many bytes have come."""
+
+    came = 0
+
+    def feed_data(self, data: Any) -> None:
+        self.came += len(data)
+        super().feed_data(data)
+
+
 class AioWire:
     """One connection."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: ClientExchange, now: float
+        self, reader: _CountingReader, writer: asyncio.StreamWriter, exchange: ClientExchange, now: float
     ) -> None:
         self.reader = reader
         self.writer = writer
         self.exchange = exchange
         self.used = now
+        self.taken = 0
+        """Bytes that belonged to answers."""
 
     def is_fresh(self) -> bool:
         sock = self.writer.get_extra_info("socket")
-        return not self.reader.at_eof() and sock is not None and is_quiet(sock)
+        has_more = self.reader.came > self.taken or self.reader.at_eof()
+        return not has_more and sock is not None and is_quiet(sock)
 
     def drop(self) -> None:
         self.writer.transport.abort()
@@ -86,7 +100,8 @@ class AioSockets:
             return answer
         finally:
             self._busy.pop(wire, None)
-            if keeps and not self.closed and len(self._idle) < self._options.idle_connections:
+            is_ours = self._loop is asyncio.get_running_loop()  # another one may have asked meanwhile
+            if keeps and is_ours and not self.closed and len(self._idle) < self._options.idle_connections:
                 wire.used = self._now()
                 self._idle.append(wire)
             else:
@@ -94,12 +109,20 @@ class AioSockets:
 
     async def _ask(self, wire: AioWire, send: Send, until: float) -> ServerAnswer | Lost:
         try:
-            async with asyncio.timeout(max(min(send.quiet_s, until - self._now()), 0.001)):
-                wire.writer.write(wire.exchange.send(send.request))
-                await wire.writer.drain()
+            wire.writer.write(wire.exchange.send(send.request))
+            # It is not waited for: a refusal may come before all of it is sent.
+            unsent = wire.writer.transport.get_write_buffer_size()
             while True:
-                async with asyncio.timeout(max(min(send.quiet_s, until - self._now()), 0.001)):
-                    data = await wire.reader.read(_PIECE)
+                try:
+                    async with asyncio.timeout(max(min(send.quiet_s, until - self._now()), 0.001)):
+                        data = await wire.reader.read(_PIECE)
+                except TimeoutError:
+                    left = wire.writer.transport.get_write_buffer_size()
+                    if left == unsent or self._now() >= until:
+                        raise
+                    unsent = left
+                    continue
+                wire.taken += len(data)
                 answer = wire.exchange.receive(data)
                 if answer is not None:
                     return answer
@@ -124,9 +147,13 @@ class AioSockets:
         if self._address.is_secure:
             self._context = self._context or ssl.create_default_context()
         context = self._context if self._address.is_secure else None
-        reader, writer = await asyncio.open_connection(
-            self._address.host, self._address.port, limit=_PIECE, ssl=context
+        loop = asyncio.get_running_loop()
+        reader = _CountingReader(_PIECE, loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await loop.create_connection(
+            lambda: protocol, self._address.host, self._address.port, ssl=context
         )
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         return AioWire(reader, writer, ClientExchange(self._address, self._options), self._now())
 
     def close(self) -> None:

@@ -102,7 +102,8 @@ class Sockets:
         data = wire.exchange.send(send.request)
         try:
             wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
-            wire.socket.sendall(data)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a refusal may have come before
+                wire.socket.sendall(data)
             while True:
                 wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
                 answer = wire.exchange.receive(wire.socket.recv(_PIECE))

@@ -1,0 +1,139 @@
+"""Connections of clients to servers that answer twice, or before they have read a request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import topics
+
+PATIENCE = 20.0
+BIG = 32 << 20
+
+
+def answer(body: bytes, status: str = "200 OK") -> bytes:
+    return b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+        status.encode(),
+        len(body),
+        body,
+    )
+
+
+def waited(head_seq: int) -> bytes:
+    return answer(b'{"topics":{"t":{"head_seq":%d,"incarnation":"0000000000000000"}}}' % head_seq)
+
+
+@contextlib.contextmanager
+def serving(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of a server; each connection to it is given to a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    client.settimeout(PATIENCE)
+                    threading.Thread(target=serve_one, args=(client,), daemon=True).start()
+
+        def serve_one(client: socket.socket) -> None:
+            with client, contextlib.suppress(OSError):
+                serve(client)
+
+        threading.Thread(target=accept, daemon=True).start()
+        host, port = listener.getsockname()
+        yield f"http://{host}:{port}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_answer_that_comes_again_is_not_the_answer_of_the_next_call(is_async: bool) -> None:
+    calls = iter(range(1, 10))
+    is_answered, came_again = threading.Event(), threading.Event()
+
+    def serve(client: socket.socket) -> None:
+        while client.recv(65536):
+            told = waited(next(calls))
+            client.sendall(told)
+            is_answered.wait(PATIENCE)
+            client.sendall(told)
+            came_again.set()
+
+    with serving(serve) as url, topics.connect(url, timeout=PATIENCE) as log:
+
+        async def ask() -> int:
+            head = (await log.aio.wait({"t": 0}))["t"]
+            assert head is not None
+            return head.head_seq
+
+        async def ask_twice() -> list[int]:
+            first = await ask()
+            (wire,) = log.aio._sockets._idle
+            is_answered.set()
+            while wire.reader.came == wire.taken:  # the loop takes it from the socket
+                await asyncio.sleep(0)
+            return [first, await ask()]
+
+        if is_async:
+            assert asyncio.run(ask_twice()) == [1, 2]
+        else:
+            heads: list[Any] = [log.wait({"t": 0})["t"]]
+            is_answered.set()
+            came_again.wait(PATIENCE)
+            heads.append(log.wait({"t": 0})["t"])
+            assert [head.head_seq for head in heads] == [1, 2]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_refusal_of_a_body_that_is_not_read_is_told(is_async: bool) -> None:
+    refusal = answer(b'{"error":{"code":"payload_too_large","message":"too large"}}', "413 Content Too Large")
+    ended = threading.Event()
+
+    def serve(client: socket.socket) -> None:
+        client.recv(1000)
+        client.sendall(refusal)
+        client.shutdown(socket.SHUT_WR)
+        if is_async:
+            ended.wait(PATIENCE)
+        else:
+            while client.recv(1 << 20):
+                pass
+
+    with serving(serve) as url, topics.connect(url, timeout=PATIENCE) as log:
+
+        def append() -> object:
+            return asyncio.run(log.aio.append("t", [b"x" * BIG])) if is_async else log.append("t", [b"x" * BIG])
+
+        with pytest.raises(topics.RequestError, match="too large"):
+            append()
+        ended.set()
+
+
+def test_an_event_loop_gets_no_connection_of_another_one() -> None:
+    may_answer, has_asked = threading.Event(), threading.Event()
+
+    def serve(client: socket.socket) -> None:
+        while asked := client.recv(65536):
+            if b"slow" in asked:
+                has_asked.set()
+                may_answer.wait(PATIENCE)
+            client.sendall(waited(1))
+
+    with serving(serve) as url, topics.connect(url, timeout=PATIENCE) as log:
+        slow = threading.Thread(target=lambda: asyncio.run(log.aio.wait({"slow": 0})), daemon=True)
+        slow.start()
+        assert has_asked.wait(PATIENCE)
+
+        async def ask() -> int:
+            await log.aio.wait({"t": 0})
+            may_answer.set()
+            while slow.is_alive():
+                await asyncio.sleep(0)
+            return len(log.aio._sockets._idle)
+
+        assert asyncio.run(ask()) == 1
