@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help packages wheels pages perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -99,6 +99,10 @@ packages: venv ## the packages, built and used in a new environment
 # auditwheel comes from the package index, once.
 wheels: venv ## wheels for any Linux with glibc 2.28, into dist/
 	@bash scripts/wheels.sh dist $(BIN)/python
+
+# docs/tutorial.md as a stranger follows it, in a clean clone of what is committed; needs port 4000.
+tutorial: venv ## the tutorial, followed in two terminals
+	$(BIN)/python -m tests.long.tutorial $(ARGS)
 
 # Every block of every page, as it is written, on a fresh server.
 pages: venv ## every block of every page, on a fresh server

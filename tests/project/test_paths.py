@@ -16,9 +16,9 @@ TREES = ("topics", "tests", "perf", "examples", "scripts")
 NAMED = re.compile(r"(?<![\w./*{}<>~$-])((?:[\w-]+/)*[\w-]+\.(?:pyi|py|c|h))\b(?![\w/]|\.\w)")
 FOLDER = re.compile(r"`((?:[\w-]+/)+)`")
 OTHERS = {
-    "http.h", "liburing.h", "io_uring.h", "xxhash.h", "Python.h",
+    "http.h", "liburing.h", "io_uring.h", "xxhash.h", "Python.h", "worker.py",
 }  # fmt: skip
-"""Files that are not of this repository."""
+"""Files that are not of this repository: of the system, or a reader's."""
 
 
 def sources() -> list[Path]:

@@ -21,6 +21,7 @@ ELSEWHERE = {
     "docs/contract.md": "shapes of requests and answers, which tests/contract compares field by field",
     "docs/reliability.md": "suites that take hours",
     "docs/guides/spark.md": "needs Java; tests/spark runs the same calls",
+    "docs/tutorial.md": "tests/long/tutorial follows it in two terminals",
     "docs/migration.md": "test_migration.py runs its programs, beside stand-ins for other systems",
     "docs/recipes.md": "test_recipes.py runs each program in a directory of its own",
     "docs/guides/bench.md": "measures for minutes; tests/cli/bench runs the commands",
