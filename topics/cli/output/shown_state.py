@@ -38,10 +38,15 @@ def topic_object(state: topics.TopicState) -> dict[str, Any]:
         "last_read_ts": state.last_read_ts,
     }
     if state.queue is not None:
-        shown["queue"] = state.queue._asdict()
+        shown["queue"] = queue_object(state.queue)
     if state.incarnation:
         shown["incarnation"] = state.incarnation
     return {**shown, "config": config_object(state.config)}
+
+
+def queue_object(queue: topics.QueueState) -> dict[str, Any]:
+    """Return a queue's counts as on the wire, without the jobs that failed."""
+    return {"ready": queue.ready, "in_flight": queue.in_flight, "dead_lettered": queue.dead_lettered}
 
 
 def topic_row(state: topics.TopicState) -> Row:
@@ -64,7 +69,7 @@ def queue_row(state: topics.TopicState) -> Row:
     assert queue is not None, "it is a queue"
     numbers = (queue.ready, queue.in_flight, queue.dead_lettered, state.count)
     return Row(
-        {"queue": state.name, **queue._asdict(), "count": state.count, "dead_letter": state.config.dead_letter},
+        {"queue": state.name, **queue_object(queue), "count": state.count, "dead_letter": state.config.dead_letter},
         (state.name, *map(str, numbers)),
     )
 
