@@ -11,7 +11,7 @@ from typing import Any
 from topics.client.attempts import Lost, Send, closed
 from topics.client.client_options import Address, ClientOptions
 from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer
-from topics.client.sockets import is_quiet, why_lost
+from topics.client.sockets import is_quiet, not_connected, why_lost
 
 _PIECE = 256 << 10
 _PAUSE_S = 0.25
@@ -88,7 +88,7 @@ class AioSockets:
                 async with asyncio.timeout(min(send.quiet_s, send.whole_s)):
                     wire = await self._connect()
         except (OSError, ValueError) as error:
-            return Lost(False, why_lost(error))
+            return not_connected(error)
         self._busy[wire] = None
         keeps = False
         try:

@@ -45,6 +45,8 @@ class ServerCall(NamedTuple, Generic[R]):
     """Whether the request changes something, so that its outcome matters."""
     window: ServerCall[int] | None = None
     """Asks for the window of a call that is repeated by key, in ms."""
+    is_misuse: bool = False
+    """Whether `invalid_request` is of an argument for which the library raises UsageError."""
     wait_s: float = 0.0
     """How long the server may wait before it answers."""
     patience: float | None = None
@@ -111,6 +113,8 @@ class Attempts:
                 if not refused.may_pass:
                     if in_doubt and call.window is not None and outcome.status not in _SETTLING:
                         raise self._unknown(tries, why, "the last one was refused") from refusal
+                    if call.is_misuse and isinstance(refusal, RequestError) and refusal.code == "invalid_request":
+                        raise UsageError(refusal.message)
                     raise refusal
                 may_be_done = not refused.is_certain
                 if call.patience is not None and isinstance(refusal, WouldBlockError):

@@ -14,7 +14,7 @@ from topics.common.values import arguments
 from topics.common.values.answers import ReaderState
 from topics.common.values.delivered import GapError, Record
 from topics.common.values.reader_config import AT_MOST_ONCE, Opening
-from topics.errors import RequestError, UsageError
+from topics.errors import NoAnswerError, RequestError, UsageError
 
 _EARLY = 3
 """What is done is committed before a third of its lease has passed."""
@@ -92,7 +92,11 @@ class HeldPages:
         committed: int | None = None
         while self._done:
             page = self._done.pop(0)
-            committed = yield from self._commit_page(page, None)
+            try:
+                committed = yield from self._commit_page(page, None)
+            except (NoAnswerError, GeneratorExit):  # the next commit is one of it, too
+                self._done.insert(0, page)
+                raise
         return committed
 
     def _commit_page(self, page: _Held, seq: int | None) -> Script[int]:

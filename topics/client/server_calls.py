@@ -16,6 +16,7 @@ from topics.client.attempts import Repeat, ServerCall
 from topics.client.exchange import ServerRequest
 from topics.client.parsing import HandedOut
 from topics.common.settings import TopicSettings
+from topics.common.topic_names import NAME_MAX, is_topic_name
 from topics.common.values import arguments
 from topics.common.values.answers import (
     AckResult,
@@ -64,7 +65,11 @@ _encode = msgspec.json.encode
 
 
 def _segment(name: str, value: object) -> str:
-    return quote(arguments.encoded(name, value), safe="")
+    text = arguments.encoded(name, value)
+    if not 1 <= len(text) <= NAME_MAX:
+        message = f"{name} {arguments.shown(value)} is not usable: use 1 to {NAME_MAX} characters"
+        raise RequestError("invalid_request", message)
+    return quote(text, safe="")
 
 
 def _topic_path(topic: object, name: str = "topic") -> str:
@@ -99,12 +104,12 @@ def _settings_body(settings: TopicSettings) -> bytes:
 
 def put_topic(topic: str, settings: TopicSettings) -> ServerCall[PutResult]:
     request = ServerRequest("PUT", _topic_path(topic), _settings_body(settings))
-    return ServerCall(request, parsing.put_result, changes=True)
+    return ServerCall(request, parsing.put_result, changes=True, is_misuse=is_topic_name(topic))
 
 
 def patch_topic(topic: str, changes: TopicSettings) -> ServerCall[PatchResult]:
     request = ServerRequest("PATCH", _topic_path(topic), _settings_body(changes))
-    return ServerCall(request, parsing.patch_result, changes=True)
+    return ServerCall(request, parsing.patch_result, changes=True, is_misuse=is_topic_name(topic))
 
 
 def delete_topic(topic: str, *, if_empty: bool) -> ServerCall[DeleteTopicResult]:
@@ -431,6 +436,7 @@ def _held(queue: str, node: str, jobs: Jobs) -> tuple[dict[str, Any], Repeat]:
 
     A lease id means one delivery of a job; a bare seq might mean a later one by then.
     """
+    arguments.encoded("node", node)
     held = held_jobs(queue, node, jobs)
     body: dict[str, Any] = {"node": held.node, "seqs": held.seqs}
     if any(lease is not None for lease in held.lease_ids):
@@ -445,6 +451,8 @@ def _router_path(name: str) -> str:
 
 
 def put_router(name: str, config: RouterConfig) -> ServerCall[RouterPut]:
+    arguments.encoded("source", config.source)
+    arguments.encoded("dest", config.dest)
     body = config._asdict()
     body["filter"] = None if config.filter is None else msgspec.Raw(config.filter.as_json())
     return ServerCall(ServerRequest("PUT", _router_path(name), _encode(body)), parsing.router_put, changes=True)

@@ -15,6 +15,7 @@ from typing import Protocol
 from topics.client.attempts import Lost, Send, closed
 from topics.client.client_options import Address, ClientOptions
 from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer
+from topics.errors import NoAnswerError
 
 _PIECE = 256 << 10
 
@@ -84,7 +85,7 @@ class Sockets:
         try:
             wire = self._take() or self._connect(min(send.quiet_s, send.whole_s))
         except (OSError, ValueError) as error:
-            return Lost(False, why_lost(error))
+            return not_connected(error)
         self._busy[wire] = None
         keeps = False
         try:
@@ -163,6 +164,16 @@ class Sockets:
         for wire in list(self._busy):
             with contextlib.suppress(OSError):
                 wire.socket.shutdown(socket.SHUT_RDWR)
+
+
+def not_connected(error: Exception) -> Lost:
+    """Return the outcome of a request without a connection. Raises: NoAnswerError, none will come."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = getattr(error, "verify_message", "") or why_lost(error)
+        raise NoAnswerError(
+            f"the server's certificate is not trusted ({why}): give connect an ssl_context that trusts it"
+        ) from error
+    return Lost(False, why_lost(error))
 
 
 def why_lost(error: Exception) -> str:

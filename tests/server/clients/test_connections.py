@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -137,3 +138,30 @@ def test_an_event_loop_gets_no_connection_of_another_one() -> None:
             return len(log.aio._sockets._idle)
 
         assert asyncio.run(ask()) == 1
+
+
+class Untrusting(ssl.SSLContext):
+    """A context that trusts no certificate."""
+
+    tries = 0
+
+    def wrap_socket(self, *_: Any, **__: Any) -> Any:
+        self.tries += 1
+        raise ssl.SSLCertVerificationError(1, "certificate verify failed")
+
+    wrap_bio = wrap_socket
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_certificate_that_is_not_trusted_is_told_at_once(is_async: bool) -> None:
+    context = Untrusting(ssl.PROTOCOL_TLS_CLIENT)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with topics.connect(url, ssl_context=context, timeout=PATIENCE) as log:
+
+            def state() -> object:
+                return asyncio.run(log.aio.state("t")) if is_async else log.state("t")
+
+            with pytest.raises(topics.NoAnswerError, match="ssl_context"):
+                state()
+    assert context.tries == 1

@@ -12,6 +12,12 @@ from topics.client import server_calls
 from topics.client.attempts import Attempts, Lost, Send, ServerCall
 from topics.client.client_options import Address, ClientOptions, options_of
 from topics.client.exchange import ServerAnswer, ServerRequest
+from topics.client.parsing import HandedOut
+from topics.client.reader_script import HeldPages
+from topics.common.values.answers import ReaderState
+from topics.common.values.configs import RouterConfig
+from topics.common.values.delivered import Page
+from topics.common.values.reader_config import ReaderConfig, opening
 
 APPENDED = b'{"topic":"t","first_seq":1,"last_seq":1,"head_seq":1,"count":1,"created":false,"deduped":true}'
 RESET = Lost(True, "reset")
@@ -208,6 +214,46 @@ def test_a_job_without_its_lease_is_not_acknowledged_twice() -> None:
     job = Job(seq=1, ts=1, lease_id="lease_2", deadline=1, deliveries=1, data=1)
     acked = answer(b'{"acked":0,"skipped":[1],"ready":0,"in_flight":0}')
     assert Played(RESET, acked).play(server_calls.ack("q", "n", [job])).skipped == [1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: server_calls.ack("q", "\ud800", [1]),
+        lambda: server_calls.put_router(
+            "r", RouterConfig("\ud800", "u", True, True, True, None, False, "at-least-once")
+        ),
+        lambda: server_calls.state("", touch=False),
+        lambda: server_calls.delete_topic("x" * 70_000, if_empty=False),
+    ],
+)
+def test_a_name_that_no_request_can_hold_is_told(make: Callable[[], object]) -> None:
+    with pytest.raises((UsageError, RequestError), match=r"node is|source is|is not usable: use 1 to 255"):
+        make()
+
+
+def test_a_wrong_setting_is_the_error_that_the_library_raises() -> None:
+    wrong = error(400, "invalid_request")
+    with pytest.raises(UsageError):
+        Played(wrong).play(server_calls.put_topic("t", {"ttl_ms": 1}))
+    with pytest.raises(RequestError):
+        Played(wrong).play(server_calls.put_topic("no/name", {}))
+
+
+def test_a_commit_without_an_answer_is_made_by_the_next_one() -> None:
+    state = ReaderState("r", ReaderConfig(), 0, 0, 0, 0, 0)
+    pages = HeldPages(opening("t", "r", None, 9, None, None, 0, None), state, 1000, lambda: 0.0)
+    for seq in (1, 2):
+        read = pages.read(1, 0, 0, peek=False)
+        next(read)
+        with pytest.raises(StopIteration):
+            read.send((Page("t", [], seq, 2, 1, None), HandedOut(f"token{seq}")))
+    lost = pages.commit(None)
+    next(lost)
+    with pytest.raises(NoAnswerError):
+        lost.throw(NoAnswerError("lost"))
+    again: Any = next(pages.commit(None))
+    assert b"token1" in again.request.body
 
 
 @pytest.mark.parametrize(
