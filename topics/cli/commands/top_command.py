@@ -10,6 +10,7 @@ import typer
 
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.output.printer import Row, bytes_text, table_lines
+from topics.cli.output.shown_state import queue_object
 
 if TYPE_CHECKING:
     import topics
@@ -54,7 +55,7 @@ def rates(before: list[topics.TopicState], after: list[topics.TopicState], secon
         jobs = (str(queue.ready), str(queue.in_flight)) if queue is not None else ("-", "-")
         numbers = (f"{rate:.1f}", str(state.count), bytes_text(state.bytes), str(state.head_seq))
         shown = {"topic": state.name, "records_per_s": round(rate, 1), "count": state.count, "bytes": state.bytes,
-                 "head_seq": state.head_seq, "queue": None if queue is None else queue._asdict()}  # fmt: skip
+                 "head_seq": state.head_seq, "queue": None if queue is None else queue_object(queue)}  # fmt: skip
         rows.append((-rate, state.name, Row(shown, (state.name, *numbers, *jobs))))
     return [row for _rate, _name, row in sorted(rows, key=lambda each: each[:2])]
 
