@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import topics
 
-_COMMANDS = ("for ", "curl ", "topics ", "TOPICS_", ".venv/bin/", "install ", "echo ", "cp ", "pip ", "make ", "git ")
+_COMMANDS = (
+    "for ", "curl ", "topics ", "TOPICS_", ".venv/bin/", ". ", "install ", "echo ", "cp ", "pip ", "make ", "git ",
+)  # fmt: skip
 _SHOWN = ("text", "console", "yaml", "toml", "ini")
 """Languages of blocks that are not run: drawings, tables, the service manager, other programs."""
 _STREAMS = re.compile(r"curl [^\n]*(?:-s?N\b|-v -m)")

@@ -35,6 +35,7 @@ NOT_RUN = {
     ".venv/bin/pip install": "installs packages",
     "make ": "builds what is here, and serves",
     ".venv/bin/topics doctor --data-dir /tmp": "a trial on a port of its own, in /tmp",
+    ". .venv/bin/activate": "the environment of this test is active",
     "git clone": "fetches this repository",
     "go install": "another language's tools",
     "xdg-open": "a browser",
