@@ -46,6 +46,7 @@ _PLACES = (
     (re.compile(r'("incarnation":)"[^"]*"'), r'\1"INCARNATION"'),
     (re.compile(r"lease_[0-9a-f]+"), "lease_ID"),
     (re.compile(r"in \d+\.\d s"), "in 0.0 s"),
+    (re.compile(r"after (?:one try|\d+ tries)"), "after N tries"),
 )
 
 
