@@ -12,7 +12,7 @@ from typing import Protocol
 
 from topics.common.record_steps import OnGap, pass_gap
 from topics.common.values.delivered import GapError, Record
-from topics.errors import RequestError, TopicsError, UsageError
+from topics.errors import OutcomeUnknown, RequestError, TopicsError, UsageError
 
 _WAIT_MS = 30_000
 _RECORDS = 256
@@ -63,7 +63,10 @@ def tail_reader(
                 records = reader.read(limit=_RECORDS, max_bytes=max_bytes or 0, wait_ms=_WAIT_MS)
             except GapError as gap:
                 pass_gap(gap, on_gap)
-                reader.seek(gap.resume_from)
+                while True:  # what was done since comes again, as after any late page
+                    with contextlib.suppress(OutcomeUnknown):
+                        reader.seek(gap.resume_from)
+                        break
                 continue
             except UsageError:
                 if is_closed():
@@ -99,7 +102,10 @@ async def tail_awaited_reader(
                 records = await reader.read(limit=_RECORDS, max_bytes=max_bytes or 0, wait_ms=_WAIT_MS)
             except GapError as gap:
                 pass_gap(gap, on_gap)
-                await reader.seek(gap.resume_from)
+                while True:
+                    with contextlib.suppress(OutcomeUnknown):
+                        await reader.seek(gap.resume_from)
+                        break
                 continue
             except UsageError:
                 if is_closed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,10 @@ from topics.client.client_options import Address, ClientOptions, options_of
 from topics.client.exchange import ServerAnswer, ServerRequest
 from topics.client.parsing import HandedOut
 from topics.client.reader_script import HeldPages
-from topics.common.values.answers import ReaderState
+from topics.common.reader_tail import tail_awaited_reader, tail_reader
+from topics.common.values.answers import ReaderState, Tombstone
 from topics.common.values.configs import RouterConfig
-from topics.common.values.delivered import Page
+from topics.common.values.delivered import GapError, Page, Record
 from topics.common.values.reader_config import ReaderConfig, opening
 
 APPENDED = b'{"topic":"t","first_seq":1,"last_seq":1,"head_seq":1,"count":1,"created":false,"deduped":true}'
@@ -254,6 +256,60 @@ def test_a_commit_without_an_answer_is_made_by_the_next_one() -> None:
         lost.throw(NoAnswerError("lost"))
     again: Any = next(pages.commit(None))
     assert b"token1" in again.request.body
+
+
+class LosingReader:
+    """A named reader with a gap, whose first seek has no answer."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def read(self, **_: object) -> list[Record]:
+        self.done.append("read")
+        if self.done == ["read"]:
+            raise GapError("t", Tombstone(1, 4, "cap", 4, 5, 9))
+        return [Record(seq=5, ts=1, data="a")]
+
+    def seek(self, seq: int) -> int:
+        self.done.append(f"seek {seq}")
+        if len(self.done) == 2:
+            raise OutcomeUnknown("lost")
+        return seq
+
+    def commit(self, seq: int | None = None) -> int:
+        return seq or 0
+
+    def abandon(self) -> None:
+        pass
+
+
+class AwaitedLosingReader(LosingReader):
+    async def read(self, **_: object) -> list[Record]:  # type: ignore[override]  # awaited
+        return super().read()
+
+    async def seek(self, seq: int) -> int:  # type: ignore[override]  # awaited
+        return super().seek(seq)
+
+    async def commit(self, seq: int | None = None) -> int:  # type: ignore[override]  # awaited
+        return super().commit(seq)
+
+
+def test_a_tail_of_a_reader_passes_a_gap_though_the_answer_was_lost() -> None:
+    gaps: list[GapError] = []
+    reader = LosingReader()
+    assert next(tail_reader(lambda: reader, lambda: False, None, gaps.append)).data == "a"
+    assert reader.done == ["read", "seek 4", "seek 4", "read"]
+
+    awaited = AwaitedLosingReader()
+
+    async def opened() -> AwaitedLosingReader:
+        return awaited
+
+    async def first() -> object:
+        return (await anext(tail_awaited_reader(opened, lambda: False, None, gaps.append))).data
+
+    assert asyncio.run(first()) == "a"
+    assert (awaited.done, len(gaps)) == (reader.done, 2)
 
 
 @pytest.mark.parametrize(
