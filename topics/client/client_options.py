@@ -135,6 +135,8 @@ class Address:
             raise UsageError(f'url is {arguments.shown(url)} ({error}): use one like "{_EXAMPLE}"') from None
         if parts.scheme not in _PORTS or not parts.hostname:
             raise UsageError(f'url is {arguments.shown(url)}: begin with http:// or https://, as in "{_EXAMPLE}"')
+        if port == 0:
+            raise UsageError(f'url is {arguments.shown(url)}: no server has port 0; use one like "{_EXAMPLE}"')
         if parts.username is not None or parts.password is not None:
             raise UsageError("url has a user or a password: give the server's key by connect(url, key=...)")
         if parts.query or parts.fragment:

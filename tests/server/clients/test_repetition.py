@@ -318,6 +318,7 @@ def test_a_tail_of_a_reader_passes_a_gap_though_the_answer_was_lost() -> None:
         (lambda: Address.parse("localhost:4000"), "begin with http://"),
         (lambda: Address.parse("http://u:p@h"), "connect"),
         (lambda: Address.parse("http://h:x"), "http://h:x"),
+        (lambda: Address.parse("http://h:0"), "no server has port 0"),
         (lambda: Address.parse(5), "url is 5"),
         (lambda: Address.parse("http://h/?a=1"), "leave out"),
         (lambda: options_of({"tiemout": 1}), "is timeout meant"),
