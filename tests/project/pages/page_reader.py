@@ -20,7 +20,7 @@ import topics
 _COMMANDS = (
     "for ", "curl ", "topics ", "TOPICS_", ".venv/bin/", ". ", "install ", "echo ", "cp ", "pip ", "make ", "git ",
 )  # fmt: skip
-_SHOWN = ("text", "console", "yaml", "toml", "ini")
+_SHOWN = ("text", "console", "yaml", "toml", "ini", "js")
 """Languages of blocks that are not run: drawings, tables, the service manager, other programs."""
 _STREAMS = re.compile(r"curl [^\n]*(?:-s?N\b|-v -m)")
 _VARIES = re.compile(r"\\\.\\\.\\\.|…")

@@ -1,0 +1,141 @@
+"""The client for browsers, run by node: `fetch` and its streams are the same there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import topics
+from tests.contract.world.live_world import LiveWorld
+
+CLIENT = Path(__file__).resolve().parents[3] / "topics/client/topics.js"
+_SECONDS = 60
+HEAD = """
+import { readSync } from "node:fs";
+import { connect } from "CLIENT";
+const log = connect("URL", { firstPauseMs: 5, longestPauseMs: 50 });
+const ask = (text) => { console.log(text); readSync(0, Buffer.alloc(1)); };
+"""
+
+
+def node() -> str:
+    found = shutil.which("node")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout if found else ""
+    if found is None or int(version[1:].split(".")[0]) < 20:
+        pytest.skip("the client for browsers is run by node 20 or newer, which is not here")
+    return found
+
+
+class Script:
+    """A module that runs in node. `ask` in it prints a line, and waits for `go_on`."""
+
+    def __init__(self, directory: Path, url: str, text: str) -> None:
+        path = directory / "script.mjs"
+        path.write_text(HEAD.replace("CLIENT", CLIENT.as_uri()).replace("URL", url) + text)
+        self._process = subprocess.Popen(
+            [node(), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def line(self) -> str:
+        """Return the next line that it prints."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip("\n")
+
+    def go_on(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def rest(self) -> list[str]:
+        """Return the lines that it prints up to its end."""
+        out, _ = self._process.communicate(timeout=_SECONDS)
+        return out.splitlines()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[LiveWorld]:
+    world = LiveWorld(tmp_path)
+    world.start()
+    yield world
+    world.close()
+
+
+def url(world: LiveWorld) -> str:
+    host, port = world.address
+    return f"http://{host}:{port}"
+
+
+def run(world: LiveWorld, directory: Path, text: str) -> list[str]:
+    return Script(directory, url(world), text).rest()
+
+
+def test_records_are_written_and_read(world: LiveWorld, tmp_path: Path) -> None:
+    found = run(
+        world,
+        tmp_path,
+        """
+        console.log((await log.append("orders", [{ sku: 1 }, { sku: 2 }])).seqs.join());
+        const page = await log.read("orders", { limit: 1 });
+        console.log(JSON.stringify(page.records.map((record) => record.data)), page.next_from_seq);
+        """,
+    )
+    assert found == ["1,2", '[{"sku":1}] 1']
+
+
+def test_a_refusal_is_an_error_with_the_servers_code(world: LiveWorld, tmp_path: Path) -> None:
+    found = run(
+        world,
+        tmp_path,
+        """
+        const shown = (error) => console.log(error.name, error.code, error.status, error.message);
+        await log.read("absent").catch(shown);
+        await log.append("orders", [1], { crate: false }).catch(shown);
+        try { connect("http://localhost", { timeoutMS: 1 }); } catch (error) { shown(error); }
+        """,
+    )
+    assert found[0].startswith("TopicsError topic_not_found 404")
+    assert found[1].startswith("TopicsError invalid_request 400")
+    assert "crate" in found[1]
+    assert found[2].startswith("TypeError")
+
+
+def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path) -> None:
+    world = LiveWorld(tmp_path)
+    world.start()
+    script = Script(
+        tmp_path,
+        url(world),
+        """
+        await log.append("ticks", [1, 2]);
+        for await (const event of log.follow({ ticks: { from_seq: 0 } })) {
+          if (event.type === "record") console.log("record", event.record.$seq, event.record.data);
+          if (event.type === "gap") console.log("gap", event.gap_from, event.gap_to, event.reason);
+          if (event.type === "caught-up" && event.head_seq === 2) ask("caught up");
+          if (event.type === "topic-deleted") console.log("deleted");
+        }
+        """,
+    )
+    try:
+        assert [script.line() for _ in range(3)] == ["record 1 1", "record 2 2", "caught up"]
+        port = world.address[1]
+        world.crash()
+        world.start(port=port)
+        with topics.connect(url(world)) as log:
+            log.patch_topic("ticks", cap_records=2)
+            log.append("ticks", [3, 4, 5])
+        script.go_on()
+        assert [script.line() for _ in range(3)] == ["gap 3 3 from_seq_too_old", "record 4 4", "record 5 5"]
+        with topics.connect(url(world)) as log:
+            log.delete_topic("ticks")
+        assert script.rest() == ["deleted"]
+    finally:
+        script.close()
+        world.close()

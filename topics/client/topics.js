@@ -1,0 +1,241 @@
+// A client of a topics server, for browsers: one module, without packages and without a build.
+//
+//     import { connect } from "./topics.js";
+//
+//     const log = connect("http://localhost:4000", { key: "s3cret" });
+//     await log.append("orders", [{ sku: 1 }]);
+//     for await (const event of log.follow({ orders: { from_seq: 0 } })) {
+//       if (event.type === "record") console.log(event.topic, event.record.$seq, event.record.data);
+//       if (event.type === "gap") console.warn("lost", event.topic, event.gap_from, event.gap_to, event.reason);
+//     }
+//
+// Seqs are numbers, so they are exact up to 2^53. See docs/guides/client.md.
+
+const DEFAULTS = {
+  key: null, // one of the server's keys
+  timeoutMs: 30000, // how long a call may take in all, with its repetitions; at most half of the window of the topic
+  firstPauseMs: 50, // the first pause before a repetition; each one after it is twice as long
+  longestPauseMs: 5000,
+  heartbeatMs: 15000, // of streams; one that is silent for twice as long is given up, and opened again
+};
+
+/** An error that a server answered (`code`, `detail` and `status` are set), or the lack of an answer. */
+export class TopicsError extends Error {
+  constructor(code, message, detail = null, status = 0) {
+    super(message);
+    this.name = "TopicsError";
+    this.code = code;
+    this.detail = detail;
+    this.status = status;
+  }
+}
+
+/** Return the client of a server. `options`: those of DEFAULTS. */
+export function connect(url, options = {}) {
+  for (const name of Object.keys(options)) {
+    if (!(name in DEFAULTS)) throw new TypeError(`connect has no option ${name}: use one of ${Object.keys(DEFAULTS)}`);
+  }
+  return new Client(String(url).replace(/\/+$/, ""), { ...DEFAULTS, ...options });
+}
+
+class Client {
+  constructor(url, options) {
+    this.url = url;
+    this.options = options;
+  }
+
+  /**
+   * Append values, all or none. Sent again until it is answered, by one idempotency key, so it is done once.
+   * `fields`: others of the body, such as `idempotency_key`, `node` or `create`.
+   */
+  append(topic, values, fields = {}) {
+    const path = `/v0/topics/${encodeURIComponent(topic)}`;
+    const records = values.map((data) => ({ data }));
+    const body = { records, idempotency_key: crypto.randomUUID(), ...fields };
+    return this.call("POST", path, body, { check: () => this.checkWindow(path) });
+  }
+
+  /** Throw TopicsError `outcome_unknown` if a topic knows no keys, so that a repetition could append again. */
+  async checkWindow(path) {
+    const state = await this.call("GET", `${path}?touch=false`).catch((error) => {
+      if (error.code !== "topic_not_found") throw error;
+    });
+    if (state?.config.idempotency_window_ms === 0) {
+      const why = "its topic has no idempotency window";
+      throw new TopicsError("outcome_unknown", `the append was not answered, and may be done: ${why}`);
+    }
+  }
+
+  /** Return one page of records after `from_seq`, its tombstone, and `next_from_seq`: see 7.6 of the contract. */
+  read(topic, fields = {}) {
+    return this.call("POST", `/v0/topics/${encodeURIComponent(topic)}/diff`, { from_seq: 0, ...fields });
+  }
+
+  /**
+   * Send a request that may be repeated, and return its answer. `check` throws if, without an answer, it may not.
+   * Throws: TopicsError; the signal's reason.
+   */
+  async call(method, path, body, { signal, check } = {}) {
+    const until = Date.now() + this.options.timeoutMs;
+    for (let pauses = 0; ; pauses++) {
+      const left = AbortSignal.timeout(Math.max(1, until - Date.now()));
+      let error;
+      try {
+        const answer = await this.send(method, path, body, {}, signal ? AbortSignal.any([signal, left]) : left);
+        return await answer.json();
+      } catch (failure) {
+        signal?.throwIfAborted();
+        error = failure;
+      }
+      if (error instanceof TopicsError && !mayPass(error)) throw error;
+      if (error.code === undefined || error.code === "no_answer") {
+        await check?.();
+        check = undefined;
+      }
+      const pause = Math.max(this.pauseMs(pauses), error.detail?.retry_after_ms ?? 0);
+      if (Date.now() + pause >= until) {
+        if (error instanceof TopicsError) throw error;
+        throw new TopicsError("no_answer", `no answer from ${this.url}: ${error.message}`);
+      }
+      await sleep(pause, signal);
+    }
+  }
+
+  /** Send a request once. Throws: TopicsError for a refusal, TypeError without an answer. */
+  async send(method, path, body, headers, signal) {
+    const all = { Prefer: "handling=strict", ...headers };
+    if (body !== undefined) all["Content-Type"] = "application/json";
+    if (this.options.key !== null) all.Authorization = `Bearer ${this.options.key}`;
+    const init = { method, headers: all, body: JSON.stringify(body), signal, cache: "no-store" };
+    const answer = await fetch(this.url + path, init);
+    if (answer.ok) return answer;
+    const text = await answer.text();
+    let error;
+    try {
+      error = JSON.parse(text).error;
+    } catch {
+      error = { code: "no_answer", message: `${this.url} answered ${answer.status}, which no topics server does` };
+    }
+    throw new TopicsError(error.code, error.message, error.detail ?? null, answer.status);
+  }
+
+  /**
+   * Follow topics: `{ name: { from_seq }, other: { from: "now" } }`. Continues after lost connections and restarts.
+   *
+   * Yields `{ type: "record", topic, record }`; `{ type: "gap", topic, gap_from, gap_to, reason }` where records were
+   * lost; `{ type: "caught-up", topic, head_seq }`; `{ type: "topic-deleted", topic }`. Ends with the last topic, or
+   * by `signal`. `fields`: others of a session, such as `node` or `include_tags`.
+   */
+  async *follow(topics, { signal, ...fields } = {}) {
+    const session = { heartbeat_ms: this.options.heartbeatMs, ...fields };
+    let cursors = topics;
+    let lenient = ""; // topics that are absent at the beginning are an error, and deleted ones later
+    while (Object.keys(cursors).length) {
+      const made = await this.call("POST", `/v0/watch${lenient}`, { ...session, topics: cursors }, { signal });
+      for (const topic of Object.keys(cursors)) {
+        if (!(topic in made.topics)) yield { type: "topic-deleted", topic };
+      }
+      lenient = "?lenient=true";
+      const at = Object.fromEntries(Object.entries(made.topics).map(([topic, { from_seq }]) => [topic, { from_seq }]));
+      yield* this.events(made.stream_url, at, signal);
+      cursors = at;
+    }
+  }
+
+  /** Yield the events of a session until it is gone, and keep the cursors of its topics in `at`. */
+  async *events(path, at, signal) {
+    let last = null; // the id of the last event
+    for (let pauses = 0; Object.keys(at).length; ) {
+      const silence = new AbortController();
+      let timer;
+      const wake = () => {
+        clearTimeout(timer);
+        timer = setTimeout(() => silence.abort(), 2 * this.options.heartbeatMs);
+      };
+      try {
+        wake();
+        const headers = { Accept: "text/event-stream", ...(last === null ? {} : { "Last-Event-ID": last }) };
+        const either = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
+        const answer = await this.send("GET", path, undefined, headers, either);
+        for await (const event of framesOf(answer.body, wake)) {
+          pauses = 0;
+          last = event.id ?? last;
+          yield* taken(event, at);
+        }
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (error instanceof TopicsError && error.status === 404) return; // the server has forgotten it
+        if (error instanceof TopicsError && !mayPass(error)) throw error;
+      } finally {
+        clearTimeout(timer);
+        silence.abort();
+      }
+      if (Object.keys(at).length) await sleep(this.pauseMs(pauses++), signal);
+    }
+  }
+
+  pauseMs(pauses) {
+    const pause = Math.min(this.options.firstPauseMs * 2 ** pauses, this.options.longestPauseMs);
+    return pause * (0.5 + Math.random() / 2);
+  }
+}
+
+/** Whether the same request may succeed later. */
+function mayPass(error) {
+  return error.status === 503 || (error.status === 429 && !error.detail?.limit) || error.code === "no_answer";
+}
+
+/** Yield what one event of a stream says, and move the cursor of its topic. */
+function* taken({ event, data }, at) {
+  if (event === "record") {
+    for (const record of data.records) yield { type: "record", topic: data.topic, record };
+    at[data.topic] = { from_seq: data.to_seq };
+  } else if (event === "tombstone") {
+    const { topic, reason, gap_from, gap_to, earliest_seq } = data;
+    yield { type: "gap", topic, reason, gap_from, gap_to };
+    at[topic] = { from_seq: reason === "recreated" ? earliest_seq - 1 : gap_to };
+  } else if (event === "caught-up") {
+    yield { type: "caught-up", topic: data.topic, head_seq: data.head_seq };
+  } else if (event === "topic-deleted") {
+    delete at[data.topic];
+    yield { type: "topic-deleted", topic: data.topic };
+  }
+}
+
+/** Yield the frames of a stream of server-sent events; `wake` is called for all that arrives. */
+async function* framesOf(body, wake) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      wake();
+      const frames = (text + value).split("\n\n");
+      text = frames.pop();
+      for (const frame of frames) {
+        const fields = Object.fromEntries(frame.split("\n").map((line) => line.split(/: (.*)/s, 2)));
+        if (fields.event) yield { id: fields.id, event: fields.event, data: JSON.parse(fields.data) };
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {}); // the connection may be gone
+  }
+}
+
+/** Wait. Throws: the signal's reason. */
+function sleep(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(done, ms);
+    function done() {
+      signal?.removeEventListener("abort", aborted);
+      resolve();
+    }
+    function aborted() {
+      clearTimeout(timer);
+      reject(signal.reason);
+    }
+    if (signal?.aborted) aborted();
+    else signal?.addEventListener("abort", aborted, { once: true });
+  });
+}
