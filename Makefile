@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# IO=portable: without io_uring, in every life of `make soak` and `make powercut`.
+# IO=portable: without io_uring, in every life of `make soak`, `make powercut` and `make client-faults`.
 IO ?=
 CYCLES ?= 200
 CUTS ?= 500
@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt
+.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -83,6 +83,11 @@ limits: venv ## the costliest values of every field; TOPICS_LIMITS_MS=n
 
 soak: venv ## kill a real server again and again; CYCLES=n
 	$(BIN)/python -m tests.long.soak.kill_loop --cycles $(CYCLES) $(if $(IO),--io $(IO)) $(ARGS)
+
+# Clients behind a proxy that cuts, delays, repeats and truncates; the server is killed every second.
+ROUNDS ?= 1000
+client-faults: venv ## clients of a killed server on a bad network; ROUNDS=n, SEED=n
+	$(BIN)/python -m tests.long.client_faults.fault_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(IO),--io $(IO)) $(ARGS)
 
 api-fuzz: venv ## schemathesis against a live server
 	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"

@@ -6,6 +6,8 @@ import http.client
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -46,9 +48,12 @@ class Client:
 
 
 class Server:
-    """`topics serve` on a directory; its standard error is written to a file beside it."""
+    """`topics serve` on a directory; its standard error is written to a file beside it.
 
-    def __init__(self, directory: Path, settings: dict[str, Any]) -> None:
+    executes: a new process of Python instead of a fork of this one, which may have threads.
+    """
+
+    def __init__(self, directory: Path, settings: dict[str, Any], *, executes: bool = False) -> None:
         self._port_file = directory / "port"
         self._port_file.unlink(missing_ok=True)
         self.log = directory / "stderr"
@@ -56,7 +61,13 @@ class Server:
         values = {"port": 0, "port_file": self._port_file, "data_dir": directory / "data", **settings}
         environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in values.items()}
         with open(self.log, "ab") as stderr:
-            self.process = Forked(["serve"], environment, stderr.fileno())
+            self.process: Forked | subprocess.Popen[bytes]
+            if executes:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "topics", "serve"], env=environment, stderr=stderr
+                )
+            else:
+                self.process = Forked(["serve"], environment, stderr.fileno())
 
     def wait_ready(self) -> str:
         """The address, once it serves."""
