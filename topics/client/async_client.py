@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from typing_extensions import Unpack
@@ -17,7 +17,8 @@ from topics.client.attempts import Attempts, Send, ServerCall
 from topics.client.client_options import Address, ClientSettings, new_key, options_of
 from topics.client.reader_script import HeldPages
 from topics.client.scripts import Script
-from topics.client.server_calls import ClientReads
+from topics.client.server_calls import ClientDeadLetters, ClientReads
+from topics.common.dead_letter_steps import dead_steps, redrive_steps
 from topics.common.opening_reader import OpeningReader
 from topics.common.reader_tail import check_reader, tail_awaited_reader
 from topics.common.record_steps import (
@@ -40,6 +41,7 @@ from topics.common.values.answers import (
     PatchResult,
     PutResult,
     ReaderState,
+    RedriveResult,
     RouterDeleted,
     RouterPut,
     RouterState,
@@ -80,6 +82,7 @@ class AsyncClient:
         self._sockets = AioSockets(self._address, self._options)
         self._attempts = Attempts(self._address.url, self._options, self._now, random.random)
         self._reads = ClientReads()
+        self._dead_letters = ClientDeadLetters()
 
     async def _run(self, call: ServerCall[R]) -> R:
         """Make one call."""
@@ -300,9 +303,9 @@ class AsyncClient:
     async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         return await self._run(calls.wait(topics, wait_ms))
 
-    async def state(self, topic: str, *, touch: bool = True) -> TopicState:
+    async def state(self, topic: str, *, touch: bool = True, include_attempts: bool = False) -> TopicState:
         """Return head, floor, counts, config. Its `synced_seq` is 0: a server does not tell it."""
-        return await self._run(calls.state(topic, touch=touch))
+        return await self._run(calls.state(topic, touch=touch, include_attempts=include_attempts))
 
     def reader(
         self,
@@ -334,9 +337,25 @@ class AsyncClient:
 
     # --- queues ------------------------------------------------------------------------------------------------------
     async def claim(
-        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        queue: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        include_attempts: bool = False,
     ) -> list[Job]:
-        return await self._play(scripts.claim(queue, node, limit, lease_ms, wait_ms, self._now))
+        script = scripts.claim(
+            queue,
+            node,
+            limit,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            include_attempts=include_attempts,
+            now=self._now,
+        )
+        return await self._play(script)
 
     async def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
         """Complete jobs. Of an ack that had to be repeated, jobs that it ended are `skipped`."""
@@ -361,6 +380,17 @@ class AsyncClient:
     ) -> AsyncIterator[AsyncWorkJob]:
         """Yield jobs as `Log.work`; use them by `async with job:`."""
         return work_awaited(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
+
+    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> AsyncIterator[Record]:
+        return self._records(dead_steps(self._dead_letters, queue, from_seq, limit=limit))
+
+    async def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
+        """Redrive as `Log.redrive`. It is not repeated once it was sent.
+
+        Raises: OutcomeUnknown, there was no answer. List the dead letters again: those that are
+        gone are jobs, and one that is still there may be, too.
+        """
+        return await self._play(redrive_steps(self._dead_letters, queue, seqs))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     async def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:

@@ -10,9 +10,11 @@ import msgspec
 from topics.common.values.answers import (
     AckResult,
     AppendResult,
+    Attempt,
     DeleteResult,
     DeleteTopicResult,
     ExtendResult,
+    FailedJob,
     PatchResult,
     PutResult,
     QueueState,
@@ -85,6 +87,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
     lease_id: str = ""
     deadline: int = 0
     deliveries: int = 0
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def payload(self) -> Any:
@@ -103,6 +106,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
             data=self.payload,
             meta=self.meta,
             tag=self.tag,
+            attempts=self.attempts,
         )
 
 
@@ -118,11 +122,37 @@ class _AnyClaimed(msgspec.Struct):
     claimed: list[_AnyRecord]
 
 
+class DeadLetterPage(msgspec.Struct):
+    """A page of dead letters."""
+
+    records: list[Record] = msgspec.field(name="dead")
+    next_from_seq: int
+    head_seq: int
+
+
+class _AnyDeadLetterPage(msgspec.Struct):
+    records: list[_AnyRecord] = msgspec.field(name="dead")
+    next_from_seq: int
+    head_seq: int
+
+
+class Redriven(msgspec.Struct):
+    """The outcome of one request of a redrive. The seqs are of one of all."""
+
+    redriven: int
+    skipped: list[int]
+    next_from_seq: int = 0
+    head_seq: int = 0
+
+
 _appended = msgspec.json.Decoder(_Appended)
 _diff = msgspec.json.Decoder(_Diff)
 _any_diff = msgspec.json.Decoder(_AnyDiff)
 _claimed = msgspec.json.Decoder(_Claimed)
 _any_claimed = msgspec.json.Decoder(_AnyClaimed)
+_dead_letters = msgspec.json.Decoder(DeadLetterPage)
+_any_dead_letters = msgspec.json.Decoder(_AnyDeadLetterPage)
+_redriven = msgspec.json.Decoder(Redriven)
 
 
 class HandedOut(msgspec.Struct):
@@ -188,6 +218,17 @@ def jobs_of(body: bytes) -> list[Job]:
     return _claimed.decode(body).claimed
 
 
+def dead_letters(body: bytes) -> DeadLetterPage:
+    if _BYTES not in body:
+        return _dead_letters.decode(body)
+    page = _any_dead_letters.decode(body)
+    return DeadLetterPage([record.record() for record in page.records], page.next_from_seq, page.head_seq)
+
+
+def redriven(body: bytes) -> Redriven:
+    return _redriven.decode(body)
+
+
 def _object(body: bytes) -> dict[str, Any]:
     found: Any = msgspec.json.decode(body)
     if not isinstance(found, dict):
@@ -224,7 +265,6 @@ def patch_result(body: bytes) -> PatchResult:
 def topic_state(body: bytes) -> TopicState:
     """The `synced_seq` of the state is 0: a server does not tell it."""
     raw = _object(body)
-    queue = raw.get("queue")
     return TopicState(
         raw["topic"],
         topic_config(raw["config"]),
@@ -235,9 +275,19 @@ def topic_state(body: bytes) -> TopicState:
         raw["effective_priority"],
         raw["last_write_ts"],
         raw["last_read_ts"],
-        queue and QueueState(queue["ready"], queue["in_flight"], queue["dead_lettered"]),
+        _queue_state(raw.get("queue")),
         raw.get("incarnation", ""),
     )
+
+
+def _queue_state(raw: dict[str, Any] | None) -> QueueState | None:
+    if raw is None:
+        return None
+    failed = [
+        FailedJob(job["$seq"], job["deliveries"], msgspec.convert(job["attempts"], tuple[Attempt, ...]))
+        for job in raw.get("failed", ())
+    ]
+    return QueueState(raw["ready"], raw["in_flight"], raw["dead_lettered"], tuple(failed))
 
 
 def window_ms(body: bytes) -> int:

@@ -52,14 +52,25 @@ def _each(names: Iterable[str], ask: Callable[[str], ServerCall[R]], absent: str
     return found
 
 
-def claim(  # noqa: PLR0917 - the arguments of a claim
-    queue: str, node: str, limit: int, lease_ms: int | None, wait_ms: int, now: Callable[[], float]
+def claim(
+    queue: str,
+    node: str,
+    limit: int,
+    *,
+    lease_ms: int | None,
+    wait_ms: int,
+    include_attempts: bool,
+    now: Callable[[], float],
 ) -> Script[list[Job]]:
     """Claim jobs, and wait for the first one.
 
     A server that does not know `wait_ms` answers at once, and is asked again after pauses.
     """
-    call = calls.claim(queue, node, limit, lease_ms, wait_ms)
+
+    def asking(wait_ms: int) -> ServerCall[list[Job]]:
+        return calls.claim(queue, node, limit, lease_ms=lease_ms, wait_ms=wait_ms, include_attempts=include_attempts)
+
+    call = asking(wait_ms)
     until = now() + call.wait_s
     while True:
         found: list[Job] = yield call
@@ -67,7 +78,7 @@ def claim(  # noqa: PLR0917 - the arguments of a claim
         if found or left <= 0:
             return found
         yield min(_POLL_S, left)
-        call = calls.claim(queue, node, limit, lease_ms, max(0, round((until - now()) * 1000)))
+        call = asking(max(0, round((until - now()) * 1000)))
 
 
 def checkpoint(timeout: float | None, now: Callable[[], float]) -> Script[int]:

@@ -14,7 +14,7 @@ import msgspec
 from topics.client import parsing
 from topics.client.attempts import Repeat, ServerCall
 from topics.client.exchange import ServerRequest
-from topics.client.parsing import HandedOut
+from topics.client.parsing import DeadLetterPage, HandedOut, Redriven
 from topics.common.settings import TopicSettings
 from topics.common.topic_names import NAME_MAX, is_topic_name
 from topics.common.values import arguments
@@ -82,9 +82,12 @@ def _query(**values: object) -> str:
 
 
 # --- topics ----------------------------------------------------------------------------------------------------------
-def state(topic: str, *, touch: bool) -> ServerCall[TopicState]:
+def state(topic: str, *, touch: bool, include_attempts: bool = False) -> ServerCall[TopicState]:
     arguments.flag("touch", touch)
+    arguments.flag("include_attempts", include_attempts)
     path = f"{_topic_path(topic)}?incarnation=true{'' if touch else '&touch=false'}"
+    if include_attempts:
+        path += "&include_attempts=true"
     return ServerCall(ServerRequest("GET", path), parsing.topic_state)
 
 
@@ -392,12 +395,17 @@ class ClientReads:
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------
-def claim(queue: str, node: str, limit: int, lease_ms: int | None, wait_ms: int) -> ServerCall[list[Job]]:
+def claim(
+    queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int, include_attempts: bool
+) -> ServerCall[list[Job]]:
     arguments.encoded("node", node)
     arguments.count("limit", limit)
     arguments.optional_count("lease_ms", lease_ms)
     arguments.count("wait_ms", wait_ms)
+    arguments.flag("include_attempts", include_attempts)
     body: dict[str, Any] = {"node": node, "max": min(limit, MAX_LIMIT)}
+    if include_attempts:
+        body["include_attempts"] = True
     if lease_ms is not None:
         body["lease_ms"] = lease_ms
     if wait_ms:
@@ -443,6 +451,27 @@ def _held(queue: str, node: str, jobs: Jobs) -> tuple[dict[str, Any], Repeat]:
         body["lease_ids"] = ["" if lease is None else f"lease_{lease:x}" for lease in held.lease_ids]
     is_fenced = all(lease is not None for lease in held.lease_ids)
     return body, Repeat.ALWAYS if is_fenced else Repeat.NEVER
+
+
+class ClientDeadLetters:
+    """The calls of which lists of dead letters and redrives are made, see `DeadLetterCalls`."""
+
+    max_limit = MAX_LIMIT
+    max_claim = MAX_LIMIT
+
+    def listing_dead(self, queue: str, from_seq: int, limit: int) -> ServerCall[DeadLetterPage]:
+        path = f"{_topic_path(queue, 'queue')}/dead" + _query(from_seq=from_seq, limit=limit)
+        return ServerCall(ServerRequest("GET", path), parsing.dead_letters)
+
+    def redriving(self, queue: str, seqs: Sequence[int] | None, from_seq: int = 0) -> ServerCall[Redriven]:
+        """Return the call that redrives; it is not repeated.
+
+        If the server was killed between the jobs and the deletion, both are there (R-Q-38), and the
+        same seqs again would make second jobs.
+        """
+        body = {"all": True, "from_seq": from_seq} if seqs is None else {"seqs": list(seqs)}
+        request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/redrive", _encode(body))
+        return ServerCall(request, parsing.redriven, Repeat.NEVER, changes=True)
 
 
 # --- routers ---------------------------------------------------------------------------------------------------------

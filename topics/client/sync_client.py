@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from typing_extensions import Unpack
@@ -17,9 +17,10 @@ from topics.client.client_options import Address, ClientSettings, new_key, optio
 from topics.client.reader_script import HeldPages
 from topics.client.scripts import Script
 from topics.client.sent_soon import ClientPending, RecordGatherer
-from topics.client.server_calls import ClientReads
+from topics.client.server_calls import ClientDeadLetters, ClientReads
 from topics.client.sockets import Sockets
 from topics.client.sync_reader import ClientReader
+from topics.common.dead_letter_steps import dead_steps, redrive_steps
 from topics.common.reader_tail import check_reader, tail_reader
 from topics.common.record_steps import (
     OnGap,
@@ -41,6 +42,7 @@ from topics.common.values.answers import (
     PatchResult,
     PutResult,
     ReaderState,
+    RedriveResult,
     RouterDeleted,
     RouterPut,
     RouterState,
@@ -86,6 +88,7 @@ class Client:
         self._sockets = Sockets(self._address, self._options)
         self._attempts = Attempts(self._address.url, self._options, self._now, random.random)
         self._reads = ClientReads()
+        self._dead_letters = ClientDeadLetters()
         self._aio = AsyncClient(url, **settings)
         self._gatherer = RecordGatherer(self._options, self._run)
 
@@ -315,9 +318,9 @@ class Client:
     def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
         return self._run(calls.wait(topics, wait_ms))
 
-    def state(self, topic: str, *, touch: bool = True) -> TopicState:
+    def state(self, topic: str, *, touch: bool = True, include_attempts: bool = False) -> TopicState:
         """Return head, floor, counts, config. Its `synced_seq` is 0: a server does not tell it."""
-        return self._run(calls.state(topic, touch=touch))
+        return self._run(calls.state(topic, touch=touch, include_attempts=include_attempts))
 
     def reader(
         self,
@@ -344,9 +347,25 @@ class Client:
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def claim(
-        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        queue: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        include_attempts: bool = False,
     ) -> list[Job]:
-        return self._play(scripts.claim(queue, node, limit, lease_ms, wait_ms, self._now))
+        script = scripts.claim(
+            queue,
+            node,
+            limit,
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            include_attempts=include_attempts,
+            now=self._now,
+        )
+        return self._play(script)
 
     def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
         """Complete jobs. Of an ack that had to be repeated, jobs that it ended are `skipped`."""
@@ -368,6 +387,17 @@ class Client:
         retry_ms: int = RETRY_MS,
     ) -> Iterator[WorkJob]:
         return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
+
+    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> Iterator[Record]:
+        return self._records(dead_steps(self._dead_letters, queue, from_seq, limit=limit))
+
+    def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
+        """Redrive as `Log.redrive`. It is not repeated once it was sent.
+
+        Raises: OutcomeUnknown, there was no answer. List the dead letters again: those that are
+        gone are jobs, and one that is still there may be, too.
+        """
+        return self._play(redrive_steps(self._dead_letters, queue, seqs))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:

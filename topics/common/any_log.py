@@ -5,7 +5,7 @@ A function that takes an `AnyLog` works with `topics.open(...)` and with `topics
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from typing_extensions import Unpack
@@ -22,6 +22,7 @@ from topics.common.values.answers import (
     PutResult,
     ReaderLag,
     ReaderState,
+    RedriveResult,
     RouterDeleted,
     RouterPut,
     RouterState,
@@ -170,7 +171,7 @@ class AnyLog(Protocol):
 
     def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]: ...
 
-    def state(self, topic: str, *, touch: bool = True) -> TopicState: ...
+    def state(self, topic: str, *, touch: bool = True, include_attempts: bool = False) -> TopicState: ...
 
     def reader(
         self,
@@ -190,7 +191,14 @@ class AnyLog(Protocol):
     def delete_reader(self, topic: str, name: str) -> bool: ...
 
     def claim(
-        self, queue: str, node: str, limit: int = 1, *, lease_ms: int | None = None, wait_ms: int = 0
+        self,
+        queue: str,
+        node: str,
+        limit: int = 1,
+        *,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        include_attempts: bool = False,
     ) -> list[Job]: ...
 
     def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult: ...
@@ -208,6 +216,10 @@ class AnyLog(Protocol):
         lease_ms: int = LEASE_MS,
         retry_ms: int = RETRY_MS,
     ) -> Iterator[WorkJob]: ...
+
+    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> Iterator[Record]: ...
+
+    def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult: ...
 
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult: ...
 

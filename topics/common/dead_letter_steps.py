@@ -49,7 +49,7 @@ def dead_steps(calls: DeadLetterCalls, queue: str, from_seq: int, *, limit: int 
         from_seq = page.next_from_seq
         if left is not None:
             left -= len(page.records)
-        if from_seq >= head:
+        if from_seq >= min(head, page.head_seq):  # lower if the topic was deleted meanwhile
             return
 
 
@@ -71,7 +71,7 @@ def redrive_steps(calls: DeadLetterCalls, queue: str, seqs: Iterable[Record | in
     turn = yield calls.redriving(queue, None)
     head = turn.head_seq
     redriven += turn.redriven
-    while turn.next_from_seq < head:
+    while turn.next_from_seq < min(head, turn.head_seq):  # as in a list
         turn = yield calls.redriving(queue, None, turn.next_from_seq)
         redriven += turn.redriven
     return RedriveResult(redriven, skipped)

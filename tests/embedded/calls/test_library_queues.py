@@ -129,7 +129,7 @@ def test_a_reason_that_is_too_long_or_none_is_refused(log: topics.Log) -> None:
         log.nack("jobs", "w", [1], reason=5)  # type: ignore[arg-type]
 
 
-def make_dead(log: topics.Log, *values: Any) -> None:
+def make_dead(log: topics.AnyLog, *values: Any) -> None:
     log.put_topic("jobs", type="queue", max_deliveries=1, dead_letter="dlq")
     log.append("jobs", list(values))
     log.nack("jobs", "w", log.claim("jobs", "w", 1000), reason="broken")

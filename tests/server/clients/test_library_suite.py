@@ -24,11 +24,15 @@ from tests.embedded.calls.test_bounded_reads import (
 from tests.embedded.calls.test_library_queues import (
     test_a_claim_may_wait_for_the_first_job,
     test_a_claim_that_waits_gets_what_is_handed_back_delayed_or_expired,
+    test_a_job_comes_with_its_attempts,
     test_a_job_is_claimed_extended_handed_back_and_acked,
+    test_a_reason_that_is_too_long_or_none_is_refused,
     test_a_wait_that_is_none_is_refused,
     test_an_older_lease_of_the_same_node_does_not_count,
     test_claims_that_wait_share_the_jobs_and_none_twice,
+    test_dead_letters_from_asyncio,
     test_queues_from_asyncio,
+    test_seqs_that_are_none_are_refused,
     test_threads_share_the_jobs_and_none_twice,
     test_what_is_no_queue_says_so,
 )

@@ -141,6 +141,16 @@ def test_what_could_take_away_what_was_made_since_is_not_sent_again(call: Server
     assert len(played.requests) == 3
 
 
+@pytest.mark.parametrize("seqs", [None, [1, 2]])
+def test_a_redrive_is_not_sent_again_because_a_kill_may_have_left_job_and_dead_letter(seqs: list[int] | None) -> None:
+    """R-Q-38: the same seqs would then be redriven a second time."""
+    call = server_calls.ClientDeadLetters().redriving("jobs", seqs)
+    played = Played(REFUSED, error(503, "not_ready"), RESET, answer(b'{"redriven":2,"skipped":[]}'))
+    with pytest.raises(OutcomeUnknown, match="twice"):
+        played.play(call)
+    assert len(played.requests) == 3
+
+
 def test_a_deletion_below_a_seq_is_sent_again() -> None:
     done = answer(b'{"deleted":0,"earliest_seq":5,"head_seq":9,"count":5,"bytes":1}')
     assert Played(RESET, done).play(server_calls.delete("t", 5, None)).earliest_seq == 5

@@ -7,14 +7,20 @@ import inspect
 import logging
 import threading
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import topics
+from tests.embedded.calls.test_library_queues import make_dead
 from tests.embedded.conftest import SMALL
+from topics.client.parsing import DeadLetterPage, Redriven
+from topics.client.server_calls import ClientDeadLetters
 from topics.common import work
+from topics.common.dead_letter_steps import dead_steps, redrive_steps
+from topics.common.record_steps import next_step
 
 
 @pytest.fixture(params=["directory", "server"])
@@ -199,6 +205,35 @@ def test_asyncio_tails_and_works_alike(any_log: AnyTwin) -> None:
     asyncio.run(tail_and_work())
 
 
+def test_dead_letters_are_listed_and_redriven_in_turns(any_log: topics.AnyLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClientDeadLetters, "max_limit", 3)
+    monkeypatch.setattr(ClientDeadLetters, "max_claim", 3)
+    make_dead(any_log, b"bytes", *range(2, 9))
+    dead = list(any_log.dead("jobs"))
+    assert [letter.data for letter in dead] == [b"bytes", 2, 3, 4, 5, 6, 7, 8]
+    assert {letter.meta["$dead_letter_reason"] for letter in dead} == {"broken"}
+    assert [letter.data for letter in any_log.dead("jobs", 2, limit=4)] == [3, 4, 5, 6]
+    assert any_log.redrive("jobs", [dead[0], *dead[3:6], 99]) == (4, [99])
+    assert any_log.redrive("jobs", [4]) == (0, [4])
+    assert any_log.redrive("jobs") == topics.RedriveResult(4, [])
+    assert list(any_log.dead("jobs")) == []
+    assert [record.data for record in any_log.read("jobs")] == [b"bytes", 4, 5, 6, 2, 3, 7, 8]
+
+
+@pytest.mark.parametrize("again", [DeadLetterPage([], 0, 0), DeadLetterPage([], 3, 3)])
+def test_a_list_and_a_redrive_end_where_the_dead_letters_were_removed_meanwhile(again: DeadLetterPage) -> None:
+    """There is no such topic any more, or one with fewer records."""
+    listing = dead_steps(ClientDeadLetters(), "jobs", 0, limit=None)
+    answers: list[Any] = [None, DeadLetterPage([], 5, 9), None, again, None]
+    assert len(list(takewhile(lambda step: step is not None, (next_step(listing, one) for one in answers)))) == 4
+    redriving = redrive_steps(ClientDeadLetters(), "jobs", None)
+    next(redriving)
+    redriving.send(Redriven(5, [], 5, 9))
+    with pytest.raises(StopIteration) as ended:
+        redriving.send(Redriven(1, [], again.next_from_seq, again.head_seq))
+    assert ended.value.value == topics.RedriveResult(6, [])
+
+
 def test_an_async_client_is_awaited_and_used_by_async_with(url: str) -> None:
     async def use() -> None:
         async with await topics.connect_async(url) as log:
@@ -212,12 +247,11 @@ def test_an_async_client_is_awaited_and_used_by_async_with(url: str) -> None:
 
 @pytest.mark.parametrize(("log", "client"), [(topics.Log, topics.Client), (topics.AsyncLog, topics.AsyncClient)])
 def test_clients_take_what_the_library_takes(log: type, client: type) -> None:
-    own = {"columns", "locate", "flush", "stats", "append_nowait", "dead", "redrive"}
-    """Calls that need the files, or that a network cannot keep; the last two have only endpoints yet."""
+    own = {"columns", "locate", "flush", "stats", "append_nowait"}
+    """Calls that need the files, or that a network cannot keep."""
     for name, method in inspect.getmembers(log, inspect.isfunction):
         if name.startswith("_") or name in own:
             continue
         theirs = inspect.signature(getattr(client, name))
         ours = inspect.signature(method)
-        expected = [one for one in ours.parameters.values() if one.name != "include_attempts"]  # only on the wire yet
-        assert list(theirs.parameters.values()) == expected, name
+        assert list(theirs.parameters.values()) == list(ours.parameters.values()), name
