@@ -31,6 +31,8 @@ import pytest
         "spikes",
         "spikes --lone --classes disk",
         "pipelines",
+        "client_tail",
+        "cli_help",
     ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
