@@ -71,6 +71,8 @@ class ClientExchange:
 
         Raises: BadAnswerError.
         """
+        if not data and self._http.their_state is not h11.SEND_BODY:
+            raise BadAnswerError("the connection was closed without an answer")
         try:
             self._http.receive_data(data)
             while True:
@@ -88,8 +90,6 @@ class ClientExchange:
                     self._pieces.append(bytes(event.data))
                 elif isinstance(event, h11.EndOfMessage):
                     return self._end()
-                elif isinstance(event, h11.ConnectionClosed):
-                    raise BadAnswerError("the connection was closed without an answer")
         except (h11.RemoteProtocolError, h11.LocalProtocolError) as error:
             raise BadAnswerError(f"the answer is no HTTP, or was cut ({error})") from None
 

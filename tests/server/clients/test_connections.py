@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import topics
+from topics.client.client_options import Address, ClientOptions
+from topics.client.exchange import BadAnswerError, ClientExchange, ServerRequest
 
 PATIENCE = 20.0
 BIG = 32 << 20
@@ -165,3 +167,20 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(is_async: bool) -> No
             with pytest.raises(topics.NoAnswerError, match="ssl_context"):
                 state()
     assert context.tries == 1
+
+
+@pytest.mark.parametrize(
+    ("begun", "why"),
+    [
+        (b"", "closed without an answer"),
+        (b"HTTP/1.1 2", "closed without an answer"),
+        (answer(b"{}")[:-1], "received 1 bytes, expected 2"),
+    ],
+)
+def test_an_answer_that_ends_early_is_told_in_words_of_the_network(begun: bytes, why: str) -> None:
+    exchange = ClientExchange(Address.parse("http://s"), ClientOptions())
+    exchange.send(ServerRequest("GET", "/v0/topics"))
+    if begun:
+        assert exchange.receive(begun) is None
+    with pytest.raises(BadAnswerError, match=why):
+        exchange.receive(b"")
