@@ -1,7 +1,8 @@
 """`work` of a log and of a client: jobs that come as long as they are asked for.
 
 While a job is worked on, its lease is extended. It ends with the block `with job:`: completed, or
-after an exception returned to the queue. The exception is logged.
+after an exception returned to the queue. The exception is logged, and its text is the reason that
+the queue keeps.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 from topics.common.values import arguments
 from topics.common.values.answers import AckResult, ExtendResult
 from topics.common.values.delivered import Job, Jobs
-from topics.errors import TopicsError, UsageError
+from topics.errors import RequestError, TopicsError, UsageError
 
 LEASE_MS = 30_000
 """Default of the lease: a job of a worker that was killed comes back after it."""
@@ -26,6 +27,8 @@ RETRY_MS = 1_000
 _PARTS = 3
 """A lease is extended when a third of it has passed."""
 _WAIT_MS = 30_000
+REASON_BYTES = 1024
+"""Bytes of a reason that are kept: as many as a server takes by default (R-Q-32)."""
 
 _log = logging.getLogger("topics.work")
 
@@ -39,7 +42,7 @@ class QueueCalls(Protocol):
 
     def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult: ...
 
-    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult: ...
+    def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0, reason: str | None = None) -> AckResult: ...
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult: ...
 
@@ -56,7 +59,9 @@ class AwaitedQueueCalls(Protocol):
 
     async def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult: ...
 
-    async def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0) -> AckResult: ...
+    async def nack(
+        self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0, reason: str | None = None
+    ) -> AckResult: ...
 
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult: ...
 
@@ -128,7 +133,18 @@ class _JobAtWork:
 
 
 def _reason_of(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def fitting_reason(reason: str) -> str:
+    """Return the characters of a reason that a server takes by default."""
+    return reason.encode("utf-8", "replace")[:REASON_BYTES].decode("utf-8", "ignore")
+
+
+def _is_refused(error: RequestError, reason: str | None) -> bool:
+    """Whether the nack may succeed without its reason: a server may take shorter ones, or none."""
+    return bool(reason) and error.code == "invalid_request"
 
 
 def _note_failure(queue: str, job: _JobAtWork, error: BaseException) -> None:
@@ -149,9 +165,12 @@ class WorkJob(_JobAtWork):
         """Complete the job now."""
         self._work.ack(self)
 
-    def nack(self, *, delay_ms: int | None = None) -> None:
-        """Return the job to the queue, to be claimed again after a delay (`retry_ms`)."""
-        self._work.nack(self, delay_ms)
+    def nack(self, *, delay_ms: int | None = None, reason: str | None = None) -> None:
+        """Return the job to the queue, to be claimed again after a delay (`retry_ms`).
+
+        reason: kept with the attempt; cut to what the server takes by default.
+        """
+        self._work.nack(self, delay_ms, reason)
 
     def __enter__(self) -> WorkJob:
         return self
@@ -164,10 +183,10 @@ class WorkJob(_JobAtWork):
             return False
         if isinstance(error, Exception):
             _note_failure(self._work.queue, self, error)
-            self.nack()
+            self.nack(reason=_reason_of(error))
             return True
         with contextlib.suppress(TopicsError):
-            self.nack(delay_ms=0)
+            self.nack(delay_ms=0, reason=_reason_of(error))
         return False
 
 
@@ -228,9 +247,19 @@ class _Work:
     def ack(self, job: WorkJob) -> None:
         self._end(job, lambda held: self._log.ack(self.queue, self._options.node, held))
 
-    def nack(self, job: WorkJob, delay_ms: int | None) -> None:
+    def nack(self, job: WorkJob, delay_ms: int | None, reason: str | None) -> None:
         delay = self._options.retry_ms if delay_ms is None else delay_ms
-        self._end(job, lambda held: self._log.nack(self.queue, self._options.node, held, delay_ms=delay))
+        kept = None if reason is None else fitting_reason(reason)
+
+        def call(held: list[Job]) -> AckResult:
+            try:
+                return self._log.nack(self.queue, self._options.node, held, delay_ms=delay, reason=kept)
+            except RequestError as error:
+                if not _is_refused(error, kept):
+                    raise
+                return self._log.nack(self.queue, self._options.node, held, delay_ms=delay)
+
+        self._end(job, call)
 
     def _end(self, job: WorkJob, call: Callable[[list[Job]], AckResult]) -> None:
         if job.ended:
@@ -283,8 +312,8 @@ class AsyncWorkJob(_JobAtWork):
     async def ack(self) -> None:
         await self._work.ack(self)
 
-    async def nack(self, *, delay_ms: int | None = None) -> None:
-        await self._work.nack(self, delay_ms)
+    async def nack(self, *, delay_ms: int | None = None, reason: str | None = None) -> None:
+        await self._work.nack(self, delay_ms, reason)
 
     async def __aenter__(self) -> AsyncWorkJob:
         return self
@@ -297,10 +326,10 @@ class AsyncWorkJob(_JobAtWork):
             return False
         if isinstance(error, Exception):
             _note_failure(self._work.queue, self, error)
-            await self.nack()
+            await self.nack(reason=_reason_of(error))
             return True
         with contextlib.suppress(TopicsError):
-            await self.nack(delay_ms=0)
+            await self.nack(delay_ms=0, reason=_reason_of(error))
         return False
 
 
@@ -350,9 +379,19 @@ class _AsyncWork:
     async def ack(self, job: AsyncWorkJob) -> None:
         await self._end(job, lambda held: self._log.ack(self.queue, self._options.node, held))
 
-    async def nack(self, job: AsyncWorkJob, delay_ms: int | None) -> None:
+    async def nack(self, job: AsyncWorkJob, delay_ms: int | None, reason: str | None) -> None:
         delay = self._options.retry_ms if delay_ms is None else delay_ms
-        await self._end(job, lambda held: self._log.nack(self.queue, self._options.node, held, delay_ms=delay))
+        kept = None if reason is None else fitting_reason(reason)
+
+        async def call(held: list[Job]) -> AckResult:
+            try:
+                return await self._log.nack(self.queue, self._options.node, held, delay_ms=delay, reason=kept)
+            except RequestError as error:
+                if not _is_refused(error, kept):
+                    raise
+                return await self._log.nack(self.queue, self._options.node, held, delay_ms=delay)
+
+        await self._end(job, call)
 
     async def _end(self, job: AsyncWorkJob, call: Callable[[list[Job]], Awaitable[AckResult]]) -> None:
         if job.ended:

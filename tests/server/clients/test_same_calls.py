@@ -7,7 +7,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,61 @@ def test_a_block_completes_its_job_and_an_exception_returns_it(
     assert sorted(seen) == [("fails", 1), ("fails", 2), ("fine", 1)]
     assert any_log.state("jobs").count == 0
     assert "ValueError: too small" in caplog.text
+
+
+LONG = "\u00e9" * 2000
+
+
+def raises(job: Any) -> None:
+    raise {"fails": ValueError("too small"), "long": KeyError(LONG)}.get(job.data, TimeoutError())
+
+
+def reasons(jobs: list[topics.Job]) -> dict[Any, str]:
+    return {job.data: job.attempts[0].reason for job in jobs}
+
+
+EXPECTED = {"fails": "ValueError: too small", "long": f"KeyError: '{LONG}"[:517], "mute": "TimeoutError"}
+
+
+def test_the_text_of_an_exception_is_kept_as_the_reason(any_log: AnyTwin) -> None:
+    """R-Q-32: as much of it as is taken by default, to a whole character."""
+    any_log.put_topic("jobs", type="queue")
+    any_log.append("jobs", list(EXPECTED))
+    for job in islice(any_log.work("jobs", node="w", max=3, retry_ms=0), 3):
+        with job:
+            raises(job)
+    jobs = any_log.claim("jobs", "w", 3, include_attempts=True)
+    assert reasons(jobs) == EXPECTED
+    assert any_log.nack("jobs", "w", jobs).done == 3
+
+    async def work() -> None:
+        async for job in any_log.aio.work("jobs", node="a", retry_ms=0):
+            await job.nack(reason="one" if job.data == "fails" else LONG)
+            return
+
+    asyncio.run(work())
+    (job,) = any_log.claim("jobs", "w", 1, include_attempts=True)
+    assert [one.reason for one in job.attempts] == ["ValueError: too small", "", "one"]
+
+
+def test_a_job_returns_without_its_reason_where_none_so_long_is_taken(tmp_path: Path) -> None:
+    async def work() -> None:
+        async for job in log.aio.work("jobs", node="a", retry_ms=0):
+            async with job:
+                raises(job)
+            return
+
+    with topics.open(tmp_path / "data", io="portable", max_reason_bytes=5, **SMALL) as log:
+        log.put_topic("jobs", type="queue")
+        log.append("jobs", ["fails"])
+        with next(log.work("jobs", node="w", retry_ms=0)) as job:
+            raises(job)
+        asyncio.run(work())
+        (again,) = log.claim("jobs", "w", include_attempts=True)
+        assert [(one.node, one.ended, one.reason) for one in again.attempts] == [
+            ("w", "nacked", ""),
+            ("a", "nacked", ""),
+        ]
 
 
 def test_an_interrupt_returns_the_job_and_goes_on(any_log: topics.AnyLog) -> None:
