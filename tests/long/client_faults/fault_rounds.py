@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import shutil
 import tempfile
@@ -45,6 +46,7 @@ _END_S = 120.0
 _GRACE_S = 15.0
 """How much longer than its deadline a call may take on a busy machine."""
 _MARK = ["end", 0]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,10 @@ class FaultClients:
         try:
             yield
             self.progress.note("appended", len(numbers))
-        except OutcomeUnknown:
+        except OutcomeUnknown as error:
             ledger.unknown.update(numbers)
+            if ledger.topic != NO_WINDOW:
+                _log.warning("%s: %s", name, error)
             self.progress.note(f"unknown of {ledger.topic}", len(numbers))
         except NoAnswerError:
             ledger.refused.update(numbers)
