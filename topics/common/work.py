@@ -142,8 +142,19 @@ def fitting_reason(reason: str) -> str:
     return reason.encode("utf-8", "replace")[:REASON_BYTES].decode("utf-8", "ignore")
 
 
+def nack_for(log: QueueCalls, queue: str, node: str, jobs: Jobs, *, delay_ms: int, reason: str | None) -> AckResult:
+    """Return jobs to the queue, with what is taken by default of the reason, or without it."""
+    kept = None if reason is None else fitting_reason(reason)
+    try:
+        return log.nack(queue, node, jobs, delay_ms=delay_ms, reason=kept)
+    except RequestError as error:
+        if not _is_refused(error, kept):
+            raise
+        return log.nack(queue, node, jobs, delay_ms=delay_ms)
+
+
 def _is_refused(error: RequestError, reason: str | None) -> bool:
-    """Whether the nack may succeed without its reason: a server may take shorter ones, or none."""
+    """Whether the nack may succeed without its reason: a server may take less, or none."""
     return bool(reason) and error.code == "invalid_request"
 
 
@@ -249,17 +260,8 @@ class _Work:
 
     def nack(self, job: WorkJob, delay_ms: int | None, reason: str | None) -> None:
         delay = self._options.retry_ms if delay_ms is None else delay_ms
-        kept = None if reason is None else fitting_reason(reason)
-
-        def call(held: list[Job]) -> AckResult:
-            try:
-                return self._log.nack(self.queue, self._options.node, held, delay_ms=delay, reason=kept)
-            except RequestError as error:
-                if not _is_refused(error, kept):
-                    raise
-                return self._log.nack(self.queue, self._options.node, held, delay_ms=delay)
-
-        self._end(job, call)
+        node = self._options.node
+        self._end(job, lambda held: nack_for(self._log, self.queue, node, held, delay_ms=delay, reason=reason))
 
     def _end(self, job: WorkJob, call: Callable[[list[Job]], AckResult]) -> None:
         if job.ended:

@@ -39,9 +39,11 @@ SMALL = {
 }
 """Settings of a directory that takes little space."""
 _SECONDS = 60
+_SERVER_SECONDS = 300
+"""A server lives as long as a whole transcript takes, also beside other tests."""
 _PLACES = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "YYYY-MM-DDThh:mm:ss.mmmZ"),
-    (re.compile(r'("(?:\$ts|last_write_ts|last_read_ts|deadline|lag_ms)":)\d+'), r"\1TIME"),
+    (re.compile(r'("(?:\$ts|last_write_ts|last_read_ts|deadline|lag_ms|at)":)\d+'), r"\1TIME"),
     (re.compile(r'("effective_priority":)\d+'), r"\1N"),
     (re.compile(r'("incarnation":)"[^"]*"'), r'\1"INCARNATION"'),
     (re.compile(r"lease_[0-9a-f]+"), "lease_ID"),
@@ -140,7 +142,7 @@ def serving(home: Path) -> Iterator[str]:
     log, log_end = os.pipe()
     port_file = home / "port"
     arguments = ["serve", "--data-dir", str(home / "served"), "--port", "0", "--port-file", str(port_file)]
-    server = Forked(arguments, {"HOME": str(home), **SMALL}, log_end, seconds=_SECONDS)
+    server = Forked(arguments, {"HOME": str(home), **SMALL}, log_end, seconds=_SERVER_SECONDS)
     os.close(log_end)
     with os.fdopen(log) as lines:
         assert any("ready after" in line for line in lines), "the server ended"

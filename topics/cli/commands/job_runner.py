@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from topics.cli.exit_codes import INTERRUPTED, sentence
 from topics.cli.output.record_text import data_bytes
+from topics.common.work import nack_for
 from topics.errors import TopicsError
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ class JobRunner:
         return not result.skipped
 
     def _return(self, job: topics.Job, why: str) -> None:
-        self._log.nack(self._options.queue, self._options.node, [job], delay_ms=self._options.delay_ms)
+        options = self._options
+        nack_for(self._log, options.queue, options.node, [job], delay_ms=options.delay_ms, reason=why)
         self._report(job, f"returned: {why}")
 
     def _variables(self, job: topics.Job) -> dict[str, str]:

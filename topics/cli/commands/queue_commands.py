@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_topics
+from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_records, on_topics
 from topics.cli.exit_codes import REFUSED
 from topics.cli.output.printer import count_text
-from topics.cli.output.shown_state import QUEUE_TITLES, queue_row
+from topics.cli.output.shown_state import FAILED_TITLES, QUEUE_TITLES, failed_queue_row, queue_row
 from topics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,11 +29,18 @@ _LEASES_END = "leases are held by a process that runs"
 
 @app.command()
 @on_topics
-def ls(call: CliCall, prefix: Annotated[str, typer.Argument(help="Names that begin with this.")] = "") -> None:
+def ls(
+    call: CliCall,
+    prefix: Annotated[str, typer.Argument(help="Names that begin with this.")] = "",
+    attempts: Annotated[bool, typer.Option("--attempts", help="With the jobs that failed last, and why.")] = False,
+) -> None:
     """List queues: jobs that are ready, leased and dead."""
     with call.log() as log:
         states = [state for state in log.topics(prefix) if state.queue is not None]
-    call.printer.rows(QUEUE_TITLES, map(queue_row, states), none="no queues")
+        if attempts:
+            states = [log.state(state.name, touch=False, include_attempts=True) for state in states]
+    titles, row = (FAILED_TITLES, failed_queue_row) if attempts else (QUEUE_TITLES, queue_row)
+    call.printer.rows(titles, map(row, states), none="no queues")
 
 
 @app.command()
@@ -48,12 +55,20 @@ def claim(
         float | None, typer.Option("--lease", min=0.1, help="Seconds of the lease; else the queue's.")
     ] = None,
     wait_s: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a job.")] = 0,
+    attempts: Annotated[bool, typer.Option("--attempts", help="With how earlier leases ended.")] = False,
 ) -> None:
     """Lease jobs, and print them with their leases."""
     call.place.needs_server("queue claim", _LEASES_END)
     with call.log(writes=True) as log:
-        jobs = log.claim(queue, node_of(node), most, lease_ms=_ms(lease_s), wait_ms=round(wait_s * 1000))
-    call.printer.jobs(jobs)
+        jobs = log.claim(
+            queue,
+            node_of(node),
+            most,
+            lease_ms=_ms(lease_s),
+            wait_ms=round(wait_s * 1000),
+            include_attempts=attempts,
+        )
+    call.printer.jobs(jobs, attempts=attempts)
 
 
 @app.command()
@@ -75,11 +90,12 @@ def nack(
     held: Held,
     node: Node = "",
     delay_s: Annotated[float, typer.Option("--delay", min=0, help="Seconds until it can be claimed again.")] = 0,
+    reason: Annotated[str | None, typer.Option(help="Why; kept with the job, and in its dead letter.")] = None,
 ) -> None:
     """Return jobs to the queue. Exit code 1: some are not leased to this node."""
     call.place.needs_server("queue nack", _LEASES_END)
     with call.log(writes=True) as log:
-        result = log.nack(queue, node_of(node), jobs_of(held), delay_ms=round(delay_s * 1000))
+        result = log.nack(queue, node_of(node), jobs_of(held), delay_ms=round(delay_s * 1000), reason=reason)
     _ended(call, queue, "returned", result)
 
 
@@ -100,7 +116,7 @@ def work(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line on stderr for each job.")] = False,
 ) -> None:
-    """Run a command for each job: exit code 0 completes it, another returns it.
+    """Run a command for each job: exit code 0 completes it, another returns it, and is the reason.
 
     The command gets the data on stdin (a string or bytes as they are, other values as JSON), and
     TOPICS_QUEUE, TOPICS_SEQ, TOPICS_TAG and TOPICS_DELIVERIES as variables. Its lease is extended
@@ -114,6 +130,47 @@ def work(
     with call.log(writes=True, patience_s=PATIENCE_S) as log:
         code = JobRunner(log, options).run()
     raise typer.Exit(code)
+
+
+@app.command()
+@on_records
+def dead(
+    call: CliCall,
+    *,
+    queue: Queue,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many.")] = None,
+) -> None:
+    """List the dead letters of a queue: jobs that were delivered too often."""
+    with call.log() as log:
+        topic = log.state(queue, touch=False).config.dead_letter or ""
+        call.printer.dead_letters(topic, log.dead(queue, limit=limit))
+
+
+@app.command()
+@on_topics
+def redrive(
+    call: CliCall,
+    *,
+    queue: Queue,
+    seqs: Annotated[
+        list[int] | None, typer.Argument(metavar="[SEQ]...", min=1, help="Dead letters, as listed by `queue dead`.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that there are now.")] = False,
+) -> None:
+    """Make new jobs of dead letters, and delete these. Exit code 1: some seqs are none."""
+    if bool(seqs) == everything:
+        given = "seqs and --all are given: leave out one of them" if seqs else "give the seqs of `queue dead`, or --all"
+        raise UsageError(f"which dead letters of {queue} to redrive is not clear: {given}")
+    with call.log(writes=True, patience_s=PATIENCE_S) as log:
+        result = log.redrive(queue, seqs or None)
+    skipped = f"; no dead letters of {queue}: {', '.join(map(str, result.skipped))}" if result.skipped else ""
+    are = "is a job" if result.redriven == 1 else "are jobs"
+    call.printer.said(
+        {"queue": queue, "redriven": result.redriven, "skipped": result.skipped},
+        f"{queue}: {count_text(result.redriven, 'dead letter')} {are} again{skipped}",
+    )
+    if result.skipped:
+        raise typer.Exit(REFUSED)
 
 
 def node_of(node: str) -> str:

@@ -15,6 +15,7 @@ from topics.cli.output.record_text import (
     printable,
     record_line,
     record_object,
+    time_text,
 )
 from topics.errors import UsageError
 
@@ -84,16 +85,26 @@ class Printer:
         else:
             self._out.write(record_line(record, topic if named else "").encode() + b"\n")
 
-    def jobs(self, jobs: Sequence[topics.Job]) -> None:
-        """Write claimed jobs."""
-        self.rows(
-            (">SEQ", "LEASE", ">DELIVERIES", "DATA"),
-            [
-                Row(record_object(job), (str(job.seq), job.lease_id, str(job.deliveries), data_text(job.data)))
-                for job in jobs
-            ],
-            none="no jobs",
-        )
+    def jobs(self, jobs: Sequence[topics.Job], *, attempts: bool) -> None:
+        """Write claimed jobs. attempts: with how their earlier leases ended."""
+        rows = []
+        for job in jobs:
+            shown, cells = record_object(job), [str(job.seq), job.lease_id, str(job.deliveries)]
+            if attempts:
+                shown["attempts"] = job.attempts
+                cells.append(attempt_text(job.attempts))
+            rows.append(Row(shown, (*cells, data_text(job.data))))
+        last = ("LAST ATTEMPT",) if attempts else ()
+        self.rows((">SEQ", "LEASE", ">DELIVERIES", *last, "DATA"), rows, none="no jobs")
+
+    def dead_letters(self, topic: str, letters: Iterable[topics.Record]) -> None:
+        """Write dead letters, which are records of a topic."""
+        if self._formatter is not None:
+            for letter in letters:
+                self._out.write(self._formatter(topic, letter))
+            return
+        titles = (">SEQ", "TIME", ">DELIVERIES", "REASON", "DATA")
+        self.rows(titles, map(_dead_letter_row, letters), none="no dead letters")
 
     def flush(self) -> None:
         self._out.flush()
@@ -102,6 +113,21 @@ class Printer:
         for line in lines:
             self._out.write(line + b"\n")
         self._out.flush()
+
+
+def attempt_text(attempts: Sequence[topics.Attempt]) -> str:
+    """Return how the last lease ended, as `nacked by w: exit code 3`; "-" for none."""
+    if not attempts:
+        return "-"
+    last = attempts[-1]
+    return f"{last.ended} by {last.node}" + (f": {last.reason}" if last.reason else "")
+
+
+def _dead_letter_row(letter: topics.Record) -> Row:
+    added = letter.meta if isinstance(letter.meta, dict) else {}
+    deliveries, reason = (str(added.get(f"$dead_letter_{name}", "-")) for name in ("deliveries", "reason"))
+    cells = (str(letter.seq), time_text(letter.ts), deliveries, reason, data_text(letter.data))
+    return Row(record_object(letter), cells)
 
 
 def table_lines(titles: Sequence[str], rows: Sequence[Row]) -> list[str]:

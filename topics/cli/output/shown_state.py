@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from topics.cli.output.printer import Row, bytes_text
+from topics.cli.output.printer import Row, attempt_text, bytes_text
 from topics.cli.output.record_text import time_text
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TOPIC_TITLES = ("TOPIC", "TYPE", "CLASS", ">RECORDS", ">BYTES", ">HEAD", "LAST WRITE")
 QUEUE_TITLES = ("QUEUE", ">READY", ">IN FLIGHT", ">DEAD", ">JOBS")
+FAILED_TITLES = (*QUEUE_TITLES, ">FAILED", "LAST FAILURE")
 ROUTER_TITLES = ("ROUTER", "SOURCE", "DEST", "FILTER", "GUARANTEE", ">FORWARDED")
 READER_TITLES = ("READER", "DELIVERY", ">COMMITTED", ">POSITION", ">LAG", "HOLDS", "TRIMS")
 
@@ -72,6 +73,15 @@ def queue_row(state: topics.TopicState) -> Row:
         {"queue": state.name, **queue_object(queue), "count": state.count, "dead_letter": state.config.dead_letter},
         (state.name, *map(str, numbers)),
     )
+
+
+def failed_queue_row(state: topics.TopicState) -> Row:
+    """Return the row of a queue with its jobs that failed last."""
+    row, queue = queue_row(state), state.queue
+    assert queue is not None, "it is a queue"
+    failed = [{"$seq": job.seq, "deliveries": job.deliveries, "attempts": job.attempts} for job in queue.failed]
+    last = f"job {queue.failed[0].seq} {attempt_text(queue.failed[0].attempts)}" if queue.failed else "-"
+    return Row({**row.shown, "failed": failed}, (*row.cells, str(len(failed)), last))
 
 
 def filter_text(predicate: topics.Predicate | None) -> str | None:
