@@ -19,7 +19,7 @@ In terminal 2:
 > one
 > two
 
-Press Ctrl-C in terminal 2.
+In terminal 1:
 
     echo "three"
 
