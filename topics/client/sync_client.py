@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from typing_extensions import Unpack
@@ -20,19 +20,8 @@ from topics.client.sent_soon import ClientPending, RecordGatherer
 from topics.client.server_calls import ClientDeadLetters, ClientReads
 from topics.client.sockets import Sockets
 from topics.client.sync_reader import ClientReader
-from topics.common.dead_letter_steps import dead_steps, redrive_steps
-from topics.common.reader_tail import check_reader, tail_reader
-from topics.common.record_steps import (
-    OnGap,
-    RecordSteps,
-    check_on_gap,
-    next_step,
-    read_steps,
-    tail_many_steps,
-    tail_steps,
-)
+from topics.common.composed_calls import ComposedCalls
 from topics.common.settings import TopicSettings
-from topics.common.values import arguments
 from topics.common.values.answers import (
     AckResult,
     AppendResult,
@@ -42,7 +31,6 @@ from topics.common.values.answers import (
     PatchResult,
     PutResult,
     ReaderState,
-    RedriveResult,
     RouterDeleted,
     RouterPut,
     RouterState,
@@ -56,8 +44,6 @@ from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
-from topics.common.work import LEASE_MS, RETRY_MS, WorkJob, WorkOptions, work
-from topics.errors import UsageError
 
 R = TypeVar("R")
 
@@ -71,7 +57,7 @@ def connect(url: str, **settings: Unpack[ClientSettings]) -> Client:
     return Client(url, **settings)
 
 
-class Client:
+class Client(ComposedCalls):
     """A log in a server. Use it as a context manager, or call `close`.
 
     The methods are those of `Log`, with its arguments, results and errors. What fails to be
@@ -82,15 +68,17 @@ class Client:
     """
 
     def __init__(self, url: str, **settings: Unpack[ClientSettings]) -> None:
+        super().__init__(ClientReads(), ClientDeadLetters())
         self._address = Address.parse(url)
         self._options = options_of(dict(settings))
         self._now = time.monotonic
         self._sockets = Sockets(self._address, self._options)
         self._attempts = Attempts(self._address.url, self._options, self._now, random.random)
-        self._reads = ClientReads()
-        self._dead_letters = ClientDeadLetters()
         self._aio = AsyncClient(url, **settings)
         self._gatherer = RecordGatherer(self._options, self._run)
+
+    def _make(self, call: ServerCall[Any]) -> Any:
+        return self._run(call)
 
     def _run(self, call: ServerCall[R]) -> R:
         """Make one call."""
@@ -194,98 +182,6 @@ class Client:
         return self._run(calls.delete(topic, before_seq, match))
 
     # --- reading -----------------------------------------------------------------------------------------------------
-    def read(
-        self,
-        topic: str,
-        from_seq: int = 0,
-        *,
-        limit: int | None = None,
-        max_bytes: int | None = None,
-        node: str = "",
-        from_: From | None = None,
-        from_time: int | None = None,
-        on_gap: OnGap = "raise",
-    ) -> Iterator[Record]:
-        return self._records(
-            read_steps(
-                self._reads,
-                topic,
-                from_seq,
-                limit=limit,
-                max_bytes=max_bytes,
-                node=node,
-                from_=from_,
-                from_time=from_time,
-                on_gap=on_gap,
-            )
-        )
-
-    def tail(
-        self,
-        topic: str,
-        from_seq: int | None = None,
-        *,
-        max_bytes: int | None = None,
-        node: str = "",
-        from_: From | None = None,
-        from_time: int | None = None,
-        on_gap: OnGap = "raise",
-        reader: str | None = None,
-    ) -> Iterator[Record]:
-        """Yield records as `Log.tail`, until the client is closed.
-
-        It continues at its cursor when the server was away for less than `timeout`.
-        """
-        if reader is not None:
-            check_reader(node, from_time)
-            check_on_gap(on_gap)
-            arguments.optional_count("max_bytes", max_bytes, least=1)
-            name = reader
-            return tail_reader(
-                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
-                lambda: self.closed,
-                max_bytes,
-                on_gap,
-            )
-        return self._records(
-            tail_steps(
-                self._reads,
-                lambda: self.closed,
-                topic,
-                from_seq,
-                max_bytes=max_bytes,
-                node=node,
-                from_=from_,
-                from_time=from_time,
-                on_gap=on_gap,
-            )
-        )
-
-    def tail_many(
-        self,
-        topics: Mapping[str, int | From | None],
-        *,
-        max_bytes: int | None = None,
-        node: str = "",
-        on_gap: OnGap = "raise",
-    ) -> Iterator[tuple[str, Record]]:
-        return self._records(
-            tail_many_steps(self._reads, lambda: self.closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
-        )
-
-    def _records(self, steps: RecordSteps) -> Iterator[Any]:
-        step = next_step(steps, None)
-        while step is not None:
-            answer: Any = None
-            if isinstance(step, list):
-                yield from step
-            else:
-                try:
-                    answer = self._run(step)
-                except UsageError as error:
-                    answer = error
-            step = next_step(steps, answer)
-
     def page(
         self,
         topic: str,
@@ -376,28 +272,6 @@ class Client:
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return self._run(calls.extend(queue, node, jobs, lease_ms))
-
-    def work(
-        self,
-        queue: str,
-        node: str,
-        max: int = 1,
-        *,
-        lease_ms: int = LEASE_MS,
-        retry_ms: int = RETRY_MS,
-    ) -> Iterator[WorkJob]:
-        return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
-
-    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> Iterator[Record]:
-        return self._records(dead_steps(self._dead_letters, queue, from_seq, limit=limit))
-
-    def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
-        """Redrive as `Log.redrive`. It is not repeated once it was sent.
-
-        Raises: OutcomeUnknown, there was no answer. List the dead letters again: those that are
-        gone are jobs, and one that is still there may be, too.
-        """
-        return self._play(redrive_steps(self._dead_letters, queue, seqs))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:

@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Protocol
 
-from topics.common.record_steps import OnGap, pass_gap
+from topics.common.record_steps import OnGap, check_on_gap, pass_gap
+from topics.common.values import arguments
 from topics.common.values.delivered import GapError, Record
 from topics.errors import OutcomeUnknown, RequestError, TopicsError, UsageError
 
@@ -43,12 +44,14 @@ class AwaitedReader(Protocol):
     def abandon(self) -> None: ...
 
 
-def check_reader(node: str, from_time: int | None) -> None:
+def check_reader_tail(node: str, from_time: int | None, max_bytes: int | None, on_gap: OnGap) -> None:
     """Check what a tail takes beside `reader`. Raises: UsageError."""
     if node:
         raise UsageError("node and reader are given: a named reader leaves out no node's records")
     if from_time is not None:
         raise UsageError('from_time and reader are given: use from_={"time": ...}, for a reader that is new')
+    check_on_gap(on_gap)
+    arguments.optional_count("max_bytes", max_bytes, least=1)
 
 
 def tail_reader(

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Unpack
 
-from topics.common.dead_letter_steps import dead_steps, redrive_steps
+from topics.common.composed_calls import AwaitedComposedCalls
 from topics.common.opening_reader import OpeningReader
-from topics.common.reader_tail import check_reader, tail_awaited_reader
-from topics.common.record_steps import (
-    OnGap,
-    RecordSteps,
-    check_on_gap,
-    next_step,
-    read_steps,
-    tail_many_steps,
-    tail_steps,
-)
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
-from topics.common.values.answers import RedriveResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -31,7 +20,6 @@ from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
-from topics.common.work import LEASE_MS, RETRY_MS, AsyncWorkJob, WorkOptions, work_awaited
 from topics.config import Config
 from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.calls import Start
@@ -58,7 +46,7 @@ from topics.engine.values.results import (
     TopicHead,
     TopicState,
 )
-from topics.errors import TopicsError, UsageError
+from topics.errors import TopicsError
 
 R = TypeVar("R")
 
@@ -78,7 +66,7 @@ class DrivenLog(Protocol):
     def _asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]: ...
 
 
-class AsyncLog:
+class AsyncLog(AwaitedComposedCalls):
     """The methods of a log as awaitables (`log.aio`).
 
     A cancelled await does not undo its call. An append that the driving thread has not admitted by
@@ -88,6 +76,7 @@ class AsyncLog:
     _reader_type = AsyncLogReader
 
     def __init__(self, log: DrivenLog, starts: Starts) -> None:
+        super().__init__(starts, starts)
         self._log = log
         self._starts = starts
 
@@ -217,33 +206,6 @@ class AsyncLog:
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         return await self._run(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
 
-    def work(
-        self,
-        queue: str,
-        node: str,
-        max: int = 1,
-        *,
-        lease_ms: int = LEASE_MS,
-        retry_ms: int = RETRY_MS,
-    ) -> AsyncIterator[AsyncWorkJob]:
-        """Yield jobs as `Log.work`; use them by `async with job:`."""
-        return work_awaited(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
-
-    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> AsyncIterator[Record]:
-        """List dead letters as `Log.dead`."""
-        return self._records(dead_steps(self._starts, queue, from_seq, limit=limit))
-
-    async def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
-        """Redrive as `Log.redrive`. A cancelled await ends it with the turn in progress."""
-        steps = redrive_steps(self._starts, queue, seqs)
-        try:
-            start = next(steps)
-            while True:
-                start = steps.send(await self._run(start))
-        except StopIteration as end:
-            result: RedriveResult = end.value
-            return result
-
     async def page(
         self,
         topic: str,
@@ -314,107 +276,10 @@ class AsyncLog:
     async def stats(self) -> LogStats:
         return await self._run(self._log._asking_stats())
 
-    def read(
-        self,
-        topic: str,
-        from_seq: int = 0,
-        *,
-        limit: int | None = None,
-        max_bytes: int | None = None,
-        node: str = "",
-        from_: From | None = None,
-        from_time: int | None = None,
-        on_gap: OnGap = "raise",
-    ) -> AsyncIterator[Record]:
-        """Read as `Log.read`: up to the head there is now, at most `limit` records.
-
-        Raises: GapError if records were lost.
-        """
-        return self._records(
-            read_steps(
-                self._starts,
-                topic,
-                from_seq,
-                limit=limit,
-                max_bytes=max_bytes,
-                node=node,
-                from_=from_,
-                from_time=from_time,
-                on_gap=on_gap,
-            )
-        )
-
-    def tail(
-        self,
-        topic: str,
-        from_seq: int | None = None,
-        *,
-        max_bytes: int | None = None,
-        node: str = "",
-        from_: From | None = None,
-        from_time: int | None = None,
-        on_gap: OnGap = "raise",
-        reader: str | None = None,
-    ) -> AsyncIterator[Record]:
-        """Read as `Log.tail`: above `from_seq` (None: the head there is now), as records come.
-
-        The iterator ends when the log is closed.
-        """
-        log = self._log
-        if reader is not None:
-            check_reader(node, from_time)
-            check_on_gap(on_gap)
-            arguments.optional_count("max_bytes", max_bytes, least=1)
-            name = reader
-            return tail_awaited_reader(
-                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
-                lambda: self._log.closed,
-                max_bytes,
-                on_gap,
-            )
-        return self._records(
-            tail_steps(
-                self._starts,
-                lambda: log.closed,
-                topic,
-                from_seq,
-                max_bytes=max_bytes,
-                node=node,
-                from_=from_,
-                from_time=from_time,
-                on_gap=on_gap,
-            )
-        )
-
-    def tail_many(
-        self,
-        topics: Mapping[str, int | From | None],
-        *,
-        max_bytes: int | None = None,
-        node: str = "",
-        on_gap: OnGap = "raise",
-    ) -> AsyncIterator[tuple[str, Record]]:
-        """Read as `Log.tail_many`: pairs of a topic's name and a record, as they come."""
-        log = self._log
-        return self._records(
-            tail_many_steps(self._starts, lambda: log.closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
-        )
-
-    async def _records(self, steps: RecordSteps) -> AsyncIterator[Any]:
-        step = next_step(steps, None)
-        while step is not None:
-            answer: Any = None
-            if isinstance(step, list):
-                for record in step:
-                    yield record
-            else:
-                try:
-                    answer = await self._run(step)
-                    if isinstance(answer, UnreadPage):
-                        answer = await self._finish(answer)
-                except UsageError as error:
-                    answer = error
-            step = next_step(steps, answer)
+    async def _make(self, call: Start[Any]) -> Any:
+        """Make a call, and read its page, if it is one."""
+        answer = await self._run(call)
+        return await self._finish(answer) if isinstance(answer, UnreadPage) else answer
 
     async def _finish(self, unread: UnreadPage) -> Page:
         """Read a page: a short one in memory here, since another thread costs more than that."""

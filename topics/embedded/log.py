@@ -8,26 +8,15 @@ import errno
 import sys
 import threading
 import warnings
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from typing_extensions import Unpack
 
 from topics.clock import Clock, SystemClock
-from topics.common.dead_letter_steps import dead_steps, redrive_steps
-from topics.common.reader_tail import check_reader, tail_reader
-from topics.common.record_steps import (
-    OnGap,
-    RecordSteps,
-    check_on_gap,
-    next_step,
-    read_steps,
-    tail_many_steps,
-    tail_steps,
-)
+from topics.common.composed_calls import ComposedCalls
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
-from topics.common.values.answers import RedriveResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -35,7 +24,6 @@ from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
-from topics.common.work import LEASE_MS, RETRY_MS, WorkJob, WorkOptions, work
 from topics.config import Config
 from topics.embedded.aio import AsyncLog
 from topics.embedded.appends.offers import Admission, Offer
@@ -67,7 +55,7 @@ from topics.engine.values.results import (
     TopicHead,
     TopicState,
 )
-from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError, UsageError
+from topics.errors import DiskFullError, LogFailedError, StorageError, TopicsError
 from topics.loop import Loop, Ring
 from topics.loop.choose import open_ring
 from topics.store.disk.data_directory import LockedDirectory, lock_directory, lock_to_read
@@ -131,7 +119,7 @@ def _run(loop: Loop, coro: Coroutine[Any, Any, R], name: str) -> R:
     return task.result()
 
 
-class Log:
+class Log(ComposedCalls):
     """A log in this process. Use it as a context manager, or call `close`.
 
     Every method that waits returns once its topic's durability class is met.
@@ -166,6 +154,7 @@ class Log:
                 self._driver.allow_in_place = parts.opened.log.allow_in_place
                 self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
                 starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
+                super().__init__(starts, starts)
                 self._starts = starts
                 self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
                 self._gatherer = Gatherer(self._driver, self._loop.clock, starts.request_of_gathered, self._admission)
@@ -298,119 +287,10 @@ class Log:
         return self._driver.call(self._starts.deleting(topic, before_seq=before_seq, match=match))
 
     # --- reading -----------------------------------------------------------------------------------------------------
-    def read(
-        self,
-        topic: str,
-        from_seq: int = 0,
-        *,
-        limit: int | None = None,
-        max_bytes: int | None = None,
-        node: str = "",
-        from_: From | None = None,
-        from_time: int | None = None,
-        on_gap: OnGap = "raise",
-    ) -> Iterator[Record]:
-        """Yield records above `from_seq` up to the current head, oldest first; at most `limit`.
-
-        max_bytes: of all records together (accounted); the first comes whatever its size. node:
-        leaves out records that this node wrote. from_: instead of from_seq: "first" (the first
-        live record, without a report of what was lost before it), "now" (the head), {"last": n}
-        (the last n live records), {"time": ms} (the first record whose `ts` is at least this).
-        from_time: the same as {"time": from_time}. on_gap: if records were lost (a cap, an expiry,
-        a power cut below fsync), "raise" GapError, from whose `resume_from` a read continues;
-        "skip" them; or call a function with the GapError, and read on.
-        """
-        return self._records(
-            read_steps(
-                self._starts,
-                topic,
-                from_seq,
-                limit=limit,
-                max_bytes=max_bytes,
-                node=node,
-                from_=from_,
-                from_time=from_time,
-                on_gap=on_gap,
-            )
-        )
-
-    def tail(
-        self,
-        topic: str,
-        from_seq: int | None = None,
-        *,
-        max_bytes: int | None = None,
-        node: str = "",
-        from_: From | None = None,
-        from_time: int | None = None,
-        on_gap: OnGap = "raise",
-        reader: str | None = None,
-    ) -> Iterator[Record]:
-        """Yield records above `from_seq` as they come, until the log is closed.
-
-        from_seq: None for the head there is now. max_bytes: of the records (accounted) that are
-        read ahead at a time, one at least. from_, from_time: as in `read`; the time may be a future
-        one. on_gap: as in `read`. reader: a name by which the topic remembers how far this tail
-        came; it continues there, and a new one begins with the first record, or as `from_seq` and
-        `from_` say. A record is done when the next one is asked for.
-        """
-        if reader is not None:
-            check_reader(node, from_time)
-            check_on_gap(on_gap)
-            arguments.optional_count("max_bytes", max_bytes, least=1)
-            name = reader
-            return tail_reader(
-                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
-                lambda: self._closed,
-                max_bytes,
-                on_gap,
-            )
-        return self._records(
-            tail_steps(
-                self._starts,
-                lambda: self._closed,
-                topic,
-                from_seq,
-                max_bytes=max_bytes,
-                node=node,
-                from_=from_,
-                from_time=from_time,
-                on_gap=on_gap,
-            )
-        )
-
-    def tail_many(
-        self,
-        topics: Mapping[str, int | From | None],
-        *,
-        max_bytes: int | None = None,
-        node: str = "",
-        on_gap: OnGap = "raise",
-    ) -> Iterator[tuple[str, Record]]:
-        """Yield (topic, record) of several topics as records come, until the log is closed.
-
-        topics: names to where each begins: a cursor, None for the head there is now, or a
-        beginning as `from_` of `read`. Records of a topic come in order. max_bytes, node: as in
-        `tail`, of each topic.
-        """
-        return self._records(
-            tail_many_steps(self._starts, lambda: self._closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
-        )
-
-    def _records(self, steps: RecordSteps) -> Iterator[Any]:
-        step = next_step(steps, None)
-        while step is not None:
-            answer: Any = None
-            if isinstance(step, list):
-                yield from step
-            else:
-                try:
-                    answer = self._driver.call(step)
-                    if isinstance(answer, UnreadPage):
-                        answer = answer.read(self._driver.pause)
-                except UsageError as error:
-                    answer = error
-            step = next_step(steps, answer)
+    def _make(self, call: Start[Any]) -> Any:
+        """Make a call, and read its page here, if it is one."""
+        answer = self._driver.call(call)
+        return answer.read(self._driver.pause) if isinstance(answer, UnreadPage) else answer
 
     def page(
         self,
@@ -562,47 +442,6 @@ class Log:
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult:
         """Set new deadlines, `lease_ms` from now."""
         return self._driver.call(self._starts.extending(queue, node, jobs, lease_ms=lease_ms))
-
-    def work(
-        self,
-        queue: str,
-        node: str,
-        max: int = 1,
-        *,
-        lease_ms: int = LEASE_MS,
-        retry_ms: int = RETRY_MS,
-    ) -> Iterator[WorkJob]:
-        """Yield jobs of a queue as they come, until the log is closed.
-
-        `with job:` completes a job. If the block raises an Exception, that is logged, and the job
-        comes back after `retry_ms`; the loop continues. max: jobs that are held at a time; threads
-        may work on several. While a job is held its lease of `lease_ms` is extended; after the
-        death of this process it comes back when that has passed.
-        """
-        return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
-
-    def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> Iterator[Record]:
-        """Yield the dead letters of a queue that there are now, oldest first; at most `limit`.
-
-        They are records of its dead-letter topic; `meta` has their origin and the last reason of a
-        nack. from_seq: a cursor in that topic.
-        """
-        return self._records(dead_steps(self._starts, queue, from_seq, limit=limit))
-
-    def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
-        """Make new jobs of dead letters, and delete these; a job is durable before that.
-
-        seqs: as `dead` has listed them, or by seq; None for all that there are now.
-        Returns: how many were redriven, and the seqs that are no dead letters of this queue.
-        """
-        steps = redrive_steps(self._starts, queue, seqs)
-        try:
-            start = next(steps)
-            while True:
-                start = steps.send(self._driver.call(start))
-        except StopIteration as end:
-            result: RedriveResult = end.value
-            return result
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, topic: str, **config: Unpack[TopicSettings]) -> PutResult:
