@@ -131,7 +131,7 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) 
     if op in ("subscribe", "unsubscribe", "ping") and not _fits(message, limits):
         raise _too_long(limits)
     if strict and op in _KEYS:
-        _KEYS[op].check(message, max(FIELDS_MAX, limits.max_watch_topics))
+        fields.check_keys(_KEYS[op], max(FIELDS_MAX, limits.max_watch_topics))
     if op == "subscribe":
         return _subscribe(fields, request_id, limits)
     if op == "unsubscribe":

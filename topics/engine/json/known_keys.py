@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from topics.engine.json.strict_json import JsonKind, TooManyError, object_places
+from topics.engine.json.strict_json import JsonKind, Place, TooManyError, object_places
 from topics.errors import RequestError
 
 _LONGEST_COMPARED = 64
@@ -51,6 +51,10 @@ class KnownKeys:
             if self.each is not None:
                 return  # their reader has a limit of its own, and words for it
             raise
+        self.check_places(text, places, most, where)
+
+    def check_places(self, text: bytes, places: Mapping[str, Place], most: int, where: str = "") -> None:
+        """Check the same of an object whose members are found already: those of `object_places`."""
         for name, (start, end, kind) in places.items():
             inner = self.each or self.names.get(name)
             if inner is None:

@@ -2,8 +2,8 @@
 
 `records.c` validates the text first; the readers check the type of a field. Every error is a
 RequestError `invalid_request` that names the field and the values it accepts. Unknown keys are
-ignored. A key that is given twice is refused when it is read, so only if it is a known one. Source:
-wire contract, section 2.3, R-JSON-3 to R-JSON-9.
+ignored, unless the request is strict (`check_keys`). A key that is given twice is refused when it
+is read, so only if it is a known one. Source: wire contract, section 2.3, R-JSON-3 to R-JSON-9.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from topics.common.values.begin import FIRST, NOW, Begin
 from topics.config import RANGES, Config
 from topics.engine.json import strict_json
+from topics.engine.json.known_keys import KnownKeys
 from topics.engine.json.strict_json import FIELDS_MAX, JsonKind, JsonSpan, Place, TooManyError, string_value, too_many
 from topics.engine.values.node_set import NodeSet, node_set
 from topics.errors import RequestError
@@ -72,6 +73,10 @@ class Fields:
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
+
+    def check_keys(self, known: KnownKeys, most: int) -> None:
+        """Check that a strict request has no unknown keys, see `KnownKeys.check`."""
+        known.check_places(self._text, self._places, most, self._prefix)
 
     def span(self, name: str) -> JsonSpan | None:
         """Return the raw value of a field, None if it is absent.

@@ -12,24 +12,16 @@ from topics.http.openapi.document import operation_key
 from topics.http.openapi.shapes import Schema
 
 
+@cache
 def query_names(route: Route) -> frozenset[str]:
     """Return the names of a route's query parameters."""
-    return _query_names(operation_key(route))
+    return frozenset(OPERATIONS[operation_key(route)].query)
 
 
+@cache
 def body_keys(route: Route) -> KnownKeys:
     """Return the keys of the bodies of a route that has one."""
-    return _body_keys(operation_key(route))
-
-
-@cache
-def _query_names(operation: str) -> frozenset[str]:
-    return frozenset(OPERATIONS[operation].query)
-
-
-@cache
-def _body_keys(operation: str) -> KnownKeys:
-    body = OPERATIONS[operation].body
+    body = OPERATIONS[operation_key(route)].body
     assert body is not None, "a route that reads no body"
     return _keys(body)
 

@@ -130,11 +130,10 @@ class Call:
         route = plan.route
         if not self.body and route is not None and route.body is Body.JSON_OR_EMPTY:
             return read_object(b"{}")
-        text = bytes(self.body)
-        fields = read_object(text)
+        fields = read_object(bytes(self.body))
         if plan.strict and route is not None:
             config = self.service.config
-            body_keys(route).check(text, max(FIELDS_MAX, config.max_wait_topics, config.max_watch_topics))
+            fields.check_keys(body_keys(route), max(FIELDS_MAX, config.max_wait_topics, config.max_watch_topics))
         return fields
 
     def total_ms(self) -> bytes:
