@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from topics.common.values.configs import Predicate, RouterConfig, TopicConfig, i
 from topics.common.values.delivered import Job, Page, Record
 from topics.common.values.reader_config import ReaderConfig
 
+R = TypeVar("R")
 _NS = 1_000_000
 _CONFIG = {field.name for field in fields(TopicConfig) if field.init}
 _BYTES = b'"data_base64":'
@@ -60,18 +61,6 @@ class _ToldTombstone(msgspec.Struct):
     missed_estimate: int
     earliest_seq: int
     head_seq: int
-
-
-class _Diff(msgspec.Struct):
-    records: list[Record]
-    next_from_seq: int
-    head_seq: int
-    earliest_seq: int
-    tombstone: _ToldTombstone | None
-
-
-class _Claimed(msgspec.Struct):
-    claimed: list[Job]
 
 
 class _AnyRecord(msgspec.Struct, kw_only=True):
@@ -110,28 +99,26 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
         )
 
 
-class _AnyDiff(msgspec.Struct):
-    records: list[_AnyRecord]
+class _Diff(msgspec.Struct, Generic[R]):
+    """The answer to a diff, or to a read of a named reader, which says how its page is given back."""
+
+    records: list[R]
     next_from_seq: int
     head_seq: int
     earliest_seq: int
     tombstone: _ToldTombstone | None
+    token: str = ""
+    deadline: int = 0
 
 
-class _AnyClaimed(msgspec.Struct):
-    claimed: list[_AnyRecord]
+class _Claimed(msgspec.Struct, Generic[R]):
+    claimed: list[R]
 
 
-class DeadLetterPage(msgspec.Struct):
+class DeadLetterPage(msgspec.Struct, Generic[R]):
     """A page of dead letters."""
 
-    records: list[Record] = msgspec.field(name="dead")
-    next_from_seq: int
-    head_seq: int
-
-
-class _AnyDeadLetterPage(msgspec.Struct):
-    records: list[_AnyRecord] = msgspec.field(name="dead")
+    records: list[R] = msgspec.field(name="dead")
     next_from_seq: int
     head_seq: int
 
@@ -146,23 +133,20 @@ class Redriven(msgspec.Struct):
 
 
 _appended = msgspec.json.Decoder(_Appended)
-_diff = msgspec.json.Decoder(_Diff)
-_any_diff = msgspec.json.Decoder(_AnyDiff)
-_claimed = msgspec.json.Decoder(_Claimed)
-_any_claimed = msgspec.json.Decoder(_AnyClaimed)
-_dead_letters = msgspec.json.Decoder(DeadLetterPage)
-_any_dead_letters = msgspec.json.Decoder(_AnyDeadLetterPage)
+_diff = msgspec.json.Decoder(_Diff[Record])
+_any_diff = msgspec.json.Decoder(_Diff[_AnyRecord])
+_claimed = msgspec.json.Decoder(_Claimed[Job])
+_any_claimed = msgspec.json.Decoder(_Claimed[_AnyRecord])
+_dead_letters = msgspec.json.Decoder(DeadLetterPage[Record])
+_any_dead_letters = msgspec.json.Decoder(DeadLetterPage[_AnyRecord])
 _redriven = msgspec.json.Decoder(Redriven)
 
 
-class HandedOut(msgspec.Struct):
-    """The part of an answer that says how the page of a named reader is given back."""
+class HandedOut(NamedTuple):
+    """How the page of a named reader is given back."""
 
     token: str = ""
     deadline: int = 0
-
-
-_handed = msgspec.json.Decoder(HandedOut)
 
 
 def append_result(body: bytes) -> AppendResult:
@@ -180,19 +164,38 @@ def append_result(body: bytes) -> AppendResult:
 
 
 def page_of(topic: str, body: bytes, *, is_sized: bool = False) -> Page:
-    """Return the page that the answer to a diff, or to a read of a named reader, holds.
+    """Return the page that the answer to a diff holds.
 
     is_sized: it shall have its size, which a server does not tell; otherwise that is 0.
     """
-    if _BYTES in body:
-        mixed = _any_diff.decode(body)
-        records = [record.record() for record in mixed.records]
-        head: _Diff | _AnyDiff = mixed
-    else:
-        head = _diff.decode(body)
-        records = head.records
+    return _page(topic, _diff_of(body), is_sized)
+
+
+def handed_page(topic: str, body: bytes) -> tuple[Page, HandedOut]:
+    """Return the page that the answer to a read of a named reader holds, and how it is given back."""
+    diff = _diff_of(body)
+    return _page(topic, diff, False), HandedOut(diff.token, diff.deadline)
+
+
+def _diff_of(body: bytes) -> _Diff[Record]:
+    if _BYTES not in body:
+        return _diff.decode(body)
+    any_diff = _any_diff.decode(body)
+    return _Diff(
+        [record.record() for record in any_diff.records],
+        any_diff.next_from_seq,
+        any_diff.head_seq,
+        any_diff.earliest_seq,
+        any_diff.tombstone,
+        any_diff.token,
+        any_diff.deadline,
+    )
+
+
+def _page(topic: str, diff: _Diff[Record], is_sized: bool) -> Page:
+    records = diff.records
     size = sum(map(_size_of, records)) if is_sized else 0
-    return Page(topic, records, head.next_from_seq, head.head_seq, head.earliest_seq, _tombstone(head.tombstone), size)
+    return Page(topic, records, diff.next_from_seq, diff.head_seq, diff.earliest_seq, _tombstone(diff.tombstone), size)
 
 
 def _size_of(record: Record) -> int:
@@ -208,17 +211,13 @@ def _tombstone(raw: _ToldTombstone | None) -> Tombstone | None:
     return Tombstone(raw.gap_from, raw.gap_to, raw.reason, raw.missed_estimate, raw.earliest_seq, raw.head_seq)
 
 
-def handed_page(topic: str, body: bytes) -> tuple[Page, HandedOut]:
-    return page_of(topic, body), _handed.decode(body)
-
-
 def jobs_of(body: bytes) -> list[Job]:
     if _BYTES in body:
         return [job.job() for job in _any_claimed.decode(body).claimed]
     return _claimed.decode(body).claimed
 
 
-def dead_letters(body: bytes) -> DeadLetterPage:
+def dead_letters(body: bytes) -> DeadLetterPage[Record]:
     if _BYTES not in body:
         return _dead_letters.decode(body)
     page = _any_dead_letters.decode(body)

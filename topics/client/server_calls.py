@@ -459,7 +459,7 @@ class ClientDeadLetters:
     max_limit = MAX_LIMIT
     max_claim = MAX_LIMIT
 
-    def listing_dead(self, queue: str, from_seq: int, limit: int) -> ServerCall[DeadLetterPage]:
+    def listing_dead(self, queue: str, from_seq: int, limit: int) -> ServerCall[DeadLetterPage[Record]]:
         path = f"{_topic_path(queue, 'queue')}/dead" + _query(from_seq=from_seq, limit=limit)
         return ServerCall(ServerRequest("GET", path), parsing.dead_letters)
 
