@@ -14,6 +14,7 @@ from topics.cli.known_commands import COMMANDS
 from topics.cli.lazy_group import load
 from topics.cli.main import app
 from topics.common.settings import TopicSettings
+from topics.common.values.configs import FIELDS
 
 HEAVY = ("rich", "msgspec", "numpy", "asyncio", "socket", "topics.config", "topics.embedded", "topics.engine")
 """Modules that take a while to load."""
@@ -40,9 +41,7 @@ def test_help_loads_no_command_and_nothing_that_takes_a_while() -> None:
 
 
 def test_all_settings_of_a_topic_can_be_set() -> None:
-    from topics.cli.commands.topic_commands import NAMES  # noqa: PLC0415 - the command is loaded by name
-
-    assert set(NAMES) == set(TopicSettings.__annotations__)
+    assert set(FIELDS) == set(TopicSettings.__annotations__)
 
 
 def completed(shell: str, line: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from topics.cli.commands.cli_call import Output
 from topics.cli.output.printer import Printer, Row
 from topics.cli.places.contexts import Context, Contexts, contexts_path, read_contexts, write_contexts
 from topics.errors import UsageError
@@ -17,7 +18,6 @@ app = typer.Typer(
     help="Names for servers, kept in contexts.toml of the user's config directory; one of them is current.",
 )
 Name = Annotated[str, typer.Argument(help="The context.")]
-Output = Annotated[str | None, typer.Option("--output", "-o", help="table, json or raw; else by where it is written.")]
 
 
 @app.command()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import typer
 
+import topics
 from topics.cli.exit_codes import GAP
-
-if TYPE_CHECKING:
-    import topics
 
 
 def at_gap(*, skip: bool) -> Callable[[topics.GapError], None]:

@@ -10,6 +10,7 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
+import topics
 from topics.errors import UsageError
 
 INPUTS = ("json", "text", "bytes", "record")
@@ -52,8 +53,6 @@ class InputForm(NamedTuple):
 
     def record(self, text: bytes, what: str) -> Any:
         """Return the `topics.NewRecord` that a text is. Raises: UsageError, which names `what`."""
-        import topics  # noqa: PLC0415 - loaded by now
-
         if self.form == "bytes":
             return topics.NewRecord(text, self.tag, self.node, self.meta)
         if self.form == "text":
@@ -78,8 +77,6 @@ def record_of(value: Any, what: str) -> tuple[Any, int | None]:
 
     Raises: UsageError, which names `what`.
     """
-    import topics  # noqa: PLC0415 - loaded by now
-
     if not isinstance(value, dict) or ("data" in value) == ("data_base64" in value):
         raise UsageError(f"{what} is no record: use an object with `data` or `data_base64`, as `topics get` prints it")
     if unknown := sorted(set(value) - _MEMBERS):

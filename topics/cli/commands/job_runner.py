@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import topics
 from topics.cli.exit_codes import INTERRUPTED, sentence
 from topics.cli.output.record_text import data_bytes
 from topics.common.work import nack_for
@@ -20,7 +21,6 @@ from topics.errors import TopicsError
 if TYPE_CHECKING:
     from types import FrameType
 
-    import topics
     from topics.common.any_log import AnyLog
 
 _CLAIM_MS = 1000

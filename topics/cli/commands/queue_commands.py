@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+import topics
 from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_records, on_topics
 from topics.cli.exit_codes import REFUSED
 from topics.cli.output.printer import count_text
 from topics.cli.output.shown_state import FAILED_TITLES, QUEUE_TITLES, failed_queue_row, queue_row
 from topics.errors import UsageError
-
-if TYPE_CHECKING:
-    import topics
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Queues, whose jobs workers claim and complete.")
 
@@ -180,8 +178,6 @@ def node_of(node: str) -> str:
 
 def jobs_of(held: list[str]) -> list[Any]:
     """Return jobs for ack and nack, from SEQ or SEQ:LEASE. Raises: UsageError."""
-    import topics  # noqa: PLC0415 - the engine is loaded by the commands that use it
-
     jobs: list[Any] = []
     for text in held:
         seq, colon, lease = text.partition(":")

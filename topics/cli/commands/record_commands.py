@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import topics
 from topics.cli.commands.beginning import After, First, Last, ReadBeginning, Since, SkipGaps, beginning_of
 from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_records, on_topics
 from topics.cli.commands.gaps import at_gap
@@ -20,7 +21,6 @@ from topics.clock import SystemClock
 from topics.errors import UsageError
 
 if TYPE_CHECKING:
-    import topics
     from topics.common.any_log import AnyLog
 
 Topic = Annotated[str, typer.Argument(help="The topic.")]
@@ -164,8 +164,6 @@ def delete(
 def _print_seqs(
     call: CliCall, log: AnyLog, topic: str, seqs: list[int], on_gap: Callable[[topics.GapError], None]
 ) -> None:
-    import topics  # noqa: PLC0415 - loaded by now
-
     missing = []
     for seq in seqs:
         try:
@@ -196,8 +194,6 @@ def _of_reader(
 
     ends: whether no more records can come once there are none.
     """
-    import topics  # noqa: PLC0415 - loaded by now
-
     with log.reader(topic, name) as reader:
         while limit is None or limit > 0:
             try:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import topics
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.output.printer import Row, bytes_text, table_lines
 from topics.cli.output.shown_state import queue_object
-
-if TYPE_CHECKING:
-    import topics
 
 _TITLES = ("TOPIC", ">RECORDS/S", ">RECORDS", ">BYTES", ">HEAD", ">READY", ">IN FLIGHT")
 

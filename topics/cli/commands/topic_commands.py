@@ -9,19 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from topics.cli.commands.cli_call import CliCall, on_topics
+from topics.cli.commands.topic_state import state_if_there
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import json_bytes, time_text
 from topics.cli.output.shown_state import TOPIC_TITLES, config_object, topic_object, topic_row
+from topics.common.values.configs import FIELDS
 from topics.errors import RequestError, UsageError
 
 Prefix = Annotated[str, typer.Argument(help="Names that begin with this; all without it.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE...", help="Settings, as durability=fsync.")]
-NAMES = (
-    "type", "ttl_ms", "cap_records", "cap_bytes", "discard", "durable", "durability", "priority", "auto_priority",
-    "auto_create", "idempotency_window_ms", "dedupe_node", "lease_ms", "claim_jitter_ms", "max_deliveries",
-    "dead_letter", "leases_durable",
-)  # fmt: skip
-"""Settings of a topic; a test compares them with `TopicSettings`, which loads slowly."""
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -63,7 +59,7 @@ def create(
     """Create a topic. One that exists is refused: `topics set` changes it."""
     given = settings_of(settings or [])
     with call.log(writes=True) as log:
-        if _exists(log, topic):
+        if state_if_there(log, topic) is not None:
             raise RequestError(
                 "topic_exists", f"topic {topic!r} exists: use `topics set {topic} NAME=VALUE` to change it"
             )
@@ -124,8 +120,8 @@ def settings_of(pairs: list[str]) -> Any:
         name, equals, text = pair.partition("=")
         if not equals:
             raise UsageError(f"setting {pair!r} has no value: use NAME=VALUE, such as durability=fsync")
-        if name not in NAMES:
-            near = get_close_matches(name, NAMES, 1, 0.6)
+        if name not in FIELDS:
+            near = get_close_matches(name, FIELDS, 1, 0.6)
             remedy = f"is {near[0]} meant?" if near else "see 5.4 of docs/contract.md"
             raise UsageError(f"setting {name!r} is unknown: {remedy}")
         number = text.removeprefix("-")
@@ -136,13 +132,3 @@ def settings_of(pairs: list[str]) -> Any:
 def setting_text(value: object) -> str:
     """Return a value as NAME=VALUE takes it."""
     return value if isinstance(value, str) else json_bytes(value).decode()
-
-
-def _exists(log: Any, topic: str) -> bool:
-    try:
-        log.state(topic, touch=False)
-    except RequestError as error:
-        if error.code != "topic_not_found":
-            raise
-        return False
-    return True

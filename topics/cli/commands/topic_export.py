@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import topics
 from topics.cli.commands.gaps import at_gap
 from topics.cli.output.record_text import json_bytes, record_object
 from topics.cli.output.shown_state import config_object
 
 if TYPE_CHECKING:
-    import topics
     from topics.common.any_log import AnyLog
 
 FORMAT = "topics_export"

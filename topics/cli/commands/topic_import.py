@@ -8,12 +8,13 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+import topics
 from topics.cli.commands.input_records import InputForm, lines_as_they_come, record_of
 from topics.cli.commands.topic_export import FORMAT
+from topics.cli.commands.topic_state import state_if_there
 from topics.errors import RequestError, UsageError
 
 if TYPE_CHECKING:
-    import topics
     from topics.common.any_log import AnyLog
 
 _BATCH_RECORDS, _BATCH_BYTES = 1000, 512 << 10
@@ -53,7 +54,7 @@ class TopicImport:
 
     def run(self, source: IO[bytes], advance: Callable[[int], None]) -> ImportResult:
         """Append all. Raises: UsageError, which names a line; RequestError."""
-        state = self._state()
+        state = state_if_there(self._log, self._topic)
         if self._keep_seqs and state is not None and state.head_seq:
             raise RequestError(
                 "topic_exists",
@@ -74,16 +75,8 @@ class TopicImport:
             self._fill(head + 1)
         self._flush()
         self._finish()
-        after = self._state()
+        after = state_if_there(self._log, self._topic)
         return self._result._replace(head_seq=0 if after is None else after.head_seq)
-
-    def _state(self) -> topics.TopicState | None:
-        try:
-            return self._log.state(self._topic, touch=False)
-        except RequestError as error:
-            if error.code != "topic_not_found":
-                raise
-            return None
 
     def _begun(self, line: bytes, *, is_new: bool) -> int | None:
         """Create the topic by the first line of an export. Return its head; None: a record."""
@@ -140,8 +133,6 @@ class TopicImport:
 
     def _fill(self, seq: int) -> None:
         """Write records that stand for the seqs below `seq` that are missing in the file."""
-        import topics  # noqa: PLC0415 - loaded by now
-
         filler = topics.NewRecord(None, self._filler)
         while self._next_seq < seq:
             self._flush()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import topics
 from topics.cli.output.record_text import (
     Formatter,
     data_bytes,
@@ -21,8 +22,6 @@ from topics.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import BinaryIO
-
-    import topics
 
 FORMS = ("table", "json", "raw")
 

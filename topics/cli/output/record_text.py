@@ -6,14 +6,12 @@ import base64
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+import topics
 from topics.errors import UsageError
-
-if TYPE_CHECKING:
-    import topics
 
 _encode = msgspec.json.Encoder().encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

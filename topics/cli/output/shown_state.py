@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+import topics
 from topics.cli.output.printer import Row, attempt_text, bytes_text
 from topics.cli.output.record_text import time_text
-
-if TYPE_CHECKING:
-    import topics
 
 TOPIC_TITLES = ("TOPIC", "TYPE", "CLASS", ">RECORDS", ">BYTES", ">HEAD", "LAST WRITE")
 QUEUE_TITLES = ("QUEUE", ">READY", ">IN FLIGHT", ">DEAD", ">JOBS")

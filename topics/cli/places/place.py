@@ -9,8 +9,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from topics.cli.environment import OF_COMMANDS
+import topics
+from topics.cli.environment import OF_COMMANDS, config_of
 from topics.cli.places.contexts import contexts_path, read_contexts
+from topics.config import Config
 from topics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,8 +101,6 @@ def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: fl
     writes: whether the command changes anything; without, a directory stays as it is. timeout:
     seconds to ask a server that does not answer.
     """
-    import topics  # noqa: PLC0415 - the engine is loaded by the commands that use it
-
     if not place.is_directory:
         with topics.connect(place.url, key=place.key or None, timeout=timeout) as client:
             yield client
@@ -115,9 +115,6 @@ def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: fl
 
 def _settings(env: Mapping[str, str]) -> Any:
     """Return the server's settings of the environment, which a directory may need (cold_dir)."""
-    from topics.cli.environment import config_of  # noqa: PLC0415 - only a directory has settings
-    from topics.config import Config  # noqa: PLC0415
-
     config, default = config_of(env), Config()
     changed = {field.name: getattr(config, field.name) for field in fields(Config)}
     return {name: value for name, value in changed.items() if value != getattr(default, name) and name != "data_dir"}
