@@ -26,8 +26,7 @@ GUARANTEES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 class TopicConfig:
     """One topic's configuration, normalized: equal configs that are `interned` are one object.
 
-    Times are in milliseconds; 0 switches a limit off. The constructor clamps
-    nothing.
+    Times are in milliseconds; 0 switches a limit off. The constructor clamps nothing.
     """
 
     type: str = "log"
@@ -71,7 +70,7 @@ class TopicConfig:
     def as_json(self) -> bytes:
         """Return compact JSON of the 17 fields in the wire contract's order.
 
-        `parse` of it gives this object.
+        Read again, it gives this object once it is `interned`.
         """
         return self._json
 

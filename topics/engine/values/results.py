@@ -2,7 +2,8 @@
 
 The callers are http, ws, server and the embedded API. Every operation takes a `done` callback,
 called exactly once with the result or with the error that ends the request (RequestError, or
-StorageError for a 500), possibly before the operation returns.
+StorageError for a 500), possibly before the operation returns. Results that a client of a server
+gets, too, are defined in `topics.common.values.answers`; the engine takes them from here.
 """
 
 from __future__ import annotations

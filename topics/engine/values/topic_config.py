@@ -27,8 +27,6 @@ from topics.errors import RequestError, UsageError
 
 __all__ = [
     "DEFAULT",
-    "DISCARDS",
-    "TYPES",
     "ConfigPatch",
     "TopicConfig",
     "check_dead_letter_of",
@@ -92,22 +90,19 @@ def make_config(**values: Any) -> TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigPatch:
-    """A change of some fields of a config (7.17). Build one with `make` or `parse`, which clamp."""
+    """A change of some fields of a config (7.17). Build one with `make` or
+    `from_fields`, which clamp.
+    """
 
     changes: dict[str, Any]
     """The fields of `TopicConfig` that change, by name. `durable` has become a `durability`."""
 
     @classmethod
-    def parse(cls, text: bytes) -> ConfigPatch:
-        """Parse a patch from the JSON object of a body.
+    def from_fields(cls, given: Fields) -> ConfigPatch:
+        """Build a patch from an object's fields; `null` means the default.
 
         Raises: RequestError invalid_request, which names the field.
         """
-        return cls.from_fields(read_object(text))
-
-    @classmethod
-    def from_fields(cls, given: Fields) -> ConfigPatch:
-        """Build a patch from an object's fields; `null` means the default."""
         return cls._of(given, config_of_fields(given))
 
     @classmethod
