@@ -13,9 +13,8 @@ import numpy as np
 
 from topics.clock import Clock
 from topics.config import Config
-from topics.engine.queue.lookup import LookupCore
+from topics.engine.queue.lookup import LookupCore, visible_queue
 from topics.engine.read.frame_read import FrameRead, OwnFrames, verified, with_topic
-from topics.engine.state import refusals
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.ports import LoopPort, ReaderPort
@@ -61,11 +60,7 @@ NOTHING = DiffResult(b"", 0, 0, 0, 1, None, 0, 0)
 
 def dead_letter_name(core: LookupCore, queue: str) -> str | None:
     """Return the name of the queue's dead-letter topic. Raises: RequestError, there is no queue."""
-    topic = core.registry.visible(queue)
-    if topic is None:
-        raise refusals.topic_not_found(queue)
-    if topic.queue is None:
-        raise refusals.not_a_queue(queue)
+    topic, _leases = visible_queue(core.registry, queue)
     return topic.config.dead_letter
 
 

@@ -12,8 +12,8 @@ from typing import Protocol
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.claim import Claim, Claims, check_node
 from topics.engine.queue.lease_log import log_ended
+from topics.engine.queue.lookup import visible_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
-from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import wake
 from topics.engine.values.job import JobState, LeasedJob
@@ -175,11 +175,7 @@ def open_push(claims: Claims, request: ClaimRequest, sink: PushSink) -> PushStre
     Raises: RequestError for node, topic or type, checked in this order.
     """
     check_node(claims.core.config, request.node)
-    topic = claims.core.registry.visible(request.queue)
-    if topic is None:
-        raise refusals.topic_not_found(request.queue)
-    if topic.queue is None:
-        raise refusals.not_a_queue(request.queue)
+    topic, _leases = visible_queue(claims.core.registry, request.queue)
     return PushStream(claims, topic, request, sink)
 
 
