@@ -72,8 +72,10 @@ class Calls:
         self._machine = machine
         self._on_lost = on_lost
         self.waiting: deque[tuple[Asked, Answered]] = deque()
-        self._early: deque[tuple[int, Any]] = deque()
-        """Answers to calls after the first, which is reading: they were made meanwhile."""
+        self._early: deque[tuple[int, Any, bool]] = deque()
+        """Answers to calls after the first, which is reading: they were made meanwhile; and whether
+        the disk was sound when they were made.
+        """
         self.over = False
         self.readers: dict[str, LogReader] = {}
 
@@ -102,13 +104,17 @@ class Calls:
     def call(self) -> None:
         if not self.waiting:
             return
+        machine = self._machine
         if not self._early:
+            was_sound = machine.disk_is_sound
             answers = self._answers()
             if self.over:
                 return  # the client has reset its connection meanwhile
-            self._early.extendleft(reversed(answers))
+            self._early.extendleft((*answer, was_sound) for answer in reversed(answers))
         _asked, answered = self.waiting.popleft()
-        answered(*self._early.popleft())
+        status, answer, machine.was_sound = self._early.popleft()
+        answered(status, answer)
+        machine.was_sound = True
 
     def call_meanwhile(self) -> bool:
         """Make the call after the one that reads.
@@ -119,7 +125,8 @@ class Calls:
         if at >= len(self.waiting):
             return False
         self._machine.counts["changes of a topic that is being read"] += 1
-        self._early.append(self._answer(self.waiting[at][0]))
+        was_sound = self._machine.disk_is_sound
+        self._early.append((*self._answer(self.waiting[at][0]), was_sound))
         return True
 
     def _answers(self) -> list[tuple[int, Any]]:
@@ -328,12 +335,21 @@ class LibraryMachine(Machine):
     log: Log | None = None
     callers: deque[Calls]
     _calling: Calls | None = None
+    was_sound = True
+    """Whether the disk was sound when the call was made whose answer a client gets now.
+
+    An answer may come long after its call: behind that to a read, or to other appends of a row.
+    """
     _pauses = False
     """Whether a call reads, and others run meanwhile."""
     _chance: random.Random
 
+    @property
+    def disk_is_sound(self) -> bool:
+        return self.was_sound and super().disk_is_sound
+
     def _open(self) -> bool:
-        self.callers = deque()
+        self.callers, self.was_sound = deque(), True
         self.log, self._calling, self._pauses = None, None, False
         only_read = self._look_only()
         try:
