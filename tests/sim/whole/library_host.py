@@ -338,7 +338,7 @@ class LibraryMachine(Machine):
     was_sound = True
     """Whether the disk was sound when the call was made whose answer a client gets now.
 
-    An answer may come long after its call: behind that to a read, or to other appends of a row.
+    An answer may come long after its call: after that to a read, or to other appends of a row.
     """
     _pauses = False
     """Whether a call reads, and others run meanwhile."""
