@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.bench.results_of_rounds import outcome, result
-from topics.cli.main import app
+from topics.cli.root_command import app
 
 RUNNER = CliRunner()
 SHORT = '[run]\nseconds = 0.1\nwarmup = 0\nrounds = 1\n[[load]]\nkind = "write"\n'

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import topics
-from topics.cli.main import app
+from topics.cli.root_command import app
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.format.segment_format import SEGMENT_HEADER_FIXED
 

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from topics.cli.known_commands import COMMANDS
 from topics.cli.lazy_group import load
-from topics.cli.main import app
+from topics.cli.root_command import app
 from topics.common.settings import TopicSettings
 from topics.common.values.configs import FIELDS
 
-HEAVY = ("rich", "msgspec", "numpy", "asyncio", "socket", "topics.config", "topics.embedded", "topics.engine")
+HEAVY = ("typer", "rich", "msgspec", "numpy", "asyncio", "socket", "topics.config", "topics.embedded", "topics.engine")
 """Modules that take a while to load."""
 
 
@@ -35,9 +35,17 @@ def test_help_loads_no_command_and_nothing_that_takes_a_while() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
-    assert "topics.cli.lazy_group" in loaded
+    assert "topics.cli.root_help" in loaded
     assert loaded.isdisjoint(HEAVY)
     assert not [each for each in loaded if each.startswith("topics.cli.commands")]
+
+
+def test_help_is_the_same_whether_the_parser_was_asked_for_it_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    done = subprocess.run([sys.executable, "-m", "topics", "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout == CliRunner().invoke(app, ["--help"]).output
+    assert max(map(len, done.stdout.splitlines())) <= 58
+    assert all(name in done.stdout for name in (*COMMANDS, "--version"))
 
 
 def test_all_settings_of_a_topic_can_be_set() -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from topics import __version__
 from topics.cli import doctor as report
-from topics.cli.main import app
+from topics.cli.root_command import app
 
 
 def test_the_version_is_told_by_the_module_too() -> None:

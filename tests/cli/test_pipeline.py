@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.pipelines.pipeline_world import opened, order
-from topics.cli.main import app
 from topics.cli.pipeline import write_report
+from topics.cli.root_command import app
 from topics.pipelines import engines, export
 from topics.pipelines.target import delta
 

@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from topics.cli.known_commands import COMMANDS, SECTIONS
+from topics.cli.known_commands import COMMANDS
+from topics.cli.root_help import root_help
 
 
 class _LoadedCommands(MutableMapping[str, Any]):
@@ -38,7 +39,7 @@ class _LoadedCommands(MutableMapping[str, Any]):
 
 
 class LazyGroup(TyperGroup):
-    """A group whose help is the table of `known_commands`."""
+    """A group whose help is `root_help`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -47,10 +48,8 @@ class LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for title, section in SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(known.name.ljust(10), known.help) for known in section])
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(root_help() + "\n")
 
 
 def load(name: str) -> Any:

@@ -25,7 +25,7 @@ import topics.uring.uring_ring  # noqa: F401 - loaded once for all forks
 from tests.cli.forked import Forked
 from topics.cli.known_commands import COMMANDS
 from topics.cli.lazy_group import load
-from topics.cli.main import app
+from topics.cli.root_command import app
 
 # Once for all forks: every command, and what typer loads when it runs one.
 for known in COMMANDS:
