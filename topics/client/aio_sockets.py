@@ -128,7 +128,9 @@ class AioSockets:
                     return answer
                 if self._now() >= until:
                     return Lost(True, "the answer took too long")
-        except (OSError, BadAnswerError) as error:
+        except BadAnswerError as error:
+            return Lost(True, str(error), error.is_final)
+        except OSError as error:
             return Lost(True, why_lost(error))
 
     def _take(self) -> AioWire | None:

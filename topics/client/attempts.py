@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from topics.client.client_options import ClientOptions
 from topics.client.exchange import ServerAnswer, ServerRequest
@@ -51,6 +51,8 @@ class ServerCall(NamedTuple, Generic[R]):
     """How long the server may wait before it answers."""
     patience: float | None = None
     """Seconds for which it waits for room in the server's log; None: as long as for all else."""
+    as_repeated: Callable[[R], R] | None = None
+    """Marks the result of a request whose first try may have been done."""
 
 
 class Send(NamedTuple):
@@ -68,8 +70,8 @@ class Lost(NamedTuple):
     was_sent: bool
     """Whether the server may have got it."""
     why: str
-    is_late: bool = False
-    """Whether it was waited for in vain."""
+    is_final: bool = False
+    """Whether another try would end as this one did."""
 
 
 Steps = Generator["Send | float", "ServerAnswer | Lost | None", R]
@@ -107,7 +109,8 @@ class Attempts:
             wait, refusal, until = 0.0, None, deadline
             if isinstance(outcome, ServerAnswer):
                 if 200 <= outcome.status < 300:
-                    return self._parsed(call, outcome)
+                    result = self._parsed(call, outcome)
+                    return result if call.as_repeated is None or not in_doubt else call.as_repeated(result)
                 refused = refusal_of(outcome, self.url)
                 refusal, wait, why = refused.error, outcome.retry_after, str(refused.error)
                 if not refused.may_pass:
@@ -121,6 +124,8 @@ class Attempts:
                     until = min(deadline, began + call.patience)
             else:
                 assert outcome is not None, "a request has an outcome"
+                if outcome.is_final:
+                    raise _without_answer(call, f"{self.url} was asked, and {outcome.why}")
                 may_be_done, why = outcome.was_sent, outcome.why
             in_doubt = in_doubt or (may_be_done and call.changes)
             if in_doubt and call.repeat is Repeat.NEVER:
@@ -161,17 +166,21 @@ class Attempts:
     def _parsed(self, call: ServerCall[R], answer: ServerAnswer) -> R:
         try:
             return call.parse(answer.body)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            kind = OutcomeUnknown if call.changes else NoAnswerError
-            raise kind(
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise _without_answer(
+                call,
                 f"{self.url} answered {answer.status} with what no topics server says ({error}): "
-                "check the url, and whether this client is as new as the server"
+                "check the url, and whether this client is as new as the server",
             ) from None
 
     def _unknown(self, tries: int, why: str, reason: str) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"no answer from {self.url} after {_times(tries)} ({why}), and {reason}: it may be done, or not"
         )
+
+
+def _without_answer(call: ServerCall[Any], message: str) -> NoAnswerError:
+    return OutcomeUnknown(message) if call.changes else NoAnswerError(message)
 
 
 def _times(tries: int) -> str:

@@ -31,6 +31,15 @@ class ServerAnswer(NamedTuple):
 class BadAnswerError(Exception):
     """Bytes that are no HTTP, or an answer that was cut. The connection is of no more use."""
 
+    is_final = False
+    """Whether the same request is going to be answered so again."""
+
+
+class LargeAnswerError(BadAnswerError):
+    """An answer with more bytes than the client takes."""
+
+    is_final = True
+
 
 class ClientExchange:
     """The bytes of one connection. One request is in progress at a time."""
@@ -86,7 +95,10 @@ class ClientExchange:
                 elif isinstance(event, h11.Data):
                     self._size += len(event.data)
                     if self._size > self._most:
-                        raise BadAnswerError(f"the answer has more than {self._most} bytes (max_answer_bytes)")
+                        raise LargeAnswerError(
+                            f"the answer has more than {self._most} bytes: "
+                            "raise max_answer_bytes of connect, or ask for less (limit, max_bytes)"
+                        )
                     self._pieces.append(bytes(event.data))
                 elif isinstance(event, h11.EndOfMessage):
                     return self._end()

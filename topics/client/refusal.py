@@ -56,7 +56,7 @@ def refusal_of(answer: ServerAnswer, url: str) -> Refusal:
     """Return the refusal that an answer other than 2xx is."""
     try:
         body = _decoder.decode(answer.body).error
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         what = f"{answer.status} {answer.content_type.partition(';')[0]}".strip()
         error = NoAnswerError(
             f"{url} answered {what}, which no topics server does: check the url, and proxies before it"

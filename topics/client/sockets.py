@@ -112,7 +112,9 @@ class Sockets:
                     return answer
                 if self._now() >= until:
                     return Lost(True, "the answer took too long")
-        except (OSError, BadAnswerError) as error:
+        except BadAnswerError as error:
+            return Lost(True, str(error), error.is_final)
+        except OSError as error:
             return Lost(True, why_lost(error))
 
     def _renew_after_fork(self) -> None:
