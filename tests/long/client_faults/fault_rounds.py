@@ -216,19 +216,35 @@ class FaultClients:
     # --- tails and jobs ----------------------------------------------------------------------------------------------
     def _tail(self, topic: str) -> None:
         seen = self.tails.setdefault(f"sync {topic}", [])
-        for record in self._log.tail(topic, 0):
-            if record.data == _MARK:
-                return
-            seen.append((record.seq, record.data))
+        while True:
+            with self.patience("tails"):
+                for record in self._log.tail(topic, seen[-1][0] if seen else 0):
+                    if record.data == _MARK:
+                        return
+                    seen.append((record.seq, record.data))
 
     def _work(self) -> None:
-        for job in self._log.work(JOBS, node="sync", max=4, lease_ms=LEASE_MS):
-            with job:
-                self.jobs.hand(job.data)
-            self._done(job)
+        is_closed = False
+        while not is_closed:
+            with self.patience("works"):
+                for job in self._log.work(JOBS, node="sync", max=4, lease_ms=LEASE_MS):
+                    with job:
+                        self.jobs.hand(job.data)
+                    self._done(job)
+                is_closed = True
+
+    @contextmanager
+    def patience(self, what: str) -> Iterator[None]:
+        """Begin again where servers took so long to start that a call found none in its time."""
+        try:
+            yield
+        except NoAnswerError:
+            self.progress.note(f"{what} begun again")
 
     def _done(self, job: Any) -> None:
-        if not job.is_lost:
+        if job._is_unsure:  # after a restart, another worker may have completed it
+            self.progress.note("jobs of an unanswered ack")
+        elif not job.is_lost:
             self.jobs.ack(job.data)
         self.progress.note("jobs")
 
@@ -262,21 +278,29 @@ class _AsyncSide:
         self._progress.note("async end")
 
     async def _tail(self) -> None:
+        cursors: dict[str, int | topics.From | None] = dict.fromkeys(FOLLOWED, 0)
         left = set(FOLLOWED)
-        async for topic, record in self._log.tail_many(dict.fromkeys(FOLLOWED, 0)):
-            if record.data == _MARK:
-                left.discard(topic)
-                if not left:
-                    break
-            else:
-                self._clients.tails.setdefault(f"async {topic}", []).append((record.seq, record.data))
+        while left:
+            with self._clients.patience("tails"):
+                async for topic, record in self._log.tail_many(cursors):
+                    cursors[topic] = record.seq
+                    if record.data == _MARK:
+                        left.discard(topic)
+                        if not left:
+                            break
+                    else:
+                        self._clients.tails.setdefault(f"async {topic}", []).append((record.seq, record.data))
         self._progress.note("async tails")
 
     async def _work(self) -> None:
-        async for job in self._log.work(JOBS, node="async", max=4, lease_ms=LEASE_MS):
-            async with job:
-                self._clients.jobs.hand(job.data)
-            self._clients._done(job)
+        is_closed = False
+        while not is_closed:
+            with self._clients.patience("works"):
+                async for job in self._log.work(JOBS, node="async", max=4, lease_ms=LEASE_MS):
+                    async with job:
+                        self._clients.jobs.hand(job.data)
+                    self._clients._done(job)
+                is_closed = True
 
 
 class FaultRun:
