@@ -253,7 +253,7 @@ class AsyncClient(AwaitedComposedCalls):
         return await self._play(script)
 
     async def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
-        """Complete jobs. Of an ack that had to be repeated, jobs that it ended are `skipped`."""
+        """Complete jobs. If it is `repeated`, jobs that the first try ended are `skipped`."""
         return await self._run(calls.ack(queue, node, jobs))
 
     async def nack(

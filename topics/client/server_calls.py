@@ -27,6 +27,7 @@ from topics.common.values.answers import (
     PatchResult,
     PutResult,
     ReaderState,
+    RepeatedAckResult,
     RouterDeleted,
     RouterPut,
     RouterState,
@@ -417,7 +418,7 @@ def claim(
 def ack(queue: str, node: str, jobs: Jobs) -> ServerCall[AckResult]:
     body, repeat = _held(queue, node, jobs)
     request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/ack", _encode(body))
-    return ServerCall(request, lambda answer: parsing.ack_result("acked", answer), repeat, changes=True)
+    return _ending(request, repeat, "acked")
 
 
 def nack(queue: str, node: str, jobs: Jobs, delay_ms: int, reason: str | None) -> ServerCall[AckResult]:
@@ -428,7 +429,18 @@ def nack(queue: str, node: str, jobs: Jobs, delay_ms: int, reason: str | None) -
         arguments.encoded("reason", reason)
         body["reason"] = reason
     request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/nack", _encode(body))
-    return ServerCall(request, lambda answer: parsing.ack_result("nacked", answer), repeat, changes=True)
+    return _ending(request, repeat, "nacked")
+
+
+def _ending(request: ServerRequest, repeat: Repeat, done: str) -> ServerCall[AckResult]:
+    """Return the call of an ack or a nack. done: the member that says how many jobs ended."""
+    return ServerCall(
+        request,
+        lambda answer: parsing.ack_result(done, answer),
+        repeat,
+        changes=True,
+        as_repeated=lambda result: RepeatedAckResult(*result),
+    )
 
 
 def extend(queue: str, node: str, jobs: Jobs, lease_ms: int) -> ServerCall[ExtendResult]:

@@ -264,7 +264,7 @@ class Client(ComposedCalls):
         return self._play(script)
 
     def ack(self, queue: str, node: str, jobs: Jobs) -> AckResult:
-        """Complete jobs. Of an ack that had to be repeated, jobs that it ended are `skipped`."""
+        """Complete jobs. If it is `repeated`, jobs that the first try ended are `skipped`."""
         return self._run(calls.ack(queue, node, jobs))
 
     def nack(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int = 0, reason: str | None = None) -> AckResult:

@@ -34,7 +34,7 @@ from topics.common.values.configs import AT_LEAST_ONCE, Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
-from topics.common.work import LEASE_MS, RETRY_MS, WorkJob
+from topics.common.work import LEASE_MS, RETRY_MS, START_MS, WorkJob
 
 
 class AnyReader(Protocol):
@@ -215,6 +215,7 @@ class AnyLog(Protocol):
         *,
         lease_ms: int = LEASE_MS,
         retry_ms: int = RETRY_MS,
+        start_ms: int = START_MS,
     ) -> Iterator[WorkJob]: ...
 
     def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> Iterator[Record]: ...

@@ -23,6 +23,7 @@ from topics.common.values.delivered import Record
 from topics.common.work import (
     LEASE_MS,
     RETRY_MS,
+    START_MS,
     AsyncWorkJob,
     AwaitedQueueCalls,
     QueueCalls,
@@ -169,15 +170,18 @@ class ComposedCalls(QueueCalls):
         *,
         lease_ms: int = LEASE_MS,
         retry_ms: int = RETRY_MS,
+        start_ms: int = START_MS,
     ) -> Iterator[WorkJob]:
         """Yield jobs of a queue as they come, until the log is closed.
 
         `with job:` completes a job. If the block raises an Exception, that is logged, and the job
         comes back after `retry_ms`; the loop continues. max: jobs that are held at a time; threads
         may work on several. While a job is held its lease of `lease_ms` is extended; after the
-        death of this process it comes back when that has passed.
+        death of this process it comes back when that has passed. A job whose block has not begun
+        comes back when the loop is left, and `start_ms` after it was handed out. An ack without an
+        answer is repeated until the lease ends; `job.is_lost` is True then.
         """
-        return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
+        return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms, start_ms))
 
     def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> Iterator[Record]:
         """Yield the dead letters of a queue that there are now, oldest first; at most `limit`.
@@ -324,9 +328,10 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         *,
         lease_ms: int = LEASE_MS,
         retry_ms: int = RETRY_MS,
+        start_ms: int = START_MS,
     ) -> AsyncIterator[AsyncWorkJob]:
         """Yield jobs as `Log.work`; use them by `async with job:`."""
-        return work_awaited(self, WorkOptions(queue, node, max, lease_ms, retry_ms))
+        return work_awaited(self, WorkOptions(queue, node, max, lease_ms, retry_ms, start_ms))
 
     def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> AsyncIterator[Record]:
         """List dead letters as `Log.dead`."""

@@ -3,6 +3,8 @@
 While a job is worked on, its lease is extended. It ends with the block `with job:`: completed, or
 after an exception returned to the queue. The exception is logged, and its text is the reason that
 the queue keeps.
+
+A job whose block never begins returns to the queue: when the loop is left, or after `start_ms`.
 """
 
 from __future__ import annotations
@@ -11,21 +13,26 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
 
 from topics.common.values import arguments
 from topics.common.values.answers import AckResult, ExtendResult
-from topics.common.values.delivered import Job, Jobs
-from topics.errors import RequestError, TopicsError, UsageError
+from topics.common.values.delivered import GapError, Job, Jobs, Record
+from topics.errors import NoAnswerError, RequestError, TopicsError, UsageError
 
 LEASE_MS = 30_000
 """Default of the lease: a job of a worker that was killed comes back after it."""
 RETRY_MS = 1_000
 """Default of the time after which a job that failed comes back."""
+START_MS = 600_000
+"""Default of the time that a job which was handed out may wait for its block."""
 _PARTS = 3
 """A lease is extended when a third of it has passed."""
+_PAUSE_S = 0.25
+"""The pause before an ack or a nack without an answer is repeated."""
 _WAIT_MS = 30_000
 REASON_BYTES = 1024
 """Bytes of a reason that are kept: as many as a server takes by default (R-Q-32)."""
@@ -46,6 +53,8 @@ class QueueCalls(Protocol):
 
     def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult: ...
 
+    def get(self, topic: str, seq: int) -> Record | None: ...
+
     @property
     def closed(self) -> bool: ...
 
@@ -65,6 +74,8 @@ class AwaitedQueueCalls(Protocol):
 
     async def extend(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> ExtendResult: ...
 
+    async def get(self, topic: str, seq: int) -> Record | None: ...
+
     @property
     def closed(self) -> bool: ...
 
@@ -72,7 +83,9 @@ class AwaitedQueueCalls(Protocol):
 class WorkOptions:
     """The arguments of `work`, checked."""
 
-    def __init__(self, queue: str, node: str, most: int, lease_ms: int, retry_ms: int) -> None:
+    def __init__(  # noqa: PLR0917 - the arguments of `work`, in its order
+        self, queue: str, node: str, most: int, lease_ms: int, retry_ms: int, start_ms: int
+    ) -> None:
         arguments.text("queue", queue)
         arguments.text("node", node)
         if not node:
@@ -80,8 +93,9 @@ class WorkOptions:
         arguments.count("max", most, 1000, 1)
         arguments.count("lease_ms", lease_ms, 86_400_000, 100)
         arguments.count("retry_ms", retry_ms, 86_400_000)
+        arguments.count("start_ms", start_ms, 86_400_000)
         self.queue, self.node, self.most = queue, node, most
-        self.lease_ms, self.retry_ms = lease_ms, retry_ms
+        self.lease_ms, self.retry_ms, self.start_ms = lease_ms, retry_ms, start_ms
 
     @property
     def rest_s(self) -> float:
@@ -98,6 +112,17 @@ class _JobAtWork:
         self.is_lost = False
         """Whether its lease ended, so that another worker may have the job."""
         self.ended = False
+        self._lease_until = 0.0
+        """When its lease ends, as far as is known, on the clock of `time.monotonic`."""
+        self._start_until: float | None = None
+        """When it is given back unless its block has begun; None: it was not handed out yet."""
+        self._has_begun = False
+        """Whether its block, its ack or its nack has begun."""
+        self._is_ending = False
+        self._is_unsure = False
+        """Whether an ack or a nack of it may have been done though there was no answer."""
+        self._why_back = ""
+        """Why it was given back without a block."""
 
     @property
     def seq(self) -> int:
@@ -127,9 +152,11 @@ class _JobAtWork:
     def __repr__(self) -> str:
         return f"<topics job {self.seq}: {arguments.shown(self.data)}>"
 
-    def _note_end(self, result: AckResult) -> None:
-        if result.skipped:
-            self.is_lost = True
+    def _begin(self) -> None:
+        """Note that the block begins. Raises: UsageError, the job was given back."""
+        if self._why_back:
+            raise UsageError(f"job {self.seq} was given back {self._why_back}")
+        self._has_begun = True
 
 
 def _reason_of(error: BaseException) -> str:
@@ -162,6 +189,80 @@ def _note_failure(queue: str, job: _JobAtWork, error: BaseException) -> None:
     _log.error("job %d of %s failed, and comes back: %s", job.seq, queue, _reason_of(error), exc_info=error)
 
 
+J = TypeVar("J", bound=_JobAtWork)
+
+
+class _HeldJobs(Generic[J]):
+    """The jobs that one call of `work` holds, and what becomes of them: without calls."""
+
+    def __init__(self, options: WorkOptions) -> None:
+        self.options = options
+        self.queue = options.queue
+        self._held: dict[int, J] = {}
+        self._left = False
+
+    def _hold(self, jobs: Iterable[J]) -> list[J]:
+        made = list(jobs)
+        until = time.monotonic() + self.options.lease_ms / 1000
+        for job in made:
+            job._lease_until = until
+            self._held[job.seq] = job
+        return made
+
+    def _hand_out(self, job: J) -> J:
+        job._start_until = time.monotonic() + self.options.start_ms / 1000
+        return job
+
+    def _take_late(self) -> list[J]:
+        """Return the jobs whose blocks did not begin in time; they are held no longer."""
+        now = time.monotonic()
+        late = [job for job in self._waiting() if job._start_until is not None and job._start_until <= now]
+        return self._end_waiting(late, "because its block did not begin in time: begin it sooner, or raise start_ms")
+
+    def _take_left(self) -> list[J]:
+        """Return the jobs whose blocks have not begun when the loop is left."""
+        return self._end_waiting(self._waiting(), "when the loop over work was left: begin its block before")
+
+    def _waiting(self) -> list[J]:
+        return [job for job in self._held.values() if not job._has_begun]
+
+    def _end_waiting(self, jobs: list[J], why: str) -> list[J]:
+        for job in jobs:
+            del self._held[job.seq]
+            job.ended = job.is_lost = True
+            job._why_back = why
+        return jobs
+
+    def _note_late(self, jobs: list[J]) -> None:
+        seqs = ", ".join(str(job.seq) for job in jobs)
+        _log.warning("no block of jobs %s of %s began within %d ms", seqs, self.queue, self.options.start_ms)
+
+    def _note_extended(self, jobs: list[J], extended: ExtendResult) -> None:
+        until = time.monotonic() + self.options.lease_ms / 1000
+        for job in jobs:
+            if job.seq in extended.deadlines:
+                job._lease_until = until
+            elif not job._is_ending:  # else its ack, which has no answer yet, may have ended it
+                job.is_lost = True
+
+    def _is_late(self, job: J, error: NoAnswerError) -> bool:
+        """Note an ack or a nack without an answer. Return whether it is too late to repeat it."""
+        job._is_unsure = True
+        if time.monotonic() < job._lease_until:
+            return False
+        job.is_lost = True
+        _log.warning("whether job %d of %s has ended is not known: %s", job.seq, self.queue, error)
+        return True
+
+    def _may_be_ours(self, job: J, result: AckResult) -> bool:
+        """Note an answer. Return whether it skips a job that an earlier try may have ended."""
+        if not result.skipped:
+            return False
+        job._is_unsure = job._is_unsure or result.repeated
+        job.is_lost = not job._is_unsure or time.monotonic() >= job._lease_until
+        return not job.is_lost
+
+
 class WorkJob(_JobAtWork):
     """A job of `work`. `with job:` completes it, or after an exception returns it to the queue.
 
@@ -184,6 +285,7 @@ class WorkJob(_JobAtWork):
         self._work.nack(self, delay_ms, reason)
 
     def __enter__(self) -> WorkJob:
+        self._work.begin(self)
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
@@ -201,20 +303,17 @@ class WorkJob(_JobAtWork):
         return False
 
 
-class _Work:
+class _Work(_HeldJobs[WorkJob]):
     """The jobs that one call of `work` holds, and the thread that extends their leases."""
 
     def __init__(self, log: QueueCalls, options: WorkOptions) -> None:
+        super().__init__(options)
         self._log = log
-        self._options = options
-        self.queue = options.queue
         self._changed = threading.Condition()
-        self._held: dict[int, WorkJob] = {}
-        self._left = False
         self._thread: threading.Thread | None = None
 
     def jobs(self) -> Iterator[WorkJob]:
-        options = self._options
+        options = self.options
         fresh: deque[WorkJob] = deque()
         try:
             while True:
@@ -230,58 +329,88 @@ class _Work:
                         if self._log.closed:
                             return
                         raise
-                    fresh.extend(self._hold(found))
-                yield fresh.popleft()
+                    fresh.extend(self._hold_claimed(found))
+                yield self._hand_out(fresh.popleft())
         finally:
-            self._leave(fresh)
+            self._leave()
 
-    def _hold(self, jobs: list[Job]) -> list[WorkJob]:
-        made = [WorkJob(job, self) for job in jobs]
+    def _hold_claimed(self, jobs: list[Job]) -> list[WorkJob]:
         with self._changed:
-            self._held.update((job.seq, job) for job in made)
+            made = self._hold(WorkJob(job, self) for job in jobs)
             if made and self._thread is None:
                 self._thread = threading.Thread(target=self._extend_all, name="topics-work", daemon=True)
                 self._thread.start()
         return made
 
-    def _leave(self, fresh: deque[WorkJob]) -> None:
-        """End: jobs that were not handed out come back at once."""
+    def _leave(self) -> None:
+        """End: jobs whose blocks have not begun come back at once."""
         with self._changed:
             self._left = True
-            for job in fresh:
-                self._held.pop(job.seq, None)
+            left = self._take_left()
             self._changed.notify_all()
-        if fresh:
+        self._give_back(left)
+
+    def _give_back(self, jobs: list[WorkJob]) -> None:
+        if jobs:
             with contextlib.suppress(TopicsError):  # their leases end by themselves
-                self._log.nack(self.queue, self._options.node, [job.job for job in fresh])
+                self._log.nack(self.queue, self.options.node, [job.job for job in jobs])
+
+    def begin(self, job: WorkJob) -> None:
+        with self._changed:
+            job._begin()
 
     def ack(self, job: WorkJob) -> None:
-        self._end(job, lambda held: self._log.ack(self.queue, self._options.node, held))
+        if self._end(job, lambda held: self._log.ack(self.queue, self.options.node, held)):
+            job.is_lost = self._is_there(job)
 
     def nack(self, job: WorkJob, delay_ms: int | None, reason: str | None) -> None:
-        delay = self._options.retry_ms if delay_ms is None else delay_ms
-        node = self._options.node
+        delay = self.options.retry_ms if delay_ms is None else delay_ms
+        node = self.options.node
         self._end(job, lambda held: nack_for(self._log, self.queue, node, held, delay_ms=delay, reason=reason))
 
-    def _end(self, job: WorkJob, call: Callable[[list[Job]], AckResult]) -> None:
-        if job.ended:
-            return
+    def _end(self, job: WorkJob, call: Callable[[list[Job]], AckResult]) -> bool:
+        """End a job. Return whether it is not known if an earlier try did, or another worker."""
+        with self._changed:
+            if job.ended:
+                return False
+            job._has_begun = job._is_ending = True
         try:
-            job._note_end(call([job.job]))
+            while True:
+                try:
+                    return self._may_be_ours(job, call([job.job]))
+                except NoAnswerError as error:
+                    if self._is_late(job, error):
+                        return False
+                time.sleep(_PAUSE_S)
         finally:
-            job.ended = True
             with self._changed:
+                job.ended = True
                 self._held.pop(job.seq, None)
                 self._changed.notify_all()
 
+    def _is_there(self, job: WorkJob) -> bool:
+        """Whether the queue has the job, or does not say so: then no ack was done."""
+        try:
+            return self._log.get(self.queue, job.seq) is not None
+        except GapError:
+            return False
+        except TopicsError:
+            return True
+
     def _extend_all(self) -> None:
-        options = self._options
+        options = self.options
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._left and not self._held, options.rest_s)
+                late = self._take_late()
                 held = list(self._held.values())
-                if not held and self._left:
+                if late:
+                    self._changed.notify_all()
+                elif not held and self._left:
                     return
+            if late:
+                self._note_late(late)
+                self._give_back(late)
             if not held:
                 continue
             try:
@@ -295,8 +424,7 @@ class _Work:
             except TopicsError as error:
                 _log.warning("the leases of %d jobs of %s were not extended: %s", len(held), self.queue, error)
                 continue
-            for job in held:
-                job.is_lost = job.is_lost or (not job.ended and job.seq in extended.skipped)
+            self._note_extended(held, extended)
 
 
 def work(log: QueueCalls, options: WorkOptions) -> Iterator[WorkJob]:
@@ -318,6 +446,7 @@ class AsyncWorkJob(_JobAtWork):
         await self._work.nack(self, delay_ms, reason)
 
     async def __aenter__(self) -> AsyncWorkJob:
+        self._begin()
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
@@ -335,19 +464,16 @@ class AsyncWorkJob(_JobAtWork):
         return False
 
 
-class _AsyncWork:
+class _AsyncWork(_HeldJobs[AsyncWorkJob]):
     """The jobs that one call of `work` holds, and the task that extends their leases."""
 
     def __init__(self, log: AwaitedQueueCalls, options: WorkOptions) -> None:
+        super().__init__(options)
         self._log = log
-        self._options = options
-        self.queue = options.queue
         self._room = asyncio.Condition()
-        self._held: dict[int, AsyncWorkJob] = {}
-        self._left = False
 
     async def jobs(self) -> AsyncIterator[AsyncWorkJob]:
-        options = self._options
+        options = self.options
         fresh: deque[AsyncWorkJob] = deque()
         extending = asyncio.ensure_future(self._extend_all())
         try:
@@ -364,56 +490,78 @@ class _AsyncWork:
                         if self._log.closed:
                             return
                         raise
-                    made = [AsyncWorkJob(job, self) for job in found]
-                    self._held.update((job.seq, job) for job in made)
-                    fresh.extend(made)
-                yield fresh.popleft()
+                    fresh.extend(self._hold(AsyncWorkJob(job, self) for job in found))
+                yield self._hand_out(fresh.popleft())
         finally:
-            for job in fresh:
-                self._held.pop(job.seq, None)
             self._left = True
+            left = self._take_left()
             if not self._held:  # else tasks work on, whose jobs are held until they end
                 extending.cancel()
-            if fresh:
-                with contextlib.suppress(TopicsError):
-                    await self._log.nack(self.queue, options.node, [job.job for job in fresh])
+            await self._give_back(left)
+
+    async def _give_back(self, jobs: list[AsyncWorkJob]) -> None:
+        if jobs:
+            with contextlib.suppress(TopicsError):
+                await self._log.nack(self.queue, self.options.node, [job.job for job in jobs])
 
     async def ack(self, job: AsyncWorkJob) -> None:
-        await self._end(job, lambda held: self._log.ack(self.queue, self._options.node, held))
+        if await self._end(job, lambda held: self._log.ack(self.queue, self.options.node, held)):
+            job.is_lost = await self._is_there(job)
 
     async def nack(self, job: AsyncWorkJob, delay_ms: int | None, reason: str | None) -> None:
-        delay = self._options.retry_ms if delay_ms is None else delay_ms
+        delay = self.options.retry_ms if delay_ms is None else delay_ms
         kept = None if reason is None else fitting_reason(reason)
 
         async def call(held: list[Job]) -> AckResult:
             try:
-                return await self._log.nack(self.queue, self._options.node, held, delay_ms=delay, reason=kept)
+                return await self._log.nack(self.queue, self.options.node, held, delay_ms=delay, reason=kept)
             except RequestError as error:
                 if not _is_refused(error, kept):
                     raise
-                return await self._log.nack(self.queue, self._options.node, held, delay_ms=delay)
+                return await self._log.nack(self.queue, self.options.node, held, delay_ms=delay)
 
         await self._end(job, call)
 
-    async def _end(self, job: AsyncWorkJob, call: Callable[[list[Job]], Awaitable[AckResult]]) -> None:
+    async def _end(self, job: AsyncWorkJob, call: Callable[[list[Job]], Awaitable[AckResult]]) -> bool:
         if job.ended:
-            return
+            return False
+        job._has_begun = job._is_ending = True
         try:
-            job._note_end(await call([job.job]))
+            while True:
+                try:
+                    return self._may_be_ours(job, await call([job.job]))
+                except NoAnswerError as error:
+                    if self._is_late(job, error):
+                        return False
+                await asyncio.sleep(_PAUSE_S)
         finally:
             job.ended = True
             self._held.pop(job.seq, None)
             async with self._room:
                 self._room.notify_all()
 
+    async def _is_there(self, job: AsyncWorkJob) -> bool:
+        try:
+            return await self._log.get(self.queue, job.seq) is not None
+        except GapError:
+            return False
+        except TopicsError:
+            return True
+
     async def _extend_all(self) -> None:
-        options = self._options
+        options = self.options
         while True:
             await asyncio.sleep(options.rest_s)
+            late = self._take_late()
             held = list(self._held.values())
+            if late:
+                self._note_late(late)
+                await self._give_back(late)
+                async with self._room:
+                    self._room.notify_all()
+            elif not held and self._left:
+                return
             if not held:
-                if self._left:
-                    return
                 continue
             try:
                 extended = await self._log.extend(
@@ -426,8 +574,7 @@ class _AsyncWork:
             except TopicsError as error:
                 _log.warning("the leases of %d jobs of %s were not extended: %s", len(held), self.queue, error)
                 continue
-            for job in held:
-                job.is_lost = job.is_lost or (not job.ended and job.seq in extended.skipped)
+            self._note_extended(held, extended)
 
 
 def work_awaited(log: AwaitedQueueCalls, options: WorkOptions) -> AsyncIterator[AsyncWorkJob]:

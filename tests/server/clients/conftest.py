@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import topics
 from tests.contract.world.live_world import LiveWorld
+from tests.embedded.conftest import SMALL
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +50,13 @@ def log(url: str, request: pytest.FixtureRequest) -> Iterator[Any]:
         if prepare is not None:
             prepare(client)
         yield client
+
+
+@pytest.fixture(params=["directory", "server"])
+def any_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[topics.AnyLog]:
+    if request.param == "directory":
+        with topics.open(tmp_path / "data", io="portable", **SMALL) as log:
+            yield log
+    else:
+        with topics.connect(request.getfixturevalue("url")) as client:
+            yield client

@@ -12,7 +12,7 @@ from topics import DiskFullError, NoAnswerError, OutcomeUnknown, Producer, Reque
 from topics.client import server_calls
 from topics.client.attempts import Attempts, Lost, Send, ServerCall
 from topics.client.client_options import Address, ClientOptions, options_of
-from topics.client.exchange import ServerAnswer, ServerRequest
+from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer, ServerRequest
 from topics.client.parsing import HandedOut
 from topics.client.reader_script import HeldPages
 from topics.common.reader_tail import tail_awaited_reader, tail_reader
@@ -211,6 +211,29 @@ def test_what_does_not_pass_is_raised_at_once(refused: ServerAnswer, kind: type[
     assert len(played.requests) == 1
 
 
+@pytest.mark.parametrize("status", [200, 404])
+def test_json_that_is_nested_too_deeply_is_told_as_what_no_server_says(status: int) -> None:
+    deep = answer(b"[" * 100_000 + b"]" * 100_000, status)
+    for call, kind in ((server_calls.state("t", touch=False), NoAnswerError), (append(), NoAnswerError)):
+        played = Played(deep)
+        with pytest.raises(kind, match="no topics server"):
+            played.play(call)
+        assert len(played.requests) == 1
+
+
+def test_an_answer_that_is_too_large_is_not_asked_for_again_and_names_the_setting() -> None:
+    exchange = ClientExchange(Address.parse("http://s"), ClientOptions(max_answer_bytes=100))
+    exchange.send(ServerRequest("GET", "/v0/topics"))
+    with pytest.raises(BadAnswerError) as raised:
+        exchange.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n" + b"x" * 101)
+    lost = Lost(True, str(raised.value), raised.value.is_final)
+    for call, kind in ((server_calls.state("t", touch=False), NoAnswerError), (append(), OutcomeUnknown)):
+        played = Played(lost)
+        with pytest.raises(kind, match="more than 100 bytes: raise max_answer_bytes") as told:
+            played.play(call)
+        assert (len(played.requests), type(told.value)) == (1, kind)
+
+
 def test_pauses_grow_and_are_bounded() -> None:
     played = Played(REFUSED, timeout=100.0, longest_pause=0.3)
     with pytest.raises(NoAnswerError, match="refused"):
@@ -225,7 +248,9 @@ def test_a_job_without_its_lease_is_not_acknowledged_twice() -> None:
 
     job = Job(seq=1, ts=1, lease_id="lease_2", deadline=1, deliveries=1, data=1)
     acked = answer(b'{"acked":0,"skipped":[1],"ready":0,"in_flight":0}')
-    assert Played(RESET, acked).play(server_calls.ack("q", "n", [job])).skipped == [1]
+    result = Played(RESET, acked).play(server_calls.ack("q", "n", [job]))
+    assert (result.skipped, result.repeated) == ([1], True)
+    assert not Played(REFUSED, acked).play(server_calls.ack("q", "n", [job])).repeated
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,6 @@ from topics.common import work
 from topics.common.dead_letter_steps import dead_steps, redrive_steps
 from topics.common.record_steps import next_step
 
-
-@pytest.fixture(params=["directory", "server"])
-def any_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[topics.AnyLog]:
-    if request.param == "directory":
-        with topics.open(tmp_path / "data", io="portable", **SMALL) as log:
-            yield log
-    else:
-        with topics.connect(request.getfixturevalue("url")) as client:
-            yield client
-
-
 AnyTwin = Any
 """A log or a client that has `aio`."""
 
@@ -138,7 +127,8 @@ def test_a_job_returns_without_its_reason_where_none_so_long_is_taken(tmp_path: 
     with topics.open(tmp_path / "data", io="portable", max_reason_bytes=5, **SMALL) as log:
         log.put_topic("jobs", type="queue")
         log.append("jobs", ["fails"])
-        with next(log.work("jobs", node="w", retry_ms=0)) as job:
+        jobs = log.work("jobs", node="w", retry_ms=0)
+        with next(jobs) as job:
             raises(job)
         asyncio.run(work())
         (again,) = log.claim("jobs", "w", include_attempts=True)
@@ -190,7 +180,8 @@ def test_leases_are_extended_while_jobs_are_worked_on(any_log: topics.AnyLog, mo
 def test_a_job_that_another_worker_has_by_now_is_lost(any_log: topics.AnyLog) -> None:
     any_log.put_topic("jobs", type="queue")
     any_log.append("jobs", [1])
-    job = next(any_log.work("jobs", node="w"))
+    jobs = any_log.work("jobs", node="w")
+    job = next(jobs)
     any_log.nack("jobs", "w", [job.job])
     (again,) = any_log.claim("jobs", "other")
     with job:

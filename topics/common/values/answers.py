@@ -148,6 +148,21 @@ class AckResult(NamedTuple):
     sync_ns: int = 0
     """Time from the commit to the sync's completion; 0 unless the class is `fsync`."""
 
+    @property
+    def repeated(self) -> bool:
+        """Whether a client had to repeat it: of `skipped`, some may have ended by the first try."""
+        return False
+
+
+class RepeatedAckResult(AckResult):
+    """Result of an ack or nack that a client had to repeat."""
+
+    __slots__ = ()
+
+    @property
+    def repeated(self) -> bool:
+        return True
+
 
 class ExtendResult(NamedTuple):
     deadlines: dict[int, int]
