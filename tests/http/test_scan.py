@@ -15,13 +15,20 @@ from topics.engine.values.write_answer import LANE_END
 from topics.engine.write.write_columns import GROUP
 from topics.http.handlers.record_endpoints import write_json
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import REQUEST
+from topics.http.lane.lane_answers import REQUEST, STRICT, WITHOUT_SEQS
+from topics.http.wire.preference import APPLIED
 
 groups = st.lists(
     st.tuples(
         st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,20}", fullmatch=True),
         st.integers(1, 2**40),
-        st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1), st.booleans()), min_size=1, max_size=4),
+        st.lists(
+            st.tuples(
+                st.integers(0, 12), st.sampled_from((0, WITHOUT_SEQS, STRICT, STRICT | WITHOUT_SEQS)), st.booleans()
+            ),
+            min_size=1,
+            max_size=4,
+        ),
     ),
     min_size=1,
     max_size=5,
@@ -29,7 +36,7 @@ groups = st.lists(
 """Topics: name, first seq, and of each request its records, flags, and whether it came with the one before."""
 
 
-TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS
+TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS + APPLIED + b"\0"
 
 
 def new_scanner(texts: bytes = TEXTS) -> Any:
@@ -50,8 +57,8 @@ def test_answers_of_many_topics_are_what_the_general_path_would_say(
             requests += REQUEST.pack(receive, 0, 0, 0, flags, 0, 0, 0)
             counts.append(records)
             if records:
-                body = write_json(b'"%b"' % name.encode(), first, records, not flags, b"TIMES")
-                answer = b"HEAD%d\r\n\r\n%b" % (len(body), body)
+                body = write_json(b'"%b"' % name.encode(), first, records, not flags & WITHOUT_SEQS, b"TIMES")
+                answer = b"HEAD%d\r\n%b\r\n%b" % (len(body), APPLIED if flags & STRICT else b"", body)
                 expected[1000 + receive] = expected.get(1000 + receive, b"") + answer
                 first += records
     room = 1 << 14

@@ -13,6 +13,7 @@ import pytest
     [
         "request",
         "lone",
+        "strict",
         "diff",
         "files",
         "producers",

@@ -27,6 +27,9 @@ BODIES = (
     b'{"records":[{"data":1}],"create":false}',
     b'{"records":[{"data":1}],"create":false,"create":true}',
     b'{"records":[{"data":1}],"unknown":[1,2]}',
+    b'{"records":[{"data":1,"tga":"t"}]}',
+    b'{"records":[{"data":1},{"data":2,"\\u0074ag":"t","x":{"y":1}}]}',
+    b'{"records":[{"data":{"tga":1},"meta":{"nod":2}}]}',
     b'{"records":[{"data":1}],"incarnation":"0123456789abcdef"}',
     b'{"incarnation":null,"records":[{"data":1}]}',
     b'{"records":[{"data":1}],"incarnation":"0123456789ABCDEF"}',
@@ -133,6 +136,13 @@ FIELDS = (
         "X: y",
     ),
     *(
+        "Prefer: handling=strict",
+        "prefer:handling=strict",
+        "Prefer: handling=lenient",
+        "Prefer: handling=strict ",
+        "Prefer: Handling=Strict",
+        "Prefer: respond-async, handling=strict",
+        "Prefer: handling=lenient\r\nPrefer: handling=strict",
         "Origin: http://evil.example",
         "Sec-Fetch-Site: cross-site",
         "User-Agent: \x01",
@@ -190,8 +200,11 @@ TOKENS = (
 ENDS = (*["\r\n"] * 30, "\n", "\r")
 
 
-def plain_read(topic: str, body: bytes = READS[0], key: str = "") -> bytes:
-    return plain(f"{topic}/diff", body, key)
+STRICT = "Prefer: handling=strict"
+
+
+def plain_read(topic: str, body: bytes = READS[0], key: str = "", field: str = "") -> bytes:
+    return plain(f"{topic}/diff", body, key, field)
 
 
 def plain(topic: str, body: bytes = BODIES[0], key: str = "", field: str = "") -> bytes:
@@ -204,7 +217,7 @@ def plain(topic: str, body: bytes = BODIES[0], key: str = "", field: str = "") -
     return head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
-_KEYS = (
+_MORE = (
     "",
     "",
     "",
@@ -213,6 +226,10 @@ _KEYS = (
     "Idempotency-Key: key3 ",
     "Idempotency-Key:",
     "Idempotency-Key: \x01",
+    STRICT,
+    STRICT,
+    STRICT,
+    f"{STRICT}\r\nIdempotency-Key: key1",
 )
 
 
@@ -224,7 +241,7 @@ def odd_request(rng: random.Random, topics: Sequence[str], *, keys: bool) -> byt
         topic, bodies = f"{topic}/diff", READS
     if rng.random() < 0.4:
         known = rng.choice(("writer", "writer", "busy")) if keys else ""
-        return plain(topic, rng.choice(bodies[:14]), known, rng.choice(_KEYS))
+        return plain(topic, rng.choice(bodies[:14] if rng.random() < 0.7 else bodies), known, rng.choice(_MORE))
     odd = {rng.choice(("line", "host", "type", "length", "field", "body", "end")) for _ in range(rng.randint(1, 2))}
 
     def pick(kind: str, choices: Sequence[str]) -> str:

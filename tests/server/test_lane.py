@@ -17,7 +17,7 @@ from tests.amount import examples
 from tests.contract.requests.test_transport import MALFORMED
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
-from tests.server.lane_streams import BODIES, KEYS, READS, pieces, plain, plain_read, stream, without_chance
+from tests.server.lane_streams import BODIES, KEYS, READS, STRICT, pieces, plain, plain_read, stream, without_chance
 from topics.errors import RequestError, UsageError
 from topics.http.lane.lane import REASONS, Lane
 from topics.loop.ring import Single
@@ -94,10 +94,11 @@ class Pair:
         requests = []
         for _ in range(rng.randrange(4) if self.single else 0):
             name, key = rng.choice(self.topics[0]), rng.choice(("writer", "busy")) if self.keys else ""
+            field = rng.choice(("", STRICT))
             requests.append(
-                plain(name, rng.choice(BODIES), key=key)
+                plain(name, rng.choice(BODIES), key, field)
                 if rng.random() < 0.6
-                else plain_read(name, rng.choice(READS), key=key)
+                else plain_read(name, rng.choice(READS), key, field)
             )
         return requests
 
@@ -285,6 +286,36 @@ def test_a_receive_that_is_alone_and_left_to_the_general_path_counts_as_missed_b
     assert missed(plain("t0-1", field="X-Unknown: 1")) == {"field": 1}
     conn = world.connect()
     assert missed(plain("t0-1")) == {"lone": 1}, "the first of its connection"
+
+
+def test_strict_requests_are_plain_where_all_their_keys_are_known(pair: Pair) -> None:
+    """R-STRICT-1, R-STRICT-2: the columns leave others to the general path, which names the likely key."""
+    misspelled = b'{"records":[{"data":1},{"data":2,"tga":"t"}]}'
+    for at, request in enumerate((plain("t0-1", field=STRICT), plain_read("t0-1", field=STRICT))):
+        before = pair.taken
+        answers = pair.send([[request, request * 2]])[0]
+        assert (pair.taken - before, answers.count(b"Preference-Applied: handling=strict\r\n")) == (3, 3), at
+    before = pair.taken
+    (answers,) = pair.send([[plain("t0-1", misspelled, field=STRICT)]])
+    assert b"records[1].tga is an unknown key: did you mean tag?" in answers
+    assert (pair.taken - before, answers[9:12]) == (0, b"400")
+    assert pair.send([[plain("t0-1", misspelled)]])[0][9:12] == b"200"
+    assert pair.taken - before == 1, "without the header it is ignored"
+
+
+def test_strict_requests_of_a_client_alone_are_plain_where_all_their_keys_are_known() -> None:
+    """R-STRICT-1, R-STRICT-2."""
+    pair = Pair(single=True)
+    _world, lane, conn = lone_client(pair, "t0-1")
+    before = lane.single.taken
+    for request in (plain("t0-1", field=STRICT), plain_read("t0-1", field=STRICT)):
+        answer = conn.send(request).answer("POST")
+        assert (answer.status, answer.header("preference-applied")) == (200, "handling=strict")
+    assert lane.single.taken == before + 2
+    for body in (b'{"records":[{"data":1}],"creat":true}', b'{"records":[{"data":1,"tga":"t"}]}'):
+        answer = conn.send(plain("t0-1", body, field=STRICT)).answer("POST")
+        assert (answer.status, answer.header("preference-applied")) == (400, "handling=strict")
+    assert lane.single.taken == before + 2
 
 
 def test_a_client_that_remains_alone_leaves_the_columns() -> None:
@@ -510,8 +541,9 @@ def test_a_full_disk_is_told_to_each_request_as_the_general_path_tells_it() -> N
     name = pair.topics[0][0]
     for world in pair.worlds:
         world.fail_storage("write", 5)
-    (answers,) = pair.send([[plain(name) * 3]])
+    (answers,) = pair.send([[plain(name) + plain(name, field=STRICT) + plain(name)]])
     assert answers.count(b"HTTP/1.1 500") == 3
+    assert [b"Preference-Applied" in answer for answer in answers.split(b"HTTP/1.1")[1:]] == [False, True, False]
     (answers,) = pair.send([[plain(name) * 2]])
     assert answers.count(b"HTTP/1.1 500") == 2
 
@@ -520,7 +552,7 @@ def test_answers_during_a_shutdown_close_their_connection(pair: Pair) -> None:
     ending = Pair()
     heard = []
     for world in ending.worlds:
-        conn = world.connect().send(plain("t0-1") * 2)
+        conn = world.connect().send(plain("t0-1", field=STRICT) + plain("t0-1"))
         world.advance_us(1)
         world.begin_stop()
         heard.append(without_chance(conn.receive()))
@@ -585,6 +617,8 @@ def test_idempotency_keys_mean_the_same_in_the_lane() -> None:
     repeated = pair.send([[keyed("b", 3)], [keyed("a", 2)], [keyed("b")]])
     assert [b'"deduped":true' in answers for answers in repeated] == [False, True, True]
     assert pair.taken - before == 4, "a duplicate of what is on its way is the general path's"
+    strict = [plain("t0-0", field=f"{STRICT}\r\nIdempotency-Key: {key}") for key in ("a", "strict")]
+    assert all(b"Preference-Applied" in pair.send([[request]])[0] for request in strict)
     pair.send([[keyed("c") + plain("t0-0") + keyed("c")], [plain("t0-0") + keyed("c"), keyed("d"), keyed("d")]])
     pair.send([[keyed("e", 20)], [keyed("f" * 256)], [keyed("f" * 257)]])
     pair.send([[keyed("g", topic=name) for name in pair.topics[0]]] * 2)

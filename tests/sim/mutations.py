@@ -14,6 +14,7 @@ _FULL_DISKS = "tests/sim/whole/scenarios/test_full_disks.py"
 _RECOVERY = "tests/store/recovery/test_recovery.py"
 _CRASHES = "tests/store/recovery/test_crash_points.py"
 _ECHO = "tests/sim/world/test_echo.py"
+_LANE = "tests/server/test_lane.py"
 _FILES = "tests/files/test_beside_checkpoints.py"
 _BESIDE = "tests/embedded/calls/test_readers_beside.py"
 _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
@@ -831,6 +832,20 @@ MUTANTS = (
         "if False:",
         "tests/server/test_lane.py::test_a_key_at_its_cap_is_refused_to_a_client_alone_too",
     )._replace(places=2),
+    _one(
+        "an unknown key of a strict write ignored in the lane",
+        "engine/json/write_scan.c",
+        "    if (request->flags & TP_STRICT && w->unknown.kind) return -1;\n",
+        "",
+        f"{_LANE}::test_strict_requests_are_plain_where_all_their_keys_are_known",
+    ),
+    _one(
+        "a strict answer of the lane without the line that says so",
+        "http/lane/scan.c",
+        "put_head_end(p, s, body, requests[i].flags & TP_STRICT)",
+        "put_head_end(p, s, body, 0)",
+        f"{_LANE}::test_strict_requests_are_plain_where_all_their_keys_are_known",
+    ),
     _one(
         "the gate ignored for a request by itself",
         "http/lane/single.py",

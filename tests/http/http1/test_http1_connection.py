@@ -225,7 +225,15 @@ def test_a_connection_between_requests_holds_no_buffers(echo: Echo) -> None:
 
 
 # --- answers of several parts ----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("head", [b"HTTP/1.1\r\nHost: a", b"HTTP/1.1\r\nHost: a\r\nConnection: close", b"HTTP/1.0"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1\r\nHost: a",
+        b"HTTP/1.1\r\nHost: a\r\nOrigin: http://a",
+        b"HTTP/1.1\r\nHost: a\r\nOrigin: http://a\r\nConnection: close",
+        b"HTTP/1.0",
+    ],
+)
 @pytest.mark.parametrize("size", [0, 100, 70_000])
 def test_an_answer_around_shared_bytes_is_the_same_answer_as_from_one_piece(head: bytes, size: int) -> None:
     echo = Echo()
@@ -244,7 +252,8 @@ def test_an_answer_around_shared_bytes_is_the_same_answer_as_from_one_piece(head
 def test_large_shared_bytes_are_written_as_they_are_unless_they_are_compressed() -> None:
     echo = Echo()
     shared = b"1" * 100_000
-    for offer, is_itself in ((b"", True), (b"Accept-Encoding: gzip\r\n", False)):
+    fields = ((b"", True), (b"Origin: http://a\r\n", True), (b"Accept-Encoding: gzip\r\n", False))
+    for offer, is_itself in fields:
         peer = Peer(make_service(echo.routes(), gzip_level=1, gzip_max_bytes=1 << 20))
         written: list[bytes] = []
         peer.wire.write = written.append  # type: ignore[method-assign]

@@ -214,7 +214,7 @@ def test_a_connection_refuses_what_its_phase_does_not_allow() -> None:
     with pytest.raises(AssertionError):
         http.respond(200, b"", b"", b"")
     with pytest.raises(AssertionError):
-        http.respond_in_parts([b"1"])
+        http.respond_in_parts([b"1"], b"")
     with pytest.raises(AssertionError):
         http.open_stream(200, b"", b"", lambda: None, lambda: None)
     with pytest.raises(AssertionError):

@@ -29,8 +29,8 @@ struct tp_read {
     uint32_t taken;   /* 0: not plain, so that neither is any later read of its receive */
 };
 /* TAGS: with tags. NO_META: without meta. WAITS: not taken if it finds nothing. SHORT: not taken
- * if its elements are long (tp_read_limits). */
-enum { TP_READ_TAGS = 1, TP_READ_NO_META = 2, TP_READ_WAITS = 4, TP_READ_SHORT = 8 };
+ * if its elements are long (tp_read_limits). STRICT: only its answer differs. */
+enum { TP_READ_TAGS = 1, TP_READ_NO_META = 2, TP_READ_WAITS = 4, TP_READ_SHORT = 8, TP_READ_STRICT = 16 };
 
 /* A topic of the pass. Its index is `chunk_count` struct tp_index_chunk at the address `chunks`. */
 struct tp_read_topic {

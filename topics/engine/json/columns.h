@@ -10,12 +10,13 @@ struct tp_request {
     uint32_t receive;  /* index of the receive with the request */
     uint32_t topic;    /* number of the topic's name, see tp_learn_topic */
     uint32_t off, len; /* of the body */
-    uint32_t flags;    /* TP_FEW_RECORDS; the other bits of TP_FLAGS are scan.c's */
+    uint32_t flags;    /* TP_FEW_RECORDS, TP_STRICT; the other bits of TP_FLAGS are scan.c's */
     uint32_t end;      /* offset after its body, the end of the request */
     uint32_t key_off, key_len; /* its idempotency key; 0 = none */
 };
-/* FEW_RECORDS: not plain with more records than `few_records` of its writer. */
-enum { TP_FEW_RECORDS = 2, TP_FLAGS = 0xff };
+/* FEW_RECORDS: not plain with more records than `few_records` of its writer. STRICT: not plain with
+ * an unknown key, and answered with the line that says so. */
+enum { TP_FEW_RECORDS = 2, TP_STRICT = 4, TP_FLAGS = 0xff };
 
 /* The requests of one topic: `count` of them from `first` on. Their records are the rows `row`
  * to `row + rows`. */

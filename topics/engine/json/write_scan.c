@@ -490,6 +490,7 @@ static int scan_plain(struct tp_writer *w, const unsigned char *body, const stru
 {
     int status = tp_scan_write(w, body, request->len);
     if (status < 0 || (request->flags & TP_FEW_RECORDS && w->count > w->few_records)) return -1;
+    if (request->flags & TP_STRICT && w->unknown.kind) return -1;
     if (!status) return 0;
     *cleaned = clean_apart(w, body, request->len, scratch, scratch_bytes);
     return *cleaned < 0 ? -1 : 1;

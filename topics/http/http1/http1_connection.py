@@ -469,14 +469,8 @@ class HttpConnection:
         assert plan is not None
         self._call = None
         if self._keeps(plan):
-            if (
-                status <= 201
-                and content_type is JSON
-                and not headers
-                and not plan.is_head
-                and plan.request.framing.version_minor == 1
-            ):
-                self.transport.write(service.writer.json(status, body))
+            if status <= 201 and content_type is JSON and not plan.is_head and plan.request.framing.version_minor == 1:
+                self.transport.write(service.writer.json(status, body, headers))
             else:
                 connection = b"" if plan.request.framing.version_minor else b"keep-alive"
                 self._write(plan, status, body, content_type, headers, connection=connection)
@@ -485,17 +479,17 @@ class HttpConnection:
         self._write(plan, status, body, content_type, headers, connection=b"close")
         self._close()
 
-    def respond_in_parts(self, parts: Sequence[bytes]) -> None:
+    def respond_in_parts(self, parts: Sequence[bytes], headers: bytes) -> None:
         """Answer with 200 and JSON, as `respond` does."""
         if self.phase is not ANSWER:
             raise PHASES.error(self.phase, HEAD)
         plan = self._plan
         assert plan is not None
         if not self._keeps(plan) or plan.is_head or plan.request.framing.version_minor != 1:
-            self.respond(200, b"".join(parts), JSON, b"")
+            self.respond(200, b"".join(parts), JSON, headers)
             return
         self._call = None
-        head = self.service.writer.json_start(sum(map(len, parts)))
+        head = self.service.writer.json_start(sum(map(len, parts)), headers)
         self.transport.write(head + parts[0])
         for part in parts[1:]:
             self.transport.write(part)

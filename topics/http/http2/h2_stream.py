@@ -120,10 +120,10 @@ class Http2Stream:
         self.call = None
         self._connection.answer(self, status, (body,), content_type, headers)
 
-    def respond_in_parts(self, parts: Sequence[bytes]) -> None:
+    def respond_in_parts(self, parts: Sequence[bytes], headers: bytes) -> None:
         """Send the whole answer, with 200 and JSON."""
         self.call = None
-        self._connection.answer(self, 200, parts, JSON, b"")
+        self._connection.answer(self, 200, parts, JSON, headers)
 
     def open_stream(
         self,

@@ -13,6 +13,7 @@ class _Lib:
     TP_MISS_BUSY: int
     TP_MISS_BODY: int
     TP_WITHOUT_SEQS: int
+    TP_STRICT: int
     def tp_scanner_new(
         self,
         max_head_bytes: int,

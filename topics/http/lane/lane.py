@@ -35,6 +35,7 @@ from topics.http.plan.in_flight import NOTHING_COMES, Coming
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.http.wire.head import HEAD_END
+from topics.http.wire.preference import APPLIED
 
 REASONS = {
     lib.TP_MISS_PART: "part",
@@ -62,7 +63,7 @@ It has fewer bytes than `gzip_min_bytes` may be set to.
 _DECLINED_KEPT = 1024
 _DECLINED_MAX = 16
 """Tries per second to learn a name."""
-_TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS
+_TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS + APPLIED + b"\0"
 _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
 

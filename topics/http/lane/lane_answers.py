@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections import Counter
 from typing import Any, Protocol
 
 from topics.engine.read.plain_reads import PlainReads
@@ -21,16 +20,20 @@ from topics.http.lane._scan import ffi, lib
 from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
+from topics.http.wire.preference import APPLIED
 
 REQUEST = struct.Struct("=8I")
 """receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
 WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
-_FIXED_BYTES = 450
-"""Bound of an answer's bytes without head, name and seqs."""
+STRICT = lib.TP_STRICT
+_FIXED_BYTES = 500
+"""Bound of an answer's bytes without name, seqs, and its head up to the length."""
 _NAME_BYTES = 257
 """Bound of a topic's name as JSON, none of whose characters is escaped."""
 AROUND_READ_BYTES = 768
 """Bound of a read's answer without head and elements."""
+_READ_HEAD_BYTES = 64
+"""Bound of a read's head from the length on."""
 _SCRATCH_BYTES = 65_536
 """Memory for the answer to a single read; a longer one gets memory of its own."""
 
@@ -325,7 +328,7 @@ class Answers:
         if found.taken > self._room:
             self._make_room(found.taken)
         head = self.service.writer.json_head
-        room = found.size + found.taken * (len(head) + AROUND_READ_BYTES)
+        room = found.size + found.taken * (len(head) + _READ_HEAD_BYTES + AROUND_READ_BYTES)
         number, memory = self._links.room(room)
         self._render_reads(found, memory, room, head, refs, started_ns)
         return number, memory, self._count[0]
@@ -333,7 +336,7 @@ class Answers:
     def render_read(self, found: PlainReads, started_ns: int) -> bytes:
         """Return the answer to the only read of a scan."""
         head = self.service.writer.json_head
-        room = found.size + len(head) + AROUND_READ_BYTES
+        room = found.size + len(head) + _READ_HEAD_BYTES + AROUND_READ_BYTES
         memory = self._scratch if room <= _SCRATCH_BYTES else ffi.new("char[]", room)
         answer: bytes = ffi.unpack(memory, self._render_reads(found, memory, room, head, self._no_refs, started_ns))
         return answer
@@ -389,10 +392,16 @@ class Answers:
         refusal = as_request_error(error)
         status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
         last = service.closing
-        answer = service.writer.render(status, body, headers=headers, connection=b"close" if last else b"")
-        requests = Counter(ref for ref, _count, _flags in group.requests())
-        for ref, count in requests.items():
-            self._one(ref, answer if last else answer * count, last=last)
+        usual, strict = (
+            service.writer.render(status, body, headers=headers + applied, connection=b"close" if last else b"")
+            for applied in (b"", APPLIED)
+        )
+        answers: dict[int, bytes] = {}
+        for ref, _count, flags in group.requests():
+            answer = strict if flags & STRICT else usual
+            answers[ref] = answers.get(ref, answer) if last else answers.get(ref, b"") + answer
+        for ref, answer in answers.items():
+            self._one(ref, answer, last=last)
 
     def _repeat(self, group: Group, result: AppendResult) -> None:
         """Answer duplicates with the result of the original write.
@@ -404,7 +413,7 @@ class Answers:
         service = self.service
         times = repeat_times(service.now_ns() - group.columns.started_ns)
         for ref, _count, flags in group.requests():
-            self._one(ref, service.writer.json(200, _repeated(group, result, flags, times)))
+            self._one(ref, service.writer.json(200, _repeated(group, result, flags, times), applied(flags)))
 
     def _close_with(self, group: Group, result: AppendResult) -> None:
         """Answer and close, because the server stops.
@@ -417,14 +426,19 @@ class Answers:
             times = repeat_times(total_ns)
             for ref, _count, flags in group.requests():
                 body = _repeated(group, result, flags, times)
-                self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
+                self._one(ref, service.writer.render(200, body, headers=applied(flags), connection=b"close"), last=True)
             return
         times = self._times(total_ns, result.append_ns, result.sync_ns)
         seq = result.first_seq
         for ref, count, flags in group.requests():
             body = record_endpoints.write_json(group.topic, seq, count, not flags & WITHOUT_SEQS, times)
-            self._one(ref, service.writer.render(200, body, connection=b"close"), last=True)
+            self._one(ref, service.writer.render(200, body, headers=applied(flags), connection=b"close"), last=True)
             seq += count
+
+
+def applied(flags: int) -> bytes:
+    """Return the line of a strict answer, or nothing. flags: of its request."""
+    return APPLIED if flags & STRICT else b""
 
 
 def _repeated(group: Group, result: AppendResult, flags: int, times: bytes) -> bytes:

@@ -17,7 +17,7 @@ enum { NAMES_MAX = 1 << 18, LENGTH_DIGITS_MAX = 9 };
 static const uint64_t SCANS_BEFORE = 0xffffff00;
 enum {
     SEEN_HOST = 1, SEEN_TYPE = 2, SEEN_LENGTH = 4, SEEN_ACCEPT = 8, SEEN_AGENT = 16, SEEN_ENCODING = 32,
-    SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256, SEEN_IDEMPOTENCY = 512
+    SEEN_CONNECTION = 64, SEEN_LANGUAGE = 128, SEEN_KEY = 256, SEEN_IDEMPOTENCY = 512, SEEN_PREFER = 1024
 };
 
 /* Take the texts, each ended by a zero byte. Return 0; -1 for a wrong number or size. */
@@ -28,7 +28,8 @@ static int take_texts(tp_scanner *s, const char *texts, uint32_t len)
     for (; text < stop; count++) {
         const char *end = memchr(text, 0, (size_t)(stop - text));
         if (!end || count == TEXTS) return -1;
-        if (end - text > (count < READ_TEXTS ? WRITE_TEXT_BYTES : READ_TEXT_BYTES)) return -1;
+        if (end - text > (count < READ_TEXTS ? WRITE_TEXT_BYTES : count < HEAD_STRICT ? READ_TEXT_BYTES : HEAD_TEXT_BYTES))
+            return -1;
         memcpy(s->texts[count].at, text, (size_t)(end - text));
         s->texts[count].len = (uint32_t)(end - text);
         text = end + 1;
@@ -252,9 +253,15 @@ static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *
         if (!host_is_known(s, value, len)) return TP_MISS_HOST;
         break;
     case 6:
-        if (!is_field(p, "accept", 6)) return TP_MISS_FIELD;
-        field = SEEN_ACCEPT;
-        if (!is_printable(value, stop)) return TP_MISS_FIELD;
+        if (is_field(p, "accept", 6)) {
+            field = SEEN_ACCEPT;
+            if (!is_printable(value, stop)) return TP_MISS_FIELD;
+        } else if (is_field(p, "prefer", 6) && IS(value, len, "handling=strict")) {
+            field = SEEN_PREFER;
+            *flags |= TP_STRICT;
+        } else {
+            return TP_MISS_FIELD;
+        }
         break;
     case 10:
         if (is_field(p, "user-agent", 10)) {
@@ -511,7 +518,7 @@ int64_t tp_render_answers(const tp_scanner *s, char *out, uint64_t room, const s
     fixed -= list_around;
     for (uint32_t i = 0; i < count; i++)
         if (counts[i])
-            needed += head_len + 24 + fixed + 80 + (requests[i].flags & TP_WITHOUT_SEQS ? 0 : 21ull * counts[i] + list_around);
+            needed += head_len + HEAD_TEXT_BYTES + 24 + fixed + 80 + (requests[i].flags & TP_WITHOUT_SEQS ? 0 : 21ull * counts[i] + list_around);
     if (needed > room) return -(int64_t)needed;
     char *p = out;
     uint32_t n = 0, receive = NONE;
@@ -523,8 +530,7 @@ int64_t tp_render_answers(const tp_scanner *s, char *out, uint64_t room, const s
         if (with_seqs) body += list_around + list_bytes(first, last);
         char *start = p;
         p = put(p, head, head_len);
-        p = put_number(p, body);
-        p = PUT(p, "\r\n\r\n");
+        p = put_head_end(p, s, body, requests[i].flags & TP_STRICT);
         p = PUT_TEXT(p, TEXT_NAME);
         p = put(p, name, name_len);
         p = PUT_TEXT(p, TEXT_FIRST);

@@ -92,7 +92,9 @@ static int read_query(const char *p, const char *end, struct tp_read *read)
 
 int add_read(tp_scanner *s, const struct tp_request *r, const char *body)
 {
-    struct tp_read read = {.receive = r->receive, .end = r->end, .flags = r->flags & TP_FEW_RECORDS ? TP_READ_SHORT : 0};
+    struct tp_read read = {.receive = r->receive, .end = r->end};
+    if (r->flags & TP_FEW_RECORDS) read.flags |= TP_READ_SHORT;
+    if (r->flags & TP_STRICT) read.flags |= TP_READ_STRICT;
     if (read_query(body, body + r->len, &read)) return TP_MISS_BODY;
     struct name *name = s->names + r->topic;
     if (name->stamp != s->stamp) {
@@ -127,7 +129,8 @@ int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *ele
         const struct tp_read_topic *topic = topics + read->slot;
         const struct name *name = s->names + s->read_topics[read->slot];
         char before[READ_BEFORE_BYTES], after[READ_AFTER_BYTES], *b = before, *a = after, *start = p;
-        if (head_len + read->len + sizeof before + sizeof after + 32 > room - (uint64_t)(p - out)) return -1;
+        if (head_len + read->len + sizeof before + sizeof after + HEAD_TEXT_BYTES + 32 > room - (uint64_t)(p - out))
+            return -1;
         b = PUT_READ_TEXT(b, READ_NAME);
         b = put(b, s->arena + name->off, name->len - (sizeof READ_SUFFIX - 1));
         b = PUT_READ_TEXT(b, READ_RECORDS);
@@ -144,8 +147,7 @@ int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *ele
         a = put_number(a, read->count);
         a = PUT_READ_TEXT(a, READ_END);
         p = put(p, head, head_len);
-        p = put_number(p, (uint64_t)(b - before) + read->len + (uint64_t)(a - after));
-        p = PUT(p, "\r\n\r\n");
+        p = put_head_end(p, s, (uint64_t)(b - before) + read->len + (uint64_t)(a - after), read->flags & TP_READ_STRICT);
         p = put(p, before, (uint64_t)(b - before));
         p = put(p, elements + read->off, read->len);
         p = put(p, after, (uint64_t)(a - after));

@@ -21,13 +21,13 @@ struct name {
 };
 
 /* Texts of a write's answer: before the topic's name, before the first seq, and so on. Then those
- * of a read's answer: before the name, the records, and so on. */
+ * of a read's answer: before the name, the records, and so on. Last the line of strict answers. */
 enum {
     TEXT_NAME, TEXT_FIRST, TEXT_LAST, TEXT_SEQS, TEXT_SEQS_END, TEXT_HEAD, TEXT_COUNT,
     READ_NAME, READ_RECORDS, READ_NEXT, READ_HEAD, READ_EARLIEST, READ_MORE, READ_CAUGHT_UP, READ_LAG, READ_END,
-    TEXTS, READ_TEXTS = READ_NAME
+    HEAD_STRICT, TEXTS, READ_TEXTS = READ_NAME
 };
-enum { WRITE_TEXT_BYTES = 16, READ_TEXT_BYTES = 32 }; /* the most of one text */
+enum { WRITE_TEXT_BYTES = 16, READ_TEXT_BYTES = 32, HEAD_TEXT_BYTES = 48 }; /* the most of one text */
 
 struct tp_scanner {
     uint32_t max_head_bytes, max_head_fields, max_key_bytes;
@@ -49,7 +49,7 @@ struct tp_scanner {
     uint32_t *read_topics;
     uint32_t read_count, read_topic_count;
     uint32_t found_room;      /* rows of found, reads and read_topics */
-    struct { char at[READ_TEXT_BYTES]; uint32_t len; } texts[TEXTS];
+    struct { char at[HEAD_TEXT_BYTES]; uint32_t len; } texts[TEXTS];
 };
 
 /* Add the read of request r, with its body at `body`, as a row. Return 0, or a TP_MISS_*. */
@@ -82,5 +82,14 @@ static inline char *put(char *out, const void *text, uint64_t len)
 /* Copy the most bytes of a text, in one or two moves; what follows overwrites the excess. */
 #define PUT_TEXT(out, text) (memcpy(out, s->texts[text].at, WRITE_TEXT_BYTES), (out) + s->texts[text].len)
 #define PUT_READ_TEXT(out, text) (memcpy(out, s->texts[text].at, READ_TEXT_BYTES), (out) + s->texts[text].len)
+
+/* Write the length of the body, with which a head ends, or with the line of a strict answer. */
+static inline char *put_head_end(char *out, const tp_scanner *s, uint64_t body_bytes, int strict)
+{
+    out = put_number(out, body_bytes);
+    out = PUT(out, "\r\n");
+    if (strict) out = put(out, s->texts[HEAD_STRICT].at, s->texts[HEAD_STRICT].len);
+    return PUT(out, "\r\n");
+}
 
 #endif

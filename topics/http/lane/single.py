@@ -20,7 +20,7 @@ from topics.errors import TopicsError
 from topics.http.handlers.record_endpoints import one_written_json, write_json
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import REQUEST, WITHOUT_SEQS, Answers, Taken
+from topics.http.lane.lane_answers import REQUEST, WITHOUT_SEQS, Answers, Taken, applied
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.engine_api import EngineApi
@@ -144,12 +144,13 @@ class Single:
             append_ns, sync_ns = result.append_ns, result.sync_ns
             times = lone_write_times(service.now_ns() - started_ns, append_ns, sync_ns, engine.throttle_window_ns)
             name, first = topics.names_json[number], result.first_seq
-            with_seqs = not self._request.flags & WITHOUT_SEQS
+            flags = self._request.flags
+            with_seqs = not flags & WITHOUT_SEQS
             if rows.count == 1 and with_seqs:
                 body = one_written_json(name, first, times)
             else:
                 body = write_json(name, first, rows.count, with_seqs, times)
-            conn.state.answer_at_once(service.writer.json(200, body))
+            conn.state.answer_at_once(service.writer.json(200, body, applied(flags)))
 
         self._writes += 1
         parsed_ns = 0 if self._writes % _SAMPLED else service.now_ns()

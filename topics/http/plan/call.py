@@ -40,8 +40,8 @@ class Exchange(Protocol):
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """Send the whole response, once. headers: whole lines."""
 
-    def respond_in_parts(self, parts: Sequence[bytes]) -> None:
-        """Send a JSON response with status 200, instead of `respond`.
+    def respond_in_parts(self, parts: Sequence[bytes], headers: bytes) -> None:
+        """Send a JSON response with status 200, instead of `respond`. headers: whole lines.
 
         Large parts are not copied, because other answers may send the same.
         """
@@ -154,7 +154,7 @@ class Call:
 
     def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
         """Answer with JSON in three parts. shared: may be large, and part of other answers, too."""
-        if len(shared) < SHARED_BYTES_MIN or self._exchange is None or self.plan.answer_headers:
+        if len(shared) < SHARED_BYTES_MIN or self._exchange is None:
             self.reply(before + shared + after)
             return
         compressor = self.service.compressor
@@ -164,7 +164,7 @@ class Call:
             return
         exchange = self._exchange
         self._head_ready()
-        exchange.respond_in_parts((before, shared, after))
+        exchange.respond_in_parts((before, shared, after), self.plan.answer_headers)
 
     def fail(self, error: BaseException) -> None:
         """Answer with the error envelope of any exception."""

@@ -28,7 +28,7 @@ from topics.http.wire.error_answers import MethodNotAllowedError
 from topics.http.wire.h2_request import HeaderList, parse_header_list
 from topics.http.wire.parser import HeadParser
 from topics.http.wire.percent import percent_decoded
-from topics.http.wire.preference import is_strict
+from topics.http.wire.preference import APPLIED, is_strict
 from topics.http.wire.query import Query, parse_query, token_of
 from topics.http.wire.request import Request, parse_request
 
@@ -44,7 +44,6 @@ _SECRETS = (b"authorization", b"cookie")
 _UNKEPT = b"idempotency-key"
 """A field that is new in every request; caching its heads would evict those that repeat."""
 _NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
-_STRICT = b"Preference-Applied: handling=strict\r\n"
 _JSON = b"application/json"
 _PREFLIGHT = Route("OPTIONS", "*", Scope.NONE, lambda call: call.reply(b"{}"), always=True, access=Access.PROBE)
 """The route of a browser's question whether a page may send a request, on any path (R-NET-10)."""
@@ -181,7 +180,7 @@ class Plan:
         self.max_body_bytes = max_body_bytes
         self.too_large = too_large(max_body_bytes) if 0 < max_body_bytes < length else None
         self.accepts_gzip = b"accept-encoding" in headers and offers_gzip(headers[b"accept-encoding"])
-        self.all_headers = cors + _STRICT if self.strict else cors
+        self.all_headers = cors + APPLIED if self.strict else cors
         """Further whole header lines of all answers."""
         self.answer_headers = self.all_headers + (_NOSNIFF if _from_browser(headers) else b"")
         """Further whole header lines of JSON answers (R-NET-13)."""

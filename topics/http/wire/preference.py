@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+APPLIED = b"Preference-Applied: handling=strict\r\n"
+"""The line in the head of each answer to a strict request."""
+
 
 def is_strict(prefer: bytes) -> bool:
     """Return whether a value of `Prefer` asks for strict handling.

@@ -30,16 +30,19 @@ class ResponseWriter:
         self._date = b"Date: %b\r\n" % date if date else b""
         self._json = {status: self._prefix(status, JSON) for status in (200, 201)}
 
-    def json(self, status: int, body: bytes) -> bytes:
-        """Return the common answer: JSON over a connection that stays open. status: 200 or 201."""
-        return b"%b%d\r\n\r\n%b" % (self._json[status], len(body), body)
+    def json(self, status: int, body: bytes, headers: bytes = b"") -> bytes:
+        """Return the common answer: JSON over a connection that stays open.
 
-    def json_start(self, size: int) -> bytes:
+        status: 200 or 201. headers: whole lines.
+        """
+        return b"%b%d\r\n%b\r\n%b" % (self._json[status], len(body), headers, body)
+
+    def json_start(self, size: int, headers: bytes) -> bytes:
         """Return the head of a JSON answer with status 200.
 
-        size: bytes of the body that follows.
+        size: bytes of the body that follows. headers: whole lines.
         """
-        return b"%b%d\r\n\r\n" % (self._json[200], size)
+        return b"%b%d\r\n%b\r\n" % (self._json[200], size, headers)
 
     @property
     def json_head(self) -> bytes:
