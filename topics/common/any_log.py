@@ -34,7 +34,7 @@ from topics.common.values.configs import AT_LEAST_ONCE, Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
-from topics.common.work import LEASE_MS, RETRY_MS, START_MS, WorkJob
+from topics.common.work import RETRY_MS, START_MS, WorkJob
 
 
 class AnyReader(Protocol):
@@ -213,7 +213,7 @@ class AnyLog(Protocol):
         node: str,
         max: int = 1,
         *,
-        lease_ms: int = LEASE_MS,
+        lease_ms: int | None = None,
         retry_ms: int = RETRY_MS,
         start_ms: int = START_MS,
     ) -> Iterator[WorkJob]: ...

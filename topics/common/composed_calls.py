@@ -21,7 +21,6 @@ from topics.common.values.answers import RedriveResult
 from topics.common.values.begin import From
 from topics.common.values.delivered import Record
 from topics.common.work import (
-    LEASE_MS,
     RETRY_MS,
     START_MS,
     AsyncWorkJob,
@@ -168,7 +167,7 @@ class ComposedCalls(QueueCalls):
         node: str,
         max: int = 1,
         *,
-        lease_ms: int = LEASE_MS,
+        lease_ms: int | None = None,
         retry_ms: int = RETRY_MS,
         start_ms: int = START_MS,
     ) -> Iterator[WorkJob]:
@@ -176,10 +175,11 @@ class ComposedCalls(QueueCalls):
 
         `with job:` completes a job. If the block raises an Exception, that is logged, and the job
         comes back after `retry_ms`; the loop continues. max: jobs that are held at a time; threads
-        may work on several. While a job is held its lease of `lease_ms` is extended; after the
-        death of this process it comes back when that has passed. A job whose block has not begun
-        comes back when the loop is left, and `start_ms` after it was handed out. An ack without an
-        answer is repeated until the lease ends; `job.is_lost` is True then.
+        may work on several. lease_ms: None for the lease of the queue, as it is when the loop
+        begins. While a job is held its lease is extended; after the death of this process the job
+        comes back when that has passed. A job whose block has not begun comes back when the loop is
+        left, and `start_ms` after it was handed out. An ack without an answer is repeated until the
+        lease ends; `job.is_lost` is True then.
         """
         return work(self, WorkOptions(queue, node, max, lease_ms, retry_ms, start_ms))
 
@@ -326,7 +326,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         node: str,
         max: int = 1,
         *,
-        lease_ms: int = LEASE_MS,
+        lease_ms: int | None = None,
         retry_ms: int = RETRY_MS,
         start_ms: int = START_MS,
     ) -> AsyncIterator[AsyncWorkJob]:

@@ -19,12 +19,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Any, Generic, Protocol, TypeVar
 
 from topics.common.values import arguments
-from topics.common.values.answers import AckResult, ExtendResult
+from topics.common.values.answers import AckResult, ExtendResult, TopicState
 from topics.common.values.delivered import GapError, Job, Jobs, Record
 from topics.errors import NoAnswerError, RequestError, TopicsError, UsageError
 
-LEASE_MS = 30_000
-"""Default of the lease: a job of a worker that was killed comes back after it."""
 RETRY_MS = 1_000
 """Default of the time after which a job that failed comes back."""
 START_MS = 600_000
@@ -55,6 +53,8 @@ class QueueCalls(Protocol):
 
     def get(self, topic: str, seq: int) -> Record | None: ...
 
+    def state(self, topic: str, *, touch: bool = True) -> TopicState: ...
+
     @property
     def closed(self) -> bool: ...
 
@@ -76,6 +76,8 @@ class AwaitedQueueCalls(Protocol):
 
     async def get(self, topic: str, seq: int) -> Record | None: ...
 
+    async def state(self, topic: str, *, touch: bool = True) -> TopicState: ...
+
     @property
     def closed(self) -> bool: ...
 
@@ -84,23 +86,19 @@ class WorkOptions:
     """The arguments of `work`, checked."""
 
     def __init__(  # noqa: PLR0917 - the arguments of `work`, in its order
-        self, queue: str, node: str, most: int, lease_ms: int, retry_ms: int, start_ms: int
+        self, queue: str, node: str, most: int, lease_ms: int | None, retry_ms: int, start_ms: int
     ) -> None:
         arguments.text("queue", queue)
         arguments.text("node", node)
         if not node:
             raise UsageError("node is '': use a name of this worker that no other one has")
         arguments.count("max", most, 1000, 1)
-        arguments.count("lease_ms", lease_ms, 86_400_000, 100)
+        if lease_ms is not None:
+            arguments.count("lease_ms", lease_ms, 86_400_000, 100)
         arguments.count("retry_ms", retry_ms, 86_400_000)
         arguments.count("start_ms", start_ms, 86_400_000)
         self.queue, self.node, self.most = queue, node, most
         self.lease_ms, self.retry_ms, self.start_ms = lease_ms, retry_ms, start_ms
-
-    @property
-    def rest_s(self) -> float:
-        """Seconds between two extensions."""
-        return self.lease_ms / 1000 / _PARTS
 
 
 class _JobAtWork:
@@ -198,12 +196,19 @@ class _HeldJobs(Generic[J]):
     def __init__(self, options: WorkOptions) -> None:
         self.options = options
         self.queue = options.queue
+        self._lease_ms = options.lease_ms or 0
+        """The lease of all jobs; 0: the queue has not been asked for its own yet."""
         self._held: dict[int, J] = {}
         self._left = False
 
+    @property
+    def _rest_s(self) -> float:
+        """Seconds between two extensions."""
+        return self._lease_ms / 1000 / _PARTS
+
     def _hold(self, jobs: Iterable[J]) -> list[J]:
         made = list(jobs)
-        until = time.monotonic() + self.options.lease_ms / 1000
+        until = time.monotonic() + self._lease_ms / 1000
         for job in made:
             job._lease_until = until
             self._held[job.seq] = job
@@ -238,7 +243,7 @@ class _HeldJobs(Generic[J]):
         _log.warning("no block of jobs %s of %s began within %d ms", seqs, self.queue, self.options.start_ms)
 
     def _note_extended(self, jobs: list[J], extended: ExtendResult) -> None:
-        until = time.monotonic() + self.options.lease_ms / 1000
+        until = time.monotonic() + self._lease_ms / 1000
         for job in jobs:
             if job.seq in extended.deadlines:
                 job._lease_until = until
@@ -316,6 +321,12 @@ class _Work(_HeldJobs[WorkJob]):
         options = self.options
         fresh: deque[WorkJob] = deque()
         try:
+            self._lease_ms = self._lease_ms or self._log.state(self.queue, touch=False).config.lease_ms
+        except UsageError:
+            if self._log.closed:
+                return
+            raise
+        try:
             while True:
                 while not fresh:
                     with self._changed:
@@ -323,7 +334,7 @@ class _Work(_HeldJobs[WorkJob]):
                         room = options.most - len(self._held)
                     try:
                         found = self._log.claim(
-                            options.queue, options.node, room, lease_ms=options.lease_ms, wait_ms=_WAIT_MS
+                            options.queue, options.node, room, lease_ms=self._lease_ms, wait_ms=_WAIT_MS
                         )
                     except UsageError:
                         if self._log.closed:
@@ -401,7 +412,7 @@ class _Work(_HeldJobs[WorkJob]):
         options = self.options
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._left and not self._held, options.rest_s)
+                self._changed.wait_for(lambda: self._left and not self._held, self._rest_s)
                 late = self._take_late()
                 held = list(self._held.values())
                 if late:
@@ -415,7 +426,7 @@ class _Work(_HeldJobs[WorkJob]):
                 continue
             try:
                 extended = self._log.extend(
-                    self.queue, options.node, [job.job for job in held], lease_ms=options.lease_ms
+                    self.queue, options.node, [job.job for job in held], lease_ms=self._lease_ms
                 )
             except UsageError:
                 if self._log.closed:
@@ -475,6 +486,12 @@ class _AsyncWork(_HeldJobs[AsyncWorkJob]):
     async def jobs(self) -> AsyncIterator[AsyncWorkJob]:
         options = self.options
         fresh: deque[AsyncWorkJob] = deque()
+        try:
+            self._lease_ms = self._lease_ms or (await self._log.state(self.queue, touch=False)).config.lease_ms
+        except UsageError:
+            if self._log.closed:
+                return
+            raise
         extending = asyncio.ensure_future(self._extend_all())
         try:
             while True:
@@ -484,7 +501,7 @@ class _AsyncWork(_HeldJobs[AsyncWorkJob]):
                         room = options.most - len(self._held)
                     try:
                         found = await self._log.claim(
-                            options.queue, options.node, room, lease_ms=options.lease_ms, wait_ms=_WAIT_MS
+                            options.queue, options.node, room, lease_ms=self._lease_ms, wait_ms=_WAIT_MS
                         )
                     except UsageError:
                         if self._log.closed:
@@ -551,7 +568,7 @@ class _AsyncWork(_HeldJobs[AsyncWorkJob]):
     async def _extend_all(self) -> None:
         options = self.options
         while True:
-            await asyncio.sleep(options.rest_s)
+            await asyncio.sleep(self._rest_s)
             late = self._take_late()
             held = list(self._held.values())
             if late:
@@ -565,7 +582,7 @@ class _AsyncWork(_HeldJobs[AsyncWorkJob]):
                 continue
             try:
                 extended = await self._log.extend(
-                    self.queue, options.node, [job.job for job in held], lease_ms=options.lease_ms
+                    self.queue, options.node, [job.job for job in held], lease_ms=self._lease_ms
                 )
             except UsageError:
                 if self._log.closed:

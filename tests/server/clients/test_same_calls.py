@@ -177,6 +177,50 @@ def test_leases_are_extended_while_jobs_are_worked_on(any_log: topics.AnyLog, mo
     assert any_log.state("jobs").count == 0
 
 
+def test_work_takes_the_lease_of_its_queue_and_extends_by_it(any_log: AnyTwin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the jobs of a worker that was killed come back when the queue says."""
+    any_log.put_topic("jobs", type="queue", lease_ms=7_200_000)
+    any_log.append("jobs", [1])
+    monkeypatch.setattr(work, "_PARTS", 7_200_000)  # a millisecond
+    asked: list[tuple[str, int | None]] = []
+    aio, extended = any_log.aio, threading.Event()
+
+    def extend(*arguments: Any, lease_ms: int) -> topics.ExtendResult:
+        asked.append(("extend", lease_ms))
+        extended.set()
+        return topics.ExtendResult({1: 1}, [])
+
+    async def extend_awaited(*arguments: Any, lease_ms: int) -> topics.ExtendResult:
+        return extend(lease_ms=lease_ms)
+
+    def noting_claim(call: Any) -> Any:
+        def claim(*arguments: Any, **options: Any) -> Any:
+            asked.append(("claim", options["lease_ms"]))
+            return call(*arguments, **options)
+
+        return claim
+
+    for log, extends in ((any_log, extend), (aio, extend_awaited)):
+        monkeypatch.setattr(log, "extend", extends)
+        monkeypatch.setattr(log, "claim", noting_claim(log.claim))
+    for job in any_log.work("jobs", node="w"):
+        assert extended.wait(30)
+        job.nack(delay_ms=0)
+        break
+    assert set(asked) == {("claim", 7_200_000), ("extend", 7_200_000)}
+    asked.clear()
+
+    async def work_awaited() -> None:
+        async for job in aio.work("jobs", node="w"):
+            while len(asked) < 2:
+                await asyncio.sleep(0)
+            await job.nack(delay_ms=0)
+            return
+
+    asyncio.run(work_awaited())
+    assert set(asked) == {("claim", 7_200_000), ("extend", 7_200_000)}
+
+
 def test_a_job_that_another_worker_has_by_now_is_lost(any_log: topics.AnyLog) -> None:
     any_log.put_topic("jobs", type="queue")
     any_log.append("jobs", [1])
