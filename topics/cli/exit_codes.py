@@ -29,9 +29,9 @@ def sentence(error: Exception) -> str:
     return str(error)
 
 
-def report(error: Exception) -> None:
-    """Write the sentence for an error on stderr."""
-    print(f"topics: {sentence(error)}", file=sys.stderr, flush=True)
+def report(error: Exception, also: str = "") -> None:
+    """Write the sentence for an error on stderr. also: a clause at its end."""
+    print(f"topics: {sentence(error)}{'; ' if also else ''}{also}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -69,8 +69,10 @@ class Trickle(io.RawIOBase):
 
 
 def test_the_whole_lines_of_a_slow_writer_come_at_once() -> None:
+    """Each with its number, which counts empty lines."""
     pipe = Trickle(b"one\ntw", b"o\r\n\n", b"thr", b"ee", b"\nfo", b"ur")
-    assert list(lines_as_they_come(pipe)) == [[b"one"], [b"two"], [b"three"], [b"four"]]  # type: ignore[arg-type]
+    expected = [[(1, b"one")], [(2, b"two")], [(4, b"three")], [(5, b"four")]]
+    assert list(lines_as_they_come(pipe)) == expected  # type: ignore[arg-type]
 
 
 def test_a_bar_begins_when_work_takes_long_and_is_taken_away(

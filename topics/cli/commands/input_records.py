@@ -97,42 +97,61 @@ def record_of(value: Any, what: str) -> tuple[Any, int | None]:
     return topics.NewRecord(data, tag, node, value.get("meta")), seq
 
 
-def batches_of(form: InputForm, given: Sequence[str], stdin: IO[bytes], *, whole: bool) -> Iterator[list[Any]]:
-    """Yield records to append together: the arguments, all of stdin, or the lines that are there.
+class InputBatch(NamedTuple):
+    """Records to append together. last_line: of stdin, the line of the last one; 0: no lines."""
+
+    records: list[Any]
+    last_line: int = 0
+
+
+def batches_of(form: InputForm, given: Sequence[str], stdin: IO[bytes], *, whole: bool) -> Iterator[InputBatch]:
+    """Yield the arguments, all of stdin, or its lines as they come: also those before a wrong one.
 
     Raises: UsageError, which names the argument or the line.
     """
     if given:
-        yield [form.record(os.fsencode(text), f"record {at} ({_cut(text)})") for at, text in enumerate(given, 1)]
+        yield InputBatch(
+            [form.record(os.fsencode(text), f"record {at} ({_cut(text)})") for at, text in enumerate(given, 1)]
+        )
     elif whole:
-        yield [form.record(stdin.read(), "stdin")]
+        yield InputBatch([form.record(stdin.read(), "stdin")])
     else:
-        at = 0
         for lines in lines_as_they_come(stdin):
             for begin in range(0, len(lines), _BATCH_RECORDS):
-                part = lines[begin : begin + _BATCH_RECORDS]
-                records = [form.record(line, f"line {at + number}") for number, line in enumerate(part, 1)]
-                at += len(part)
-                yield records
+                yield from _line_batches(form, lines[begin : begin + _BATCH_RECORDS])
 
 
-def lines_as_they_come(stdin: IO[bytes]) -> Iterator[list[bytes]]:
-    """Yield the whole lines of each read, so that a slow writer's are appended at once.
+def _line_batches(form: InputForm, lines: list[tuple[int, bytes]]) -> Iterator[InputBatch]:
+    records: list[Any] = []
+    try:
+        for at, line in lines:
+            records.append(form.record(line, f"line {at}"))
+    except UsageError:
+        if records:
+            yield InputBatch(records, lines[len(records) - 1][0])
+        raise
+    yield InputBatch(records, lines[-1][0])
 
-    Empty lines are left out.
+
+def lines_as_they_come(stdin: IO[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the whole lines of each read with their numbers: a slow writer's are appended at once.
+
+    Empty lines are left out, and count.
     """
     rest: list[bytes] = []
+    before = 0
     read = getattr(stdin, "read1", stdin.read)
     while chunk := read(_CHUNK_BYTES):
         *lines, last = chunk.split(b"\n")
         if lines:
             lines[0] = b"".join([*rest, lines[0]])
             rest = []
-            if found := [line.removesuffix(b"\r") for line in lines if line.strip()]:
+            if found := [(at, line.removesuffix(b"\r")) for at, line in enumerate(lines, before + 1) if line.strip()]:
                 yield found
+            before += len(lines)
         rest.append(last)
     if (end := b"".join(rest)).strip():
-        yield [end]
+        yield [(before + 1, end)]
 
 
 def _json_of(text: bytes, what: str) -> Any:

@@ -60,11 +60,12 @@ class TopicImport:
                 "topic_exists",
                 f"topic {self._topic!r} has seqs up to {state.head_seq}: --keep-seqs needs a new topic",
             )
-        at, head = 0, 0
+        head, is_first = 0, True
         for lines in lines_as_they_come(source):
-            for line in lines:
-                at += 1
-                begun = self._begun(line, is_new=state is None) if at == 1 and self._form.form == "record" else None
+            for at, line in lines:
+                may_begin = is_first and self._form.form == "record"
+                is_first = False
+                begun = self._begun(line, is_new=state is None) if may_begin else None
                 if begun is not None:
                     head = begun
                     continue
