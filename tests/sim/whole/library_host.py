@@ -444,8 +444,8 @@ class LibraryMachine(Machine):
         raise self.wrong("the library is busy without end")
 
     @property
-    def engine(self) -> Any:
-        return self.log._engine if self.log is not None and not self.log._closed else None
+    def opened(self) -> Any:
+        return self.log._opened if self.log is not None and not self.log._closed else None
 
     def crash(self, *, power_cut: bool) -> None:
         super().crash(power_cut=power_cut)

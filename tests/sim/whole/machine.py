@@ -352,8 +352,13 @@ class Machine:
             raise self.wrong(_complaints.bugs[0]) from _raise_later[0]
 
     @property
+    def opened(self) -> Any:
+        """The engine and its store; None until recovery has ended."""
+        return self.server._backend if self.server is not None else None
+
+    @property
     def engine(self) -> Any:
-        return self.server.engine if self.server is not None else None
+        return self.opened.engine if self.opened is not None else None
 
     def look(self) -> None:
         """Check what must hold at any time."""

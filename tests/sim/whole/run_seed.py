@@ -209,11 +209,10 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     if machine.lied and machine.power_failed:
         _begin_after_lies(machine, actors)
         return
-    began_ns = machine.ring.clock.monotonic_ns()
     start(machine)
     compares_bytes = life.starting.twice and (int(machine.plan.seed) + machine.ring.life) % 2 == 0
     if compares_bytes:
-        _recover_again(machine, began_ns)
+        _recover_again(machine)
     machine.audit(actors)
     if life.starting.twice and not compares_bytes:
         said = machine.survey(actors)
@@ -231,15 +230,15 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     machine.forgive()
 
 
-def _recover_again(machine: Machine, began_ns: int) -> None:
-    """Kill the process, begun at `began_ns`, before it has done anything else.
+def _recover_again(machine: Machine) -> None:
+    """Kill the process before it has done anything else.
 
-    The next one has to leave the same bytes, unless one of them had the time to compact files.
+    The next one has to leave the same bytes, unless one of them has begun a checkpoint: that copies
+    records, and one that is cut short leaves bytes that the next start clears.
     """
     shards, left = machine.config.wal_shards, content(machine.ring.disk, machine.config)
-    compacts = _compacts_since(machine, began_ns)
+    copies = _has_begun_a_checkpoint(machine)
     machine.crash(power_cut=False)
-    began_ns = machine.ring.clock.monotonic_ns()
     start(machine)
     if shards != machine.config.wal_shards:  # all is copied out of the log, so that any number of shards finds it
         return
@@ -247,19 +246,16 @@ def _recover_again(machine: Machine, began_ns: int) -> None:
         return
     may_copy = len(machine.engine._core.routers) > 0
     if found := difference(left, content(machine.ring.disk, machine.config), may_copy=may_copy):
-        if compacts or _compacts_since(machine, began_ns):
+        if copies or _has_begun_a_checkpoint(machine):
             return
         raise machine.wrong(f"a second recovery leaves something else: {found}")
     machine.counts["recovered twice to the same bytes"] += 1
 
 
-def _compacts_since(machine: Machine, began_ns: int) -> bool:
-    """Return whether a checkpoint by time may have begun since, and written files anew.
-
-    One that is cut short leaves bytes after the frames of segments, which the next start clears.
-    """
-    config, passed_ns = machine.config, machine.ring.clock.monotonic_ns() - began_ns
-    return config.compact_below > 0 and passed_ns >= config.checkpoint_every_ms * 1_000_000
+def _has_begun_a_checkpoint(machine: Machine) -> bool:
+    checkpointer = machine.opened.store.checkpointer
+    counters = checkpointer.counters
+    return checkpointer._running is not None or counters.done + counters.failed > 0
 
 
 def _begin_after_lies(machine: Machine, actors: list[Actor]) -> None:
