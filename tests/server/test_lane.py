@@ -603,6 +603,20 @@ def test_the_write_that_creates_a_topic_is_enough_to_learn_it() -> None:
     assert world.server.lane.taken == 4
 
 
+def test_a_write_that_waits_for_its_turn_is_learnt_from_too() -> None:
+    """A pass has time for two of these; with more topics than that, most would stay unknown for long."""
+    world = SimWorld(pass_requests_us=20)
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is not None
+    conns = [world.connect() for _ in range(30)]
+    for turn in range(2):
+        for number, conn in enumerate(conns):
+            conn.send(plain(f"t{number}"))
+        assert [conn.answer("POST").status for conn in conns] == [(201, 200)[turn]] * 30
+    assert world.server.lane.taken == 30
+
+
 def test_idempotency_keys_mean_the_same_in_the_lane() -> None:
     """R-IDEM: once, again with other records, twice at a time, in a row, after a crash."""
     pair = Pair()

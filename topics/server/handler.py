@@ -40,6 +40,8 @@ class HttpHandler:
         turns.seen_ns = started_ns = now_ns()
         service.sampling = True
         lane = self._lane
+        if lane is not None and service.served:
+            lane.learn()
         rest = batch if lane is None else self._through(lane, batch)
         several = len(rest) > 1
         for conn, view in rest:
@@ -49,8 +51,6 @@ class HttpHandler:
                 self._give_up(conn)
             if several:
                 turns.look()
-        if rest and lane is not None:
-            lane.learn(rest)
         self.requests.add(now_ns() - started_ns)
         is_settled = not rest and lane is not None and lane.is_settled and service.engine.is_settled
         if is_settled:
@@ -64,6 +64,8 @@ class HttpHandler:
         if lane.least == 1:
             return None
         started_ns = service.now_ns()
+        if service.served:
+            lane.learn()
         try:
             outcome = lane.single.take(conn, view, started_ns)
         except Exception:

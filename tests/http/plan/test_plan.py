@@ -167,10 +167,8 @@ def test_a_plan_made_again_has_the_rights_of_now() -> None:
 def test_the_plan_of_a_head_is_made_once() -> None:
     made = planner()
     one, other = head("GET", "/v0/topics/a"), head("GET", "/v0/topics/b")
-    assert made.known(one) is None
     found = made.plan(one)
-    assert made.known(one) is found
-    assert made.known(other) is None
+    assert made.kept == {one: found}
     assert made.plan(other) is not found
 
 
@@ -178,10 +176,9 @@ def test_the_plan_of_a_head_with_a_key_is_found_again_by_its_digest() -> None:
     made = planner("one,two")
     keyed = head("GET", "/v0/topics/a", "Authorization: Bearer one")
     found = made.plan(keyed)
-    assert made.known(keyed) is found
     assert made.plan(keyed) is found
     assert keyed not in made.kept
-    assert made.known(head("GET", "/v0/topics/a", "Authorization: Bearer two")) is None
+    assert made.plan(head("GET", "/v0/topics/a", "Authorization: Bearer two")) is not found
 
 
 @pytest.mark.parametrize(
@@ -190,35 +187,24 @@ def test_the_plan_of_a_head_with_a_key_is_found_again_by_its_digest() -> None:
         head("GET", "/v0/topics/a/work"),
         head("GET", "/v0/topics/a?token=one"),
         head("GET", "/v0/topics/a", "X: " + "x" * 1024),
+        head("POST", "/v0/topics/a", JSON, "Content-Length: 2", "Idempotency-Key: k"),
     ],
-    ids=["a stream", "a key in the query", "a long head"],
+    ids=["a stream", "a key in the query", "a long head", "an idempotency key"],
 )
 def test_the_plan_of_a_head_that_will_not_come_again_is_not_kept(again: bytes) -> None:
     made = planner()
-    made.plan(again)
-    assert made.known(again) is None
-
-
-def test_the_plan_of_a_head_with_an_idempotency_key_is_kept_for_one_look_only() -> None:
-    """The lane plans such a head, and the connection asks for it in the same pass."""
-    made = planner()
-    keyed = head("POST", "/v0/topics/a", JSON, "Content-Length: 2", "Idempotency-Key: k")
-    found = made.plan(keyed)
-    assert made.known(keyed) is found
-    assert keyed not in made.kept
-    made.seen_once.clear()
-    assert made.known(keyed) is None
+    first = made.plan(again)
+    assert not made.kept
+    assert made.plan(again) is not first
 
 
 def test_no_plan_outlives_a_change_of_the_keys() -> None:
     made = planner("one")
-    keyed = head("GET", "/v0/topics/a", "Authorization: Bearer one")
-    plain = head("GET", "/healthz")
-    for each in (keyed, plain):
-        made.plan(each)
-        assert made.known(each) is not None
+    heads = head("GET", "/v0/topics/a", "Authorization: Bearer one"), head("GET", "/healthz")
+    before = [made.plan(each) for each in heads]
     made.forget()
-    assert (made.known(keyed), made.known(plain)) == (None, None)
+    assert not made.kept
+    assert all(made.plan(each) is not old for each, old in zip(heads, before, strict=True))
 
 
 def test_heads_with_secrets_or_keys_of_one_use_are_not_kept(echo: Echo) -> None:

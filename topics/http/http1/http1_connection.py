@@ -455,6 +455,7 @@ class HttpConnection:
             raise PHASES.error(self.phase, ANSWER)
         self.phase = ANSWER
         self._plan = plan
+        service.served.append(plan)
         call = Call(service, self, plan, usable, started_ns)
         self._call = call
         run(call)

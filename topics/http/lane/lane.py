@@ -34,7 +34,6 @@ from topics.http.lane.single import MISS_LONE, Single
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
-from topics.http.wire.head import HEAD_END
 from topics.http.wire.preference import APPLIED
 
 REASONS = {
@@ -429,29 +428,28 @@ class Lane:
         return others
 
     # --- learning ----------------------------------------------------------------------------------------------------
-    def learn(self, rows: list[Row]) -> None:
+    def learn(self) -> None:
         """Learn names of plain topics and Host values from requests that the lane did not know.
 
-        rows: those that `take` returned, which the general path has handled since.
+        A request may have waited for its turn, so it is learnt from once it was served.
         """
         service = self._service
+        served = service.served
         if service.gate is not None:
+            served.clear()
             return
         if self._declined_tick != service.tick or len(self._declined) > _DECLINED_KEPT:
             self._declined.clear()
             self._declined_tick = service.tick
-        planner = service.planner
-        known = planner.known
-        for _conn, view in rows:
-            data = bytes(view[:1024])
-            plan = known(data[: data.find(HEAD_END) + 4])
-            if plan is None or not plan.usual_body or not plan.is_let_in:
-                continue
+        while served:
+            plan = served.popleft()
             route, request = plan.route, plan.request
             if (
                 route is None
                 or route.handler not in {record_endpoints.write, record_endpoints.diff}
                 or request.authority
+                or not plan.usual_body
+                or not plan.is_let_in
             ):
                 continue
             host = request.headers.get(b"host", b"")
@@ -462,7 +460,6 @@ class Lane:
             target = plan.name.encode() + _READ_SUFFIX if reads else plan.name.encode()
             if path == _PATH + target and self._declined.get(target, 0) < _DECLINED_MAX:
                 self._learn_topic(plan.name, target, plan.name_json, plan.counted, reads=reads)
-        planner.seen_once.clear()
 
     def _learn_host(self, host: bytes) -> None:
         place = lib.tp_learn_host(self._scanned.scanner, host, len(host))
@@ -475,6 +472,7 @@ class Lane:
         if digests and lib.tp_learn_keys(self._scanned.scanner, digests, len(digests) // 32) < 0:
             raise MemoryError("no memory for the digests of keys")
         self._topics.forget_all()
+        self._service.served.clear()
 
     def _learn_topic(
         self, name: str, raw: bytes, name_json: bytes, principal: Principal | None, *, reads: bool

@@ -38,7 +38,6 @@ V = TypeVar("V")
 _KEPT_HEAD_BYTES = 1024
 _KEPT_PLANS = 1024
 _KEPT_AIMS = 4096
-_SEEN_ONCE = 256
 _SECRETS = (b"authorization", b"cookie")
 """Fields whose values must not stay in memory. Only the guard reads them."""
 _UNKEPT = b"idempotency-key"
@@ -282,11 +281,6 @@ class Planner:
         """Plans by whole head. Connections read it; this class fills it."""
         self._kept_secret: dict[bytes, Plan] = {}
         """Plans by the SHA-256 of a head with a secret in it."""
-        self.seen_once: dict[bytes, Plan] = {}
-        """A few plans that are not cached, because of their idempotency key, by the head's digest.
-
-        Its reader empties it.
-        """
         self._kept_lists: dict[tuple[HeaderList, bool], Plan] = {}
         self._kept_secret_lists: dict[bytes, Plan] = {}
         """Plans by the SHA-256 of a header list with a secret in it."""
@@ -300,19 +294,10 @@ class Planner:
         self._guard = guard
         self._aims: dict[tuple[bytes, bytes], Aim] = {}
 
-    def known(self, head: bytes) -> Plan | None:
-        """Return the cached plan of a head; None without one."""
-        plan = self.kept.get(head)
-        if plan is None and (self._kept_secret or self.seen_once):
-            digest = sha256(head).digest()
-            plan = self._kept_secret.get(digest) or self.seen_once.get(digest)
-        return plan
-
     def forget(self) -> None:
         """Forget all plans, because their keys may no longer be valid."""
         self.kept.clear()
         self._kept_secret.clear()
-        self.seen_once.clear()
         self._kept_lists.clear()
         self._kept_secret_lists.clear()
 
@@ -333,8 +318,6 @@ class Planner:
             _keep(self._kept_secret, digest or sha256(head).digest(), plan, _KEPT_PLANS)
         elif keep is Keep.OPEN:
             _keep(self.kept, head, plan, _KEPT_PLANS)
-        elif _UNKEPT in request.headers and len(self.seen_once) < _SEEN_ONCE:
-            self.seen_once[digest or sha256(head).digest()] = plan
         return plan
 
     def again(self, plan: Plan) -> Plan:

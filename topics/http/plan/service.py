@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -33,6 +34,7 @@ from topics.http.wire.parser import open_parser
 from topics.http.wire.response import ResponseWriter
 
 Gate = Callable[[Plan], RequestError | None]
+_SERVED = 256
 
 
 class MetricsPages(Protocol):
@@ -119,6 +121,8 @@ class Service:
         """The handler of an upgrade request whose path and method are valid; `server/` sets it."""
         self.tick = 0
         """Seconds, roughly. Connections note it as the time at which they began to wait."""
+        self.served: deque[Plan] = deque(maxlen=_SERVED)
+        """Plans of the newest requests of HTTP/1.1 outside the lane, which learns from them."""
         self.in_flight = InFlight()
         self.refused_total = 0
         """Requests answered 4xx or 5xx, malformed ones included."""
