@@ -95,10 +95,17 @@ class Client {
       const pause = Math.max(this.pauseMs(pauses), error.detail?.retry_after_ms ?? 0);
       if (Date.now() + pause >= until) {
         if (error instanceof TopicsError) throw error;
-        throw new TopicsError("no_answer", `no answer from ${this.url}: ${error.message}`);
+        throw new TopicsError("no_answer", `no answer from ${this.url}: ${error.message}${this.originToList()}`);
       }
       await sleep(pause, signal);
     }
+  }
+
+  /** Return a question about the page's origin, which a server of another origin has to list, or "". */
+  originToList() {
+    const page = globalThis.location;
+    if (!page || new URL(this.url, page.href).origin === page.origin) return "";
+    return ` (is ${page.origin} in TOPICS_ALLOWED_ORIGINS of the server?)`;
   }
 
   /** Send a request once. Throws: TopicsError for a refusal, TypeError without an answer. */

@@ -139,3 +139,21 @@ def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path
     finally:
         script.close()
         world.close()
+
+
+def test_a_page_of_another_origin_is_asked_whether_the_server_lists_it(tmp_path: Path) -> None:
+    found = Script(
+        tmp_path,
+        "http://127.0.0.1:1",
+        """
+        for (const page of ["http://page:8000", "http://127.0.0.1:1", undefined]) {
+          globalThis.location = page && { origin: page, href: `${page}/index.html` };
+          await connect("http://127.0.0.1:1", { timeoutMs: 1 }).read("orders").catch((error) => console.log(error.message));
+        }
+        """,
+    ).rest()
+    assert [line.partition(" (")[2] for line in found] == [
+        "is http://page:8000 in TOPICS_ALLOWED_ORIGINS of the server?)",
+        "",
+        "",
+    ]
