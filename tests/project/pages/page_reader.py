@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import topics
 
 _COMMANDS = (
-    "for ", "curl ", "topics ", "TOPICS_", ".venv/bin/", ". ", "install ", "echo ", "cp ", "pip ", "make ", "git ",
+    "for ", "curl ", "topics ", "TOPICS_", ".venv/bin/", "python -c ", ". ", "install ", "echo ", "cp ", "pip ",
+    "make ", "git ",
 )  # fmt: skip
 _SHOWN = ("text", "console", "yaml", "toml", "ini", "js")
 """Languages of blocks that are not run: drawings, tables, the service manager, other programs."""

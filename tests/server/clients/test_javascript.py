@@ -148,7 +148,8 @@ def test_a_page_of_another_origin_is_asked_whether_the_server_lists_it(tmp_path:
         """
         for (const page of ["http://page:8000", "http://127.0.0.1:1", undefined]) {
           globalThis.location = page && { origin: page, href: `${page}/index.html` };
-          await connect("http://127.0.0.1:1", { timeoutMs: 1 }).read("orders").catch((error) => console.log(error.message));
+          const client = connect("http://127.0.0.1:1", { timeoutMs: 1 });
+          await client.read("orders").catch((error) => console.log(error.message));
         }
         """,
     ).rest()
