@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults
+.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -149,6 +149,11 @@ check: venv ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# tests/project/typed_use.py uses all that programs use; pyright comes from the package index, once, and brings node.
+pyright: venv ## the public surface under pyright's strict mode
+	$(BIN)/python -m pip install -q --disable-pip-version-check "pyright>=1.1"
+	$(BIN)/pyright -p tests/project/pyright.json $(ARGS)
 
 format: venv ## let ruff format and mend
 	$(BIN)/ruff format .

@@ -1,0 +1,85 @@
+"""The public surface as a program uses it, for a strict type checker (`make pyright`). It is not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import topics
+from topics import GapError, Job, Record
+
+
+def use(log: topics.AnyLog) -> None:
+    """Use records and readers, in a directory as in a server."""
+    wrote = log.append("orders", [{"sku": 1}], key="k", timeout=1.0)
+    seqs: list[int] = [wrote.first_seq, wrote.last_seq]
+    seqs.append(log.append_many("orders", [b"{}"]).count)
+    seqs.append(log.append_soon("orders", {"sku": 2}).result(timeout=1))
+    made: topics.PutResult = log.put_topic("jobs", type="queue", lease_ms=1000)
+    kind: str = made.config.type
+    print(kind, seqs, log.patch_topic("jobs", ttl_ms=5).after.ttl_ms)
+    for record in log.read("orders", limit=5, on_gap="skip"):
+        seq, tag = record.seq, record.tag
+        print(seq, tag)
+    tail: Iterator[Record] = log.tail("orders", reader="billing", on_gap=note)
+    print(next(tail).ts)
+    for topic, record in log.tail_many({"orders": 0, "jobs": {"last": 2}}):
+        print(topic.upper(), record.node)
+    page = log.page("orders", wait_ms=5)
+    if page.tombstone is not None:
+        print(page.tombstone.reason, page.next_from_seq)
+    found = log.get("orders", 1)
+    print(found.seq if found is not None else 0)
+    heads = log.wait({"orders": 1}, wait_ms=5)
+    print([head.incarnation for head in heads.values() if head is not None])
+    with log.reader("orders", "billing", commit_every=10) as reader:
+        print([record.seq for record in reader.read(limit=1)], reader.commit(), reader.lag.records)
+    print([state.name for state in log.readers("orders")], log.delete_reader("orders", "billing"))
+
+
+def work(log: topics.AnyLog) -> None:
+    """Use queues and routers."""
+    for job in log.work("jobs", node="w", max=8, start_ms=1000):
+        with job:
+            print(job.seq, job.is_lost)
+    jobs: list[Job] = log.claim("jobs", "w", wait_ms=5)
+    print(log.ack("jobs", "w", jobs).done, log.nack("jobs", "w", jobs, reason="r").skipped)
+    print(log.extend("jobs", "w", jobs, lease_ms=5).deadlines)
+    print([letter.meta is None for letter in log.dead("jobs")], log.redrive("jobs").redriven)
+    print(log.put_router("r", "a", "b").config.source, log.router("r").forwarded, log.delete_router("r").deleted)
+    state = log.state("jobs")
+    print(state.head_seq, state.config.durability, state.queue.ready if state.queue is not None else 0)
+    print(
+        [each.name for each in log.topics()], log.delete("jobs", before_seq=5).deleted, log.delete_topic("jobs").deleted
+    )
+
+
+def note(gap: GapError) -> None:
+    print(gap.topic, gap.tombstone.gap_to, gap.resume_from)
+
+
+def both() -> None:
+    """Use both."""
+    with topics.open("data", durability="fsync") as log:
+        use(log)
+        pending = log.append_nowait("orders", [1])
+        print(pending.result().first_seq, log.flush("orders"), log.stats())
+    with topics.connect("http://localhost:4000", key="k", timeout=5) as client:
+        use(client)
+        work(client)
+
+
+async def awaited() -> None:
+    """Use asyncio."""
+    async with await topics.connect_async("http://localhost:4000") as log:
+        wrote = await log.append("orders", [{"sku": 1}])
+        print(wrote.first_seq, (await log.state("orders")).head_seq)
+        async for record in log.tail("orders", 0, on_gap="skip"):
+            print(record.seq)
+        async for job in log.work("jobs", node="w"):
+            async with job:
+                print(job.seq)
+        async with log.reader("orders", "billing") as reader:
+            print([record.seq for record in await reader.read()], await reader.position, (await reader.lag).ms)
+        print([letter.seq async for letter in log.dead("jobs")], (await log.redrive("jobs")).skipped)
+    async with topics.open("data") as directory:
+        print((await directory.aio.append("orders", [1])).count)
