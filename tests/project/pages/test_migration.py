@@ -26,6 +26,21 @@ for offset in range(first, {STORED}):
 """
 
 
+GROUP = f"""
+import pathlib
+acked = pathlib.Path("acked")  # those of the group, which has 10 read and not done, and the rest not read
+done = acked.read_text().split() if acked.exists() else []
+if "XACK" in sys.argv:
+    acked.write_text(" ".join([*done, *sys.argv[sys.argv.index("XACK") + 3 :]]))
+    found = len(sys.argv) - 5
+else:
+    ids = range(1, 11) if "XAUTOCLAIM" in sys.argv else range(11, {STORED} + 1)
+    entries = [[f"{{id}}-0", ["sku", str(id)]] for id in ids if f"{{id}}-0" not in done][:1000]
+    found = ["0-0", entries, []] if "XAUTOCLAIM" in sys.argv else {{"resize": entries}} if entries else None
+print(json.dumps(found))
+"""
+
+
 def program(source: str) -> str:
     found = re.search(rf"^```python no-run {source}\n(.*?)^```", PAGE, re.M | re.S)
     assert found is not None, source
@@ -48,12 +63,34 @@ def test_a_program_of_the_page_copies_everything_once(
     script.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.chdir(tmp_path)
+    with topics.open("data") as log:
+        log.put_topic("orders", durability="fsync")
     for copied in (STORED, 0):
         exec(compile(program(source), "docs/migration.md", "exec"), {"__name__": "__main__"})
         assert re.match(rf"{copied} \w+ copied\n$", capsys.readouterr().out)
     with topics.open("data") as log:
         assert log.state("orders").count == STORED
+        assert log.state("orders").config.durability == "fsync", "the settings of the topic are kept"
         second = log.get("orders", 2)
         assert second is not None
         assert json.dumps(second.data) == json.dumps({"sku": "2" if source == "redis" else 1})
         assert second.meta == address
+
+
+def test_a_program_of_the_page_moves_the_jobs_of_a_group_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "redis-cli"
+    script.write_text(f"#!{sys.executable}\nimport json, sys\n{GROUP}")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.chdir(tmp_path)
+    with topics.open("data") as log:
+        log.put_topic("resize", type="queue")
+    for moved in (STORED, 0):
+        exec(compile(program("redis-queue"), "docs/migration.md", "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out == f"{moved} jobs moved\n"
+    with topics.open("data") as log:
+        jobs = log.claim("resize", "worker", 1000) + log.claim("resize", "worker", 1000)
+        assert [job.data for job in jobs] == [{"sku": str(id)} for id in range(1, STORED + 1)]
+        assert jobs[0].meta == {"redis_id": "1-0"}
