@@ -7,11 +7,14 @@ import errno
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import topics
 from examples.aof2 import trades
+from tests.embedded.appends.test_admission import let_syncs_go, stop_syncs
+from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.conftest import SMALL, copy_open
 from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
 
@@ -70,8 +73,16 @@ def _reasons(log: topics.Log) -> set[str]:
 
 
 @line("`append_record_with_timeout(payload, timeout)`", "`wait_for_writable_segment(timeout)`")
-def test_an_append_waits_for_admission_as_long_as_it_may(log: topics.Log) -> None:
-    assert log.append("t", [b"one"], timeout=1.5).first_seq == 1
+def test_an_append_waits_for_admission_as_long_as_it_may() -> None:
+    log, _ring = sim_log(max_unsynced_bytes=10_000, sync_every_ms=None)
+    log.append("t", [b"made"])
+    stop_syncs(log)
+    log.append("t", [bytes(6_000)])
+    with pytest.raises(topics.WouldBlockError, match="as many bytes as may be"):
+        log.append("t", [bytes(6_000)], timeout=0.01)
+    let_syncs_go(log)
+    assert log.append("t", [bytes(6_000)], timeout=1.5).first_seq == 3
+    log.close()
 
 
 @line("`append_record_async(payload)`")
@@ -162,13 +173,38 @@ def test_the_settings_of_a_log_are_there(tmp_path: Path) -> None:
         assert all(path.stat().st_size <= 2 << 20 for path in paths)
 
 
-@line("`retention`")
-def test_records_above_a_cap_are_gone_and_reported(log: topics.Log) -> None:
-    log.put_topic("t", cap_records=2)
+@pytest.mark.parametrize("cap", [{"cap_records": 2}, {"cap_bytes": 9}], ids=str)
+def test_records_above_a_cap_are_gone_and_reported(log: topics.Log, cap: dict[str, Any]) -> None:
+    log.put_topic("t", **cap)
     log.append("t", [b"one", b"two", b"three"])
     with pytest.raises(topics.GapError) as gap:
         list(log.read("t"))
     assert [record.data for record in log.read("t", gap.value.resume_from)] == [b"two", b"three"]
+
+
+@line("`retention`")
+@pytest.mark.parametrize(
+    ("kept", "hot"),
+    [
+        ({"hot_retain_segments": 2}, 2),
+        ({"hot_retain_segments": 9, "hot_retain_bytes": 50_000}, 3),
+        ({"hot_retain_segments": 9, "hot_retain_ms": 60_000}, 0),
+        ({"hot_retain_segments": 9, "hot_retain_ms": 0}, 5),
+    ],
+    ids=str,
+)
+def test_segments_beyond_what_stays_move_to_the_cold_directory(kept: dict[str, Any], hot: int) -> None:
+    log, ring = sim_log(cold_dir="/srv/cold", segment_max_events=10, segment_max_bytes=1 << 20, **kept)
+    for _ in range(5):
+        log.append("t", [bytes(1_000)] * 10)
+        log.checkpoint()
+    ring.clock.advance_ns(120_000_000_000)
+    log.append("t", [b"one more"])
+    log.checkpoint()
+    log.checkpoint()
+    places = [log.locate("t", seq) for seq in range(1, 51, 10)]
+    assert [place.path.startswith("/srv/cold") for place in places if place] == [True] * (5 - hot) + [False] * hot
+    log.close()
 
 
 @line("`compaction`")
@@ -226,11 +262,15 @@ def test_an_append_that_the_disk_refuses_says_why(error: int, raised: type[topic
 
 
 @line("errors of recovery", "segments describe themselves; no manifest")
-def test_fsck_judges_a_directory_and_rebuilds_it(tmp_path: Path) -> None:
+def test_a_directory_without_its_snapshots_is_refused_and_rebuilt_from_segments(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data", **SMALL) as log:
         log.append("t", [b"one"])
-    topics.fsck(tmp_path / "data")
-    topics.fsck(tmp_path / "data", rebuild=True)
+    for snapshot in (tmp_path / "data" / "snapshots").iterdir():
+        snapshot.unlink()
+    with pytest.raises(topics.CorruptError, match="topics fsck"):
+        topics.open(tmp_path / "data", **SMALL)
+    assert not topics.fsck(tmp_path / "data").sound
+    assert topics.fsck(tmp_path / "data", rebuild=True).sound
     with topics.open(tmp_path / "data", **SMALL) as log:
         assert [record.data for record in log.read("t")] == [b"one"]
 

@@ -250,7 +250,7 @@ def test_a_flipped_byte_is_an_error_that_names_the_record(tmp_path: Path) -> Non
             byte = file.read(1)
             file.seek(-1, os.SEEK_CUR)
             file.write(bytes([byte[0] ^ 1]))
-        with pytest.raises(topics.TopicsError, match="record 1 .* does not match its checksum.*topics fsck --rebuild"):
+        with pytest.raises(topics.CorruptError, match="record 1 .* does not match its checksum.*topics fsck --rebuild"):
             log.get("t", 1)
 
 
