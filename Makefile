@@ -150,10 +150,10 @@ check: venv ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# tests/project/typed_use.py uses all that programs use; pyright comes from the package index, once, and brings node.
+# tests/project/typed/typed_use.py uses all that programs use; pyright comes from the package index, once, and brings node.
 pyright: venv ## the public surface under pyright's strict mode
 	$(BIN)/python -m pip install -q --disable-pip-version-check "pyright>=1.1"
-	$(BIN)/pyright -p tests/project/pyright.json $(ARGS)
+	$(BIN)/pyright -p tests/project/typed/pyright.json $(ARGS)
 
 format: venv ## let ruff format and mend
 	$(BIN)/ruff format .

@@ -178,7 +178,7 @@ def test_leases_are_extended_while_jobs_are_worked_on(any_log: topics.AnyLog, mo
 
 
 def test_work_takes_the_lease_of_its_queue_and_extends_by_it(any_log: AnyTwin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the jobs of a worker that was killed come back when the queue says."""
+    """The jobs of a worker that was killed come back when the queue says."""
     any_log.put_topic("jobs", type="queue", lease_ms=7_200_000)
     any_log.append("jobs", [1])
     monkeypatch.setattr(work, "_PARTS", 7_200_000)  # a millisecond
