@@ -73,6 +73,8 @@ RANGES = {
     "max_wait_topics": (0, 1_000_000),
     # A pass of the loop looks at as many chunks of an index.
     "max_last": (0, 50_000),
+    # A read looks at their tags in one pass of the loop.
+    "max_filter_records": (1_000, 4_000_000),
     "max_record_bytes": (0, 1 << 30),
     "max_meta_bytes": (0, 1 << 30),
     "max_meta_keys": (0, _U32_MAX),
@@ -411,6 +413,8 @@ class Config:
     max_wait_topics: int = 256
     max_last: int = 10_000
     """Records that a read may ask for from the end, by `from: {"last": n}`."""
+    max_filter_records: int = 1_000_000
+    """Records whose tags one read with a filter looks at; a hundredth of it if it reads them."""
     max_waits: int = 10_000
     max_waited_topics: int = 262_144
     """Topics in all waits, counted each time that one is named, 250 bytes each."""

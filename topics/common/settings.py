@@ -181,6 +181,7 @@ class LogSettings(TypedDict, total=False):
     max_watch_topics: int
     max_wait_topics: int
     max_last: int
+    max_filter_records: int
     max_waits: int
     max_waited_topics: int
     test_min_heartbeat_ms: int

@@ -307,7 +307,7 @@ class Engine:
     def choose(self, name: str, query: DiffQuery, lender: Lender, done: Done[DiffResult]) -> Cancel:
         """Choose records as `diff`, for a thread that then reads them without the loop.
 
-        The result is a `ChosenResult`, unless a filter by nodes has to see the records.
+        The result is a `ChosenResult`, unless a filter by nodes has to read the records.
         """
         topic = self._core.registry.visible(name)
         if topic is None or query.nodes:

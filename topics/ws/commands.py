@@ -19,7 +19,7 @@ from topics.engine.state.append_request import Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.name_rules import shown
-from topics.engine.values.node_set import NO_NODES, NodeSet
+from topics.engine.values.read_filter import ReadFilter
 from topics.engine.write.long_bodies import Frames, LongBodies
 from topics.engine.write.write_body import CUT_BYTES, WriteBody, WriteScanner
 from topics.errors import RequestError
@@ -31,7 +31,7 @@ SUBSCRIBE_LIMIT = 1000
 class Subscribe(NamedTuple):
     request_id: bytes
     starts: dict[str, Begin]
-    nodes: NodeSet
+    filter: ReadFilter
     limit: int
     max_batch_bytes: int
     include_data: bool
@@ -88,6 +88,8 @@ _KEYS = {
         KnownKeys.of(
             "topic",
             "node",
+            "only_node",
+            "match",
             "limit",
             "max_batch_bytes",
             "include_data",
@@ -213,7 +215,7 @@ def _short(request_id: bytes, most: int) -> bytes:
 
 def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
     starts: dict[str, Begin] = {}
-    nodes = NO_NODES
+    read_filter = ReadFilter()
     violation: RequestError | None = None
     names_max = limits.max_watch_topics
     topic = fields.nullable_string("topic")
@@ -231,13 +233,13 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
     if len(starts) > names_max:
         violation = too_many_names(names_max)
     try:
-        nodes = fields.nodes(limits)
+        read_filter = ReadFilter.of(fields, limits)
     except TooManyError as error:
         violation = violation or RequestError(error.code, error.message)
     return Subscribe(
         request_id,
         starts,
-        nodes=nodes,
+        filter=read_filter,
         limit=fields.u32("limit", SUBSCRIBE_LIMIT),
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
         include_data=fields.boolean("include_data", True),

@@ -76,11 +76,13 @@ class Subscriptions:
     def _follow(self, command: Subscribe, found: Found) -> bytes:
         query = DiffQuery(
             limit=command.limit,
-            nodes=command.nodes,
+            nodes=command.filter.nodes,
             include_tags=command.include_tags,
             include_meta=command.include_meta,
             include_data=command.include_data,
             max_batch_bytes=command.max_batch_bytes,
+            only_nodes=command.filter.only_nodes,
+            match=command.filter.match,
         )
         self._check_room(found)
         shown: dict[str, dict[str, int]] = {}

@@ -19,6 +19,7 @@ from topics.engine.index.chunk import DEAD, Dead
 from topics.engine.index.index import Index
 from topics.engine.index.matching import Matching
 from topics.engine.index.selected_rows import SelectedRows
+from topics.engine.index.tagged_rows import tagged_rows
 from topics.engine.index.usage import Usage
 from topics.engine.values.predicate import Predicate
 from topics.store.format.file_table import FileKind, FileTable
@@ -221,6 +222,12 @@ def _check(index: Index, model: dict[int, tuple[int, bytes | None]], last: int) 
         through = [model[seq][0] for seq in ordered if seq <= after]
         assert index.totals_through(after) == (len(through), sum(through))
         assert index.last_before(after) == max((seq for seq in ordered if seq < after), default=0)
+    for predicate in (Predicate(False, b"t1"), Predicate(True, b"t"), Predicate(True, b"t0"), Predicate(False, b"x")):
+        matching = [seq for seq in ordered if predicate.matches(model[seq][1])]
+        assert _tagged(index, predicate, last // 2, limit=5, room=1 << 30) == [
+            seq for seq in matching if seq > last // 2
+        ]
+        assert _tagged(index, predicate, 0, limit=2, room=3) == matching
     for chunk in index.chunks:
         here = set(chunk.file_ids[chunk.live_rows(0, chunk.count)].tolist())
         assert here <= ({chunk.file_id} if chunk.file_id else set(chunk.files))
@@ -234,6 +241,21 @@ def _check(index: Index, model: dict[int, tuple[int, bytes | None]], last: int) 
         alive = chunk.live_rows(0, chunk.count)
         assert (chunk.live, chunk.bytes) == (len(alive), chunk.sizes[alive].sum())
         assert chunk.file_id in (0, *chunk.file_ids[alive].tolist())
+
+
+def _tagged(index: Index, predicate: Predicate, after: int, *, limit: int, room: int) -> list[int]:
+    """The seqs that one search after another finds, each bounded in rows and in cost."""
+    found: list[int] = []
+    upto = index.last_seq + 1
+    while after < upto:
+        search = tagged_rows(index, predicate, after, upto, limit=limit, room=room)
+        seqs = search.rows.seqs.tolist()
+        assert after < search.through <= upto, "each moves on"
+        assert all(after < seq <= search.through for seq in seqs)
+        assert len(seqs) <= limit
+        found += seqs
+        after = search.through
+    return found
 
 
 def _size(seq: int) -> int:

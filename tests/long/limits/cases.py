@@ -144,6 +144,8 @@ _WRITE = {
 _LEASES = {"node": (at_limit("max_node_bytes"), *TEXT), "seqs": SEQS, "lease_ids": LEASE_IDS}
 _READER = {
     "node": NODES,
+    "only_node": NODES,
+    "match": PREDICATE,
     "limit": NUMBER,
     "max_batch_bytes": NUMBER,
     **dict.fromkeys(("include_tags", "include_meta", "include_data"), FLAG),

@@ -82,10 +82,12 @@ def _of_commands(write: set[str]) -> dict[str, set[str]]:
 
 def _names_read(function: ast.FunctionDef) -> Iterator[str]:
     for node in ast.walk(function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _READERS:
-            if node.func.attr == "nodes":
-                yield "node"
-            elif node.func.attr == "subscription_begin":
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if ast.unparse(node.func) == "ReadFilter.of":
+            yield from ("node", "only_node", "match")
+        elif node.func.attr in _READERS:
+            if node.func.attr == "subscription_begin":
                 yield from ("from_seq", "tail", "from", "from.last", "from.time")
             elif node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
                 yield node.args[0].value

@@ -190,6 +190,11 @@ class Tags:
         number = self._numbers.get(tag)
         return NO_TAG if number is None else number
 
+    def begin_with(self, numbers: NDArray[np.uint32], beginning: bytes) -> NDArray[np.bool_]:
+        """Return which of the tags of these numbers begin so, shape (n,)."""
+        names = self._names
+        return np.array([names[number].startswith(beginning) for number in numbers.tolist()], np.bool_)
+
     def match(self, numbers: NDArray[np.uint32], predicate: Predicate) -> NDArray[np.bool_]:
         """Return which of these numbers of live rows belong to matching tags, shape (n,).
 

@@ -88,8 +88,8 @@ class BulkReads:
         query: bounded. No record of the topic is due to expire.
         Returns: None if the read is not plain.
         """
-        from_seq, limit, nodes, include_tags, include_meta, include_data, _wait_ms, budget, begin, bytes_apart = query
-        if nodes or begin is not None or bytes_apart or not include_data or topic.floors.gaps:
+        from_seq, limit, nodes, include_tags, include_meta, include_data, _, budget, begin, apart, _, match = query
+        if nodes or match is not None or begin is not None or apart or not include_data or topic.floors.gaps:
             return None
         projection = self._projection
         read = projection.one

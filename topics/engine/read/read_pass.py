@@ -1,6 +1,6 @@
 """One read from a cursor: up to a limit of records, at one instant.
 
-Source: wire contract 7.6, R-TOMB, R-NODE.
+Source: wire contract 7.6, R-TOMB, R-NODE, R-MATCH.
 
 Head, E, tombstone and rows are taken before any bytes are read. Hot records answer before `begin`
 returns; cold ones when their reads complete. Long polls and streams repeat such reads after a
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine.index.selected_rows import SelectedRows
+from topics.engine.index.tagged_rows import tagged_rows
 from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.frame_read import FrameRead, with_topic
 from topics.engine.shared.read_turns import ReadTurns
@@ -34,8 +35,8 @@ from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import FLAG_NODE
 from topics.store.read.render_json import JsonRenderer
 
-SLOTS_MAX = 10_000
-"""Slots that one read with a node filter examines at most (R-NODE-3)."""
+_RECORD_COST = 100
+"""Cost of a record that a filter by nodes reads, in records whose tags are looked at."""
 _ROUND_SLOTS = 1024
 _ROUND_BYTES = 65_536
 """Least bytes read in a round with a filter, even with a smaller budget of the reader."""
@@ -98,6 +99,10 @@ class ReadPass:
         self._earliest = 0
         self._cursor = 0
         self._scanned = 0
+        self._room = core.config.max_filter_records
+        """The cost that filters may still cause."""
+        self._through = 0
+        """The seq up to which this round has decided which records come."""
         self.from_seq = 0
         """The cursor that the read began at."""
         self._most = 0
@@ -174,31 +179,36 @@ class ReadPass:
 
         Without a node filter it is the only one.
         """
-        query, topic, stop = self._query, self._topic, self._entry.stop
+        query, topic = self._query, self._topic
         if topic.floors.lost > self._cursor:
             # evicted past the cursor between two rounds: the next read reports the loss
             self._finish()
             return
-        filtered = bool(query.nodes) and topic.config.dedupe_node
-        rows = topic.index.select(self._cursor, stop, _ROUND_SLOTS if filtered else query.limit)
+        filtered = bool(query.nodes) and (query.only_nodes or topic.config.dedupe_node)
+        rows = self._next_rows(_ROUND_SLOTS if filtered else query.limit)
+        if filtered and query.only_nodes:
+            rows = rows.rows((rows.flags & FLAG_NODE) != 0)
         if not len(rows.seqs):
-            self._cursor = max(self._cursor, stop)
-            self._finish()
+            self._cursor = max(self._cursor, self._through)
+            self._end_round(filtered)
             return
-        if filtered and not self._scanned and not (rows.flags & FLAG_NODE).any() and len(rows.seqs) < _ROUND_SLOTS:
+        is_first = self._projection is None
+        if filtered and is_first and not (rows.flags & FLAG_NODE).any() and len(rows.seqs) < _ROUND_SLOTS:
             filtered = False
-            rows = rows.rows(slice(query.limit))
+            rows = self._cut(rows, query.limit)
         budget = query.max_batch_bytes
         if filtered:
-            rows = rows.rows(slice(fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES))))
+            rows = self._cut(rows, fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES)))
+            self._room -= _RECORD_COST * len(rows.seqs)
         elif len(rows.seqs) > 1:
-            rows = rows.rows(slice(fitting(rows.sizes, budget)))
+            rows = self._cut(rows, fitting(rows.sizes, budget))
         if self._projection is None:
             self._projection = JsonRenderer(
                 topic.id,
                 limit=query.limit,
                 budget=budget,
                 nodes=query.nodes if filtered else NO_NODES,
+                only_nodes=query.only_nodes,
                 include_tags=query.include_tags,
                 include_meta=query.include_meta,
                 include_data=query.include_data,
@@ -210,6 +220,36 @@ class ReadPass:
             files = self._core.files
             self._cold.update(piece.file_id for piece in read.pieces if files[piece.file_id].cold)
         read.begin(lambda fetched: self._on_fetched(fetched, filtered))
+
+    def _next_rows(self, most: int) -> SelectedRows:
+        """Return the next rows whose tags match; note how far the search came."""
+        query, topic, stop = self._query, self._topic, self._entry.stop
+        if query.match is None:
+            rows = topic.index.select(self._cursor, stop, most)
+            self._through = int(rows.seqs[-1]) if len(rows.seqs) == most else stop
+            return rows
+        rows, self._through, looked, cost = tagged_rows(
+            topic.index, query.match, self._cursor, stop, limit=most, room=self._room
+        )
+        self._scanned += looked
+        self._room -= cost
+        self._core.turns.spend(cost)  # as if it rendered so many bytes, which takes as long
+        return rows
+
+    def _cut(self, rows: SelectedRows, most: int) -> SelectedRows:
+        """Return the first `most` rows; the others come in a later round or read."""
+        if len(rows.seqs) <= most:
+            return rows
+        self._through = int(rows.seqs[most - 1])
+        return rows.rows(slice(most))
+
+    def _end_round(self, filtered: bool) -> None:
+        """Make another round if there may be more to deliver, and the filter may cost more."""
+        is_full = self._projection is not None and self._projection.full
+        if filtered and not is_full and self._room > 0 and self._cursor < self._entry.stop:
+            self._read_on()
+        else:
+            self._finish()
 
     def _on_fetched(self, read: FrameRead | StorageError, filtered: bool) -> None:
         topic, projection = self._topic, self._projection
@@ -228,24 +268,24 @@ class ReadPass:
             for (data, base, rows), last in read.surviving():
                 if len(rows.seqs):
                     examined = projection.add(data, base, rows.offsets, rows.lengths, rows.seqs)
-                    self._scanned += examined
+                    self._scanned += examined if self._query.match is None else 0
                     if examined:
                         self._cursor = int(rows.seqs[examined - 1])
                 if projection.full:
                     break
                 self._cursor = last
+            else:
+                self._cursor = max(self._cursor, self._through)
         except CorruptError as error:
             self._answer(with_topic(topic, error, read))
             return
-        if filtered and not projection.full and self._scanned < SLOTS_MAX:
-            self._read_on()
-        else:
-            self._finish()
+        self._end_round(filtered)
 
     def _begin_again(self) -> None:
         """Repeat the read as of now: losses are reported, and deleted records are left out."""
         if isinstance(self._projection, JsonRenderer):
             self._projection, self._scanned = None, 0
+            self._room = self._core.config.max_filter_records
         self._on_retained(None)
 
     def _finish(self) -> None:

@@ -126,8 +126,8 @@ class SharedReads:
 
 def _may_share(topic: Topic, query: DiffQuery) -> bool:
     """Return whether a reader with a node filter is near the head, as others probably are."""
-    if query.bytes_apart:
-        return False  # the payloads would have to be cut, too
+    if query.bytes_apart or query.only_nodes or query.match is not None:
+        return False  # the payloads would have to be cut, too; most records would be
     is_near = 0 <= topic.head - query.from_seq <= query.limit
     return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
 

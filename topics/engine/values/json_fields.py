@@ -25,6 +25,8 @@ U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
+_NO_NODE = b"\xff"
+"""A name that no node has, because it is no UTF-8."""
 NODE_BYTES_MAX = RANGES["max_node_bytes"][1]
 
 _BEGINNINGS = {begin.kind: begin for begin in (FIRST, NOW)}
@@ -212,17 +214,21 @@ class Fields:
             return tuple(found)
         raise refuse(self._prefix + name, "a string, an array of strings or null", span)
 
-    def nodes(self, limits: Config) -> NodeSet:
-        """Return the nodes of a reader's field `node`.
+    def nodes(self, limits: Config, name: str = "node") -> NodeSet:
+        """Return the nodes of a reader's field `node` or `only_node`.
 
         Names that are longer than any record's node are left out, because they match no record.
+        Of those in `only_node` one stays if all are, because an empty set is no filter.
         Raises: RequestError, wrong type. TooManyError, more names, or more bytes of them, than a
         reader may give (R-NODE-6).
         """
-        names = {node.encode() for node in self.strings("node", limits.max_nodes) if len(node) <= NODE_BYTES_MAX}
+        given = self.strings(name, limits.max_nodes)
+        names = {node.encode() for node in given if len(node) <= NODE_BYTES_MAX}
         size, most = sum(map(len, names)), limits.max_nodes * limits.max_node_bytes
         if size > most:
-            raise TooManyError(f"node has {size} bytes of names: at most {most} are allowed", 0)
+            raise TooManyError(f"{name} has {size} bytes of names: at most {most} are allowed", 0)
+        if given and not names and name == "only_node":
+            names.add(_NO_NODE)
         return node_set(names)
 
     def begin(self, limits: Config, *others: str) -> Begin | None:

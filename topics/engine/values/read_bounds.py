@@ -39,11 +39,11 @@ class ReadBounds(NamedTuple):
 
     def one_pass(self, query: DiffQuery) -> DiffQuery:
         """Return the query of a pass that does not wait, clamped; 0 takes the default."""
-        from_seq, limit, nodes, include_tags, include_meta, include_data, _wait_ms, size, begin, apart = query
+        from_seq, limit, nodes, include_tags, include_meta, include_data, _wait_ms, size, *others = query
         limit = min(limit or self.default_limit, self.max_limit)
         size = min(size or self.default_bytes, self.max_bytes)
         return make_tuple(
-            DiffQuery, (from_seq, limit, nodes, include_tags, include_meta, include_data, 0, size, begin, apart)
+            DiffQuery, (from_seq, limit, nodes, include_tags, include_meta, include_data, 0, size, *others)
         )
 
     def wait_ms(self, asked_ms: int) -> int:

@@ -23,6 +23,7 @@ from topics.common.values.answers import (
     TopicState,
 )
 from topics.common.values.begin import Begin
+from topics.common.values.configs import Predicate
 from topics.common.values.seen import KnownTopic
 from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.errors import TopicsError
@@ -98,7 +99,7 @@ class DiffQuery(NamedTuple):
     from_seq: int = 0
     limit: int = 0
     nodes: NodeSet = NO_NODES
-    """Records whose node is one of these are left out (R-NODE)."""
+    """Records whose node is one of these are left out (R-NODE), see `only_nodes`."""
     include_tags: bool = False
     include_meta: bool = True
     include_data: bool = True
@@ -109,6 +110,10 @@ class DiffQuery(NamedTuple):
     """A beginning instead of `from_seq`."""
     bytes_apart: bool = False
     """Whether data of bytes comes in `DiffResult.payloads`, for a reader in this process."""
+    only_nodes: bool = False
+    """Whether `nodes` are those whose records come, and no others (R-MATCH-2)."""
+    match: Predicate | None = None
+    """Records whose tag does not match are left out (R-MATCH-1)."""
 
 
 class DiffResult(NamedTuple):

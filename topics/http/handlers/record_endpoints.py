@@ -14,6 +14,7 @@ from topics.engine.state.idempotency import Key
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
 from topics.engine.values.predicate import parse_predicate
 from topics.engine.values.read_answer import beginning, ending
+from topics.engine.values.read_filter import ReadFilter
 from topics.engine.values.results import AppendResult, DeleteResult, DiffQuery, DiffResult
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.write_answer import ONE_WRITTEN, STAGED, WRITTEN, listed, repeat_times, write_times
@@ -192,15 +193,18 @@ def _check_header_key(
 def diff(call: Call) -> None:
     """Answer records above a cursor; wait for some if there are none and `wait_ms` is set (7.6)."""
     fields = call.fields()
+    nodes, only_nodes, match = ReadFilter.of(fields, call.service.config)
     query = DiffQuery(
         from_seq=fields.u64("from_seq", 0),
         limit=fields.u32("limit", 0),
-        nodes=fields.nodes(call.service.config),
+        nodes=nodes,
         include_tags=fields.boolean("include_tags", False),
         include_meta=fields.boolean("include_meta", True),
         wait_ms=fields.u32("wait_ms", 0),
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
         begin=fields.begin(call.service.config, "from_seq") if "from" in fields else None,
+        only_nodes=only_nodes,
+        match=match,
     )
 
     @call.or_fail

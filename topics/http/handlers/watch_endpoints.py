@@ -13,6 +13,7 @@ from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
 from topics.engine.json.strict_json import JsonKind
 from topics.engine.values.json_fields import Fields, read_object, refuse
+from topics.engine.values.read_filter import ReadFilter
 from topics.engine.values.results import DiffQuery
 from topics.errors import RequestError, TopicsError
 from topics.http.handlers import event_streams
@@ -32,13 +33,16 @@ def create_session(call: Call) -> None:
     """Create a watch session. Answer its start cursor of every topic, and its wid (10.2)."""
     fields = call.fields()
     starts = _starts(fields, call.service.config)
+    nodes, only_nodes, match = ReadFilter.of(fields, call.service.config)
     query = DiffQuery(
         limit=fields.u32("limit", 0),
-        nodes=fields.nodes(call.service.config),
+        nodes=nodes,
         include_tags=fields.boolean("include_tags", False),
         include_meta=fields.boolean("include_meta", True),
         include_data=fields.boolean("include_data", True),
         max_batch_bytes=fields.u64("max_batch_bytes", DEFAULT_BATCH_BYTES),
+        only_nodes=only_nodes,
+        match=match,
     )
     heartbeat_ms = _heartbeat_ms(fields, call.service.config.test_min_heartbeat_ms)
     fields.choice("consistency", ("eventual", "strong"), "eventual")

@@ -58,6 +58,12 @@ _PAGE = {
     "prefix": text("names that begin with it"),
 }
 _LEASE = u64("clamped to 100..86400000")
+_FILTER = {
+    "node": ref("Nodes"),
+    "only_node": ref("OnlyNodes"),
+    "match": {"anyOf": [ref("Predicate"), {"type": "null"}], "description": "Records whose tags match."},
+}
+"""Which records a reader asks for."""
 
 _TOPIC_ROW = answer(
     topic=text(),
@@ -274,7 +280,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             from_seq=u64("the last seq seen", default=0),
             **{"from": ref("Begin")},
             limit=LIMIT,
-            node=ref("Nodes"),
+            **_FILTER,
             include_tags=boolean(False),
             include_meta=boolean(True),
             wait_ms=u32("how long to wait for something; at most 30000", default=0),
@@ -609,7 +615,7 @@ OPERATIONS: dict[str, ApiOperation] = {
                 "minProperties": 1,
                 "maxProperties": Setting("max_watch_topics"),
             },
-            node=ref("Nodes"),
+            **_FILTER,
             limit=u32(default=256),
             max_batch_bytes=u64(default=262_144),
             heartbeat_ms=u64("clamped to 1000..60000", default=15_000),

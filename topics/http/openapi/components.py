@@ -142,6 +142,10 @@ SCHEMAS: dict[str, Schema] = {
         "description": "Records written by these nodes are left out.",
         "anyOf": [text(), listing(text(), maxItems=1000), {"type": "null"}],
     },
+    "OnlyNodes": {
+        "description": "Only records written by these nodes. Not beside `node`.",
+        "anyOf": [text(), listing(text(), maxItems=1000), {"type": "null"}],
+    },
     "Begin": {
         "description": "Where to begin, instead of from_seq: with the first live record, at the head, with the last "
         "live records, or with the first record of a `$ts` or a later one.",

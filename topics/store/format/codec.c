@@ -412,9 +412,11 @@ static void project(char *out, uint64_t room, const char *bytes, uint64_t size, 
             break;
         }
         const uint8_t *node = p + FRAME_HEADER_BYTES + f.ext_len;
-        if (nodes_bytes && (f.flags & FLAG_NODE) &&
-            node_is_listed(node, f.node_len, (const uint8_t *)nodes, nodes_bytes))
-            continue;
+        if (nodes_bytes) {
+            int listed = (f.flags & FLAG_NODE) &&
+                         node_is_listed(node, f.node_len, (const uint8_t *)nodes, nodes_bytes);
+            if (listed != (s->only_nodes != 0)) continue;
+        }
         if (s->count && s->size + shown_size(&f, s) > s->budget) {
             s->full = 1;
             break;

@@ -68,7 +68,8 @@ struct tp_projection {
      * this call three numbers are written: its index among the records delivered, and start and
      * length of its payload in the bytes given. NULL: they are rendered as `data_base64`. */
     uint64_t *apart;
-    uint32_t apart_count, reserved;
+    uint32_t apart_count;
+    uint32_t only_nodes; /* 1: rows whose node is not in `nodes` are skipped, instead of those whose node is */
 };
 
 /* Makes rows of a Python list or tuple of bytes objects, bytearrays and views of contiguous memory,
@@ -156,9 +157,9 @@ void tp_scan_frames(const char *bytes, uint64_t size, uint64_t base, struct tp_f
                     struct tp_frame *out, uint64_t capacity);
 
 /* Renders rows as JSON array elements joined by ','. Row i: bytes[offsets[i] - base, +
- * lengths[i]), seq seqs[i]. Skips rows whose node is in `nodes`: u32 count; the end of each name
- * (u32), counted from the first name; the names, ascending by length and then by bytes. Verifies
- * every frame it delivers or skips. */
+ * lengths[i]), seq seqs[i]. Skips rows whose node is in `nodes` (see only_nodes): u32 count; the
+ * end of each name (u32), counted from the first name; the names, ascending by length and then by
+ * bytes. Verifies every frame it delivers or skips. */
 void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint64_t base, const uint32_t *offsets,
                 const uint32_t *lengths, const uint64_t *seqs, uint32_t count, const char *nodes,
                 uint32_t nodes_bytes, struct tp_projection *state);

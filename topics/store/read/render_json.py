@@ -38,6 +38,7 @@ class JsonRenderer:
         is left out, except the first one.
     nodes: a set as in codec.h; records whose node is in it are skipped, and count for neither
         bound.
+    only_nodes: records whose node is not in `nodes` are skipped instead.
     bytes_apart: data of bytes is null in the JSON, and is in `payloads`.
     """
 
@@ -48,6 +49,7 @@ class JsonRenderer:
         limit: int,
         budget: int,
         nodes: bytes = b"",
+        only_nodes: bool = False,
         include_tags: bool = False,
         include_meta: bool = True,
         include_data: bool = True,
@@ -60,6 +62,7 @@ class JsonRenderer:
         self._state.include_tags = include_tags
         self._state.include_meta = include_meta
         self._state.include_data = include_data
+        self._state.only_nodes = only_nodes
         self._nodes = nodes
         self._apart = bytes_apart
         self.payloads: list[Payload] = []
