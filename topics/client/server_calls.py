@@ -47,6 +47,7 @@ from topics.common.values.record_json import (
     refuse_other_names,
 )
 from topics.common.values.seen import Seen, known_topics, places
+from topics.common.values.which import WhichRecords
 from topics.common.values.written import BYTES_TYPES, NewRecord, Producer, Values
 from topics.errors import RequestError, UsageError
 
@@ -301,7 +302,7 @@ def page(
     *,
     limit: int,
     max_bytes: int,
-    node: str,
+    which: WhichRecords,
     wait_ms: int,
     begin: Begin | None,
     is_sized: bool = False,
@@ -310,7 +311,6 @@ def page(
     arguments.count("from_seq", from_seq)
     arguments.count("limit", limit)
     arguments.count("max_bytes", max_bytes)
-    arguments.encoded("node", node)
     arguments.count("wait_ms", wait_ms)
     wait_ms = min(wait_ms, MAX_WAIT_MS)
     body: dict[str, Any] = {"include_tags": True, "wait_ms": wait_ms}
@@ -322,8 +322,12 @@ def page(
         body["limit"] = min(limit or MAX_LIMIT, MAX_LIMIT)
     if max_bytes:
         body["max_batch_bytes"] = min(max_bytes, _MAX_BATCH_BYTES)
-    if node:
-        body["node"] = node
+    if which.node:
+        body["node"] = which.node
+    if which.only_node:
+        body["only_node"] = which.only_node
+    if which.match is not None:
+        body["match"] = msgspec.Raw(which.match.as_json())
     return ServerCall(
         ServerRequest("POST", f"{_topic_path(topic)}/diff", _encode(body)),
         lambda answer: parsing.page_of(topic, answer, is_sized=is_sized),
@@ -366,7 +370,7 @@ class ClientReads:
         *,
         limit: int,
         max_bytes: int,
-        node: str,
+        which: WhichRecords,
         wait_ms: int,
         from_: Begin | None,
     ) -> ServerCall[Page]:
@@ -375,7 +379,7 @@ class ClientReads:
             from_seq,
             limit=limit,
             max_bytes=max_bytes,
-            node=node,
+            which=which,
             wait_ms=wait_ms,
             begin=from_,
             is_sized=bool(max_bytes),

@@ -43,6 +43,7 @@ from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
 from topics.common.values.seen import Seen
+from topics.common.values.which import WhichRecords
 from topics.common.values.written import Producer, Values
 
 R = TypeVar("R")
@@ -190,6 +191,8 @@ class Client(ComposedCalls):
         limit: int = 0,
         max_bytes: int = 0,
         node: str = "",
+        only_node: str = "",
+        match: str | Predicate | None = None,
         wait_ms: int = 0,
         from_: From | None = None,
         from_time: int | None = None,
@@ -201,7 +204,7 @@ class Client(ComposedCalls):
                 from_seq,
                 limit=limit,
                 max_bytes=max_bytes,
-                node=node,
+                which=WhichRecords.of(node, only_node, match),
                 wait_ms=wait_ms,
                 begin=begin,
                 is_sized=True,

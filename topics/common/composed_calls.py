@@ -19,7 +19,9 @@ from topics.common.record_steps import (
 )
 from topics.common.values.answers import RedriveResult
 from topics.common.values.begin import From
+from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Record
+from topics.common.values.which import WhichRecords
 from topics.common.work import (
     RETRY_MS,
     START_MS,
@@ -57,6 +59,8 @@ class ComposedCalls(QueueCalls):
         limit: int | None = None,
         max_bytes: int | None = None,
         node: str = "",
+        only_node: str = "",
+        match: str | Predicate | None = None,
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
@@ -64,9 +68,11 @@ class ComposedCalls(QueueCalls):
         """Yield records above `from_seq` up to the current head, oldest first; at most `limit`.
 
         max_bytes: of all records together (accounted); the first comes whatever its size. node:
-        leaves out records that this node wrote. from_: instead of from_seq: "first" (the first
-        live record, without a report of what was lost before it), "now" (the head), {"last": n}
-        (the last n live records), {"time": ms} (the first record whose `ts` is at least this).
+        leaves out records that this node wrote; only_node: leaves out all others. match: only
+        records with this tag ("a", "a*" for a prefix). from_: instead of from_seq: "first" (the
+        first live record, without a report of what was lost before it), "now" (the head),
+        {"last": n} (the last n live records), {"time": ms} (the first record whose `ts` is at least
+        this).
         from_time: the same as {"time": from_time}. on_gap: if records were lost (a cap, an expiry,
         a power cut below fsync), "raise" GapError, from whose `resume_from` a read continues;
         "skip" them; or call a function with the GapError, and read on.
@@ -78,7 +84,7 @@ class ComposedCalls(QueueCalls):
                 from_seq,
                 limit=limit,
                 max_bytes=max_bytes,
-                node=node,
+                which=WhichRecords.of(node, only_node, match),
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
@@ -92,6 +98,8 @@ class ComposedCalls(QueueCalls):
         *,
         max_bytes: int | None = None,
         node: str = "",
+        only_node: str = "",
+        match: str | Predicate | None = None,
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
@@ -101,14 +109,14 @@ class ComposedCalls(QueueCalls):
 
         from_seq: None for the head there is now. max_bytes: of the records (accounted) that are
         read ahead at a time, one at least. from_, from_time: as in `read`; the time may be a future
-        one. on_gap: as in `read`. reader: a name by which the topic remembers how far this tail
-        came; it continues there, and a new one begins with the first record, or as `from_seq` and
-        `from_` say. A record is done when the next one is asked for.
+        one. node, only_node, match, on_gap: as in `read`. reader: a name by which the topic
+        remembers how far this tail came; it continues there, and a new one begins with the first
+        record, or as `from_seq` and `from_` say. A record is done when the next one is asked for.
 
         That of a client continues at its cursor when the server was away for less than `timeout`.
         """
         if reader is not None:
-            check_reader_tail(node, from_time, max_bytes, on_gap)
+            check_reader_tail(WhichRecords.of(node, only_node, match), from_time, max_bytes, on_gap)
             name = reader
             return tail_reader(
                 lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
@@ -123,7 +131,7 @@ class ComposedCalls(QueueCalls):
                 topic,
                 from_seq,
                 max_bytes=max_bytes,
-                node=node,
+                which=WhichRecords.of(node, only_node, match),
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
@@ -136,16 +144,25 @@ class ComposedCalls(QueueCalls):
         *,
         max_bytes: int | None = None,
         node: str = "",
+        only_node: str = "",
+        match: str | Predicate | None = None,
         on_gap: OnGap = "raise",
     ) -> Iterator[tuple[str, Record]]:
         """Yield (topic, record) of several topics as records come, until the log is closed.
 
         topics: names to where each begins: a cursor, None for the head there is now, or a
-        beginning as `from_` of `read`. Records of a topic come in order. max_bytes, node: as in
-        `tail`, of each topic.
+        beginning as `from_` of `read`. Records of a topic come in order. max_bytes and which
+        records come: as in `tail`, of each topic.
         """
         return self._records(
-            tail_many_steps(self._reads, lambda: self.closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
+            tail_many_steps(
+                self._reads,
+                lambda: self.closed,
+                topics,
+                max_bytes=max_bytes,
+                which=WhichRecords.of(node, only_node, match),
+                on_gap=on_gap,
+            )
         )
 
     def _records(self, steps: RecordSteps) -> Iterator[Any]:
@@ -232,6 +249,8 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         limit: int | None = None,
         max_bytes: int | None = None,
         node: str = "",
+        only_node: str = "",
+        match: str | Predicate | None = None,
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
@@ -247,7 +266,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
                 from_seq,
                 limit=limit,
                 max_bytes=max_bytes,
-                node=node,
+                which=WhichRecords.of(node, only_node, match),
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
@@ -261,6 +280,8 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         *,
         max_bytes: int | None = None,
         node: str = "",
+        only_node: str = "",
+        match: str | Predicate | None = None,
         from_: From | None = None,
         from_time: int | None = None,
         on_gap: OnGap = "raise",
@@ -271,7 +292,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         The iterator ends when the log is closed.
         """
         if reader is not None:
-            check_reader_tail(node, from_time, max_bytes, on_gap)
+            check_reader_tail(WhichRecords.of(node, only_node, match), from_time, max_bytes, on_gap)
             name = reader
             return tail_awaited_reader(
                 lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
@@ -286,7 +307,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
                 topic,
                 from_seq,
                 max_bytes=max_bytes,
-                node=node,
+                which=WhichRecords.of(node, only_node, match),
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
@@ -299,11 +320,20 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         *,
         max_bytes: int | None = None,
         node: str = "",
+        only_node: str = "",
+        match: str | Predicate | None = None,
         on_gap: OnGap = "raise",
     ) -> AsyncIterator[tuple[str, Record]]:
         """Read as `Log.tail_many`: pairs of a topic's name and a record, as they come."""
         return self._records(
-            tail_many_steps(self._reads, lambda: self.closed, topics, max_bytes=max_bytes, node=node, on_gap=on_gap)
+            tail_many_steps(
+                self._reads,
+                lambda: self.closed,
+                topics,
+                max_bytes=max_bytes,
+                which=WhichRecords.of(node, only_node, match),
+                on_gap=on_gap,
+            )
         )
 
     async def _records(self, steps: RecordSteps) -> AsyncIterator[Any]:

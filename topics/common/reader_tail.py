@@ -13,6 +13,7 @@ from typing import Protocol
 from topics.common.record_steps import OnGap, check_on_gap, pass_gap
 from topics.common.values import arguments
 from topics.common.values.delivered import GapError, Record
+from topics.common.values.which import WhichRecords
 from topics.errors import OutcomeUnknown, RequestError, TopicsError, UsageError
 
 _WAIT_MS = 30_000
@@ -44,10 +45,11 @@ class AwaitedReader(Protocol):
     def abandon(self) -> None: ...
 
 
-def check_reader_tail(node: str, from_time: int | None, max_bytes: int | None, on_gap: OnGap) -> None:
+def check_reader_tail(which: WhichRecords, from_time: int | None, max_bytes: int | None, on_gap: OnGap) -> None:
     """Check what a tail takes beside `reader`. Raises: UsageError."""
-    if node:
-        raise UsageError("node and reader are given: a named reader leaves out no node's records")
+    if which != WhichRecords():
+        given = next(name for name, value in which._asdict().items() if value)
+        raise UsageError(f"{given} and reader are given: a named reader leaves out no records")
     if from_time is not None:
         raise UsageError('from_time and reader are given: use from_={"time": ...}, for a reader that is new')
     check_on_gap(on_gap)

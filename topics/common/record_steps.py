@@ -13,6 +13,7 @@ from topics.common.values import arguments
 from topics.common.values.begin import NOW, Begin, From
 from topics.common.values.delivered import GapError, Page
 from topics.common.values.seen import Seen
+from topics.common.values.which import WhichRecords
 from topics.errors import UsageError
 
 OnGap = Literal["raise", "skip"] | Callable[[GapError], object]
@@ -41,7 +42,7 @@ class RecordCalls(Protocol):
         *,
         limit: int,
         max_bytes: int,
-        node: str,
+        which: WhichRecords,
         wait_ms: int,
         from_: Begin | None,
     ) -> Any: ...
@@ -76,7 +77,7 @@ def read_steps(
     *,
     limit: int | None,
     max_bytes: int | None,
-    node: str,
+    which: WhichRecords,
     from_: From | None,
     from_time: int | None,
     on_gap: OnGap,
@@ -93,7 +94,7 @@ def read_steps(
             from_seq,
             limit=min(left or largest, largest),
             max_bytes=room or 0,
-            node=node,
+            which=which,
             wait_ms=0,
             from_=begin,
         )
@@ -118,7 +119,7 @@ def tail_steps(
     from_seq: int | None,
     *,
     max_bytes: int | None,
-    node: str,
+    which: WhichRecords,
     from_: From | None,
     from_time: int | None,
     on_gap: OnGap,
@@ -140,7 +141,7 @@ def tail_steps(
                 at,
                 limit=calls.max_limit,
                 max_bytes=max_bytes or 0,
-                node=node,
+                which=which,
                 wait_ms=calls.max_wait_ms,
                 from_=begin,
             )
@@ -163,7 +164,7 @@ def tail_many_steps(
     topics: Mapping[str, int | From | None],
     *,
     max_bytes: int | None,
-    node: str,
+    which: WhichRecords,
     on_gap: OnGap,
 ) -> RecordSteps:
     """Yield the steps of `Log.tail_many`: lists of pairs of a topic's name and a record."""
@@ -184,7 +185,7 @@ def tail_many_steps(
                     cursors[name],
                     limit=calls.max_limit,
                     max_bytes=max_bytes or 0,
-                    node=node,
+                    which=which,
                     wait_ms=0,
                     from_=begins[name],
                 )

@@ -16,6 +16,7 @@ from topics.common.values.delivered import GapError, Job, Jobs, Record
 from topics.common.values.held_jobs import held_jobs
 from topics.common.values.reader_config import Opening
 from topics.common.values.seen import Seen, known_topics, places
+from topics.common.values.which import WhichRecords
 from topics.common.values.written import Producer, Values
 from topics.config import Config
 from topics.embedded.calls import Start
@@ -299,7 +300,7 @@ class Starts:
         *,
         limit: int,
         max_bytes: int,
-        node: str,
+        which: WhichRecords,
         wait_ms: int,
         from_: From | Begin | None,
         from_time: int | None = None,
@@ -309,20 +310,21 @@ class Starts:
         begin = self.beginning(from_seq, from_, from_time)
         arguments.count("limit", limit)
         arguments.count("max_bytes", max_bytes)
-        node_text = arguments.encoded("node", node)
         arguments.count("wait_ms", wait_ms)
-        nodes = node_set((node_text,) if node else ())
+        node = which.node or which.only_node
         if max_bytes and not limit:
             limit = self._config.max_limit
         query = DiffQuery(
             from_seq,
             limit,
-            nodes,
+            node_set((node.encode(),) if node else ()),
             include_tags=True,
             wait_ms=wait_ms,
             max_batch_bytes=max_bytes,
             begin=begin,
             bytes_apart=True,
+            only_nodes=bool(which.only_node),
+            match=which.match,
         )
 
         def start(done: Done[UnreadPage]) -> None:

@@ -18,6 +18,7 @@ import topics
 from tests.amount import TIMES
 from tests.embedded.conftest import SMALL
 from topics import CorruptError, NewRecord, StorageError, UsageError
+from topics.common.values.which import WhichRecords
 from topics.embedded.records import UnreadPage
 from topics.engine.read import chosen_read
 
@@ -163,7 +164,7 @@ def append_to_file(log: topics.Log, payloads: list[bytes]) -> None:
 
 def chosen(log: topics.Log, from_seq: int, limit: int) -> UnreadPage:
     """A page of "t" that is chosen, and that no thread reads yet."""
-    places: dict[str, Any] = {"max_bytes": 0, "node": "", "wait_ms": 0, "from_": None}
+    places: dict[str, Any] = {"max_bytes": 0, "which": WhichRecords(), "wait_ms": 0, "from_": None}
     return log._driver.call(log._starts.paging("t", from_seq, limit=limit, **places))
 
 

@@ -42,6 +42,49 @@ def test_a_tail_goes_on_where_its_reader_was(any_log: topics.AnyLog) -> None:
     assert first(any_log.tail("orders", reader="new", from_={"last": 2}), 2) == [4, 5]
 
 
+def test_a_read_and_a_tail_take_only_some_of_the_records(any_log: topics.AnyLog) -> None:
+    """R-MATCH: by tag, whole or by its beginning, and by node; a page says how far it has come."""
+    made = [("a", "x"), ("b", "x"), ("ab", "y"), (None, "y"), ("a*", None)]
+    any_log.append("t", [topics.NewRecord(seq, tag, node) for seq, (tag, node) in enumerate(made, 1)])
+    for found, which in {
+        (1,): {"match": "a"},
+        (1, 3, 5): {"match": "a*"},
+        (5,): {"match": topics.Predicate(False, b"a*")},
+        (3, 4): {"only_node": "y"},
+        (1, 2, 5): {"node": "y"},
+        (3,): {"match": "a*", "only_node": "y"},
+        (): {"match": "none"},
+    }.items():
+        assert [record.data for record in any_log.read("t", **which)] == list(found)
+        page = any_log.page("t", **which)
+        assert ([record.seq for record in page.records], page.next_from_seq) == (list(found), 5)
+        if found:
+            assert first(any_log.tail("t", 0, **which), len(found)) == list(found)
+            tail = any_log.tail_many({"t": 0}, **which)
+            assert [record.seq for _topic, record in islice(tail, len(found))] == list(found)
+
+
+def test_an_awaited_tail_waits_for_a_record_that_matches(any_log: AnyTwin) -> None:
+    async def follow() -> list[int]:
+        tail = any_log.aio.tail("t", 0, match="a")
+        found = [(await anext(tail)).seq]
+        await any_log.aio.append("t", [topics.NewRecord(0, "b"), topics.NewRecord(0, "a")])
+        return [*found, (await anext(tail)).seq]
+
+    any_log.append("t", [topics.NewRecord(0, "a")])
+    assert asyncio.run(follow()) == [1, 3]
+
+
+def test_a_read_goes_on_where_a_page_has_looked_at_enough_tags(tmp_path: Path) -> None:
+    """R-MATCH-6: it yields what matches, however far apart."""
+    with topics.open(tmp_path / "data", io="portable", max_filter_records=1000, **SMALL) as log:
+        log.append("t", [topics.NewRecord(seq, "a" if seq % 2000 == 1999 else "b") for seq in range(6000)])
+        assert [record.data for record in log.read("t", match="a")] == [1999, 3999, 5999]
+        page = log.page("t", match="a")
+        assert (page.records, page.caught_up) == ([], False)
+        assert log.page("t", 1999, match="a").records[0].data == 1999
+
+
 def test_a_page_is_committed_when_the_next_record_is_asked_for(any_log: topics.AnyLog) -> None:
     any_log.append("orders", ["a", "b"])
     tail = any_log.tail("orders", reader="billing", max_bytes=1)
