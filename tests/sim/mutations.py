@@ -22,6 +22,7 @@ _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
 _REDRIVE = "tests/contract/queues/test_redrive.py"
+_FILTERS = "tests/contract/records/test_filters.py"
 
 
 class Mutant(NamedTuple):
@@ -1530,5 +1531,36 @@ MUTANTS = (
         "line.append(redrive.begin)",
         "redrive.begin()",
         _REDRIVE,
+    ),
+    _one(
+        "a filter lets through a tag that begins as the one asked for",
+        "engine/index/tagged_rows.py",
+        "_Prefix(tags, predicate.value) if predicate.is_prefix else",
+        "_Prefix(tags, predicate.value) if predicate.value else",
+    ),
+    _one(
+        "a cursor skips a record that matches",
+        "engine/index/tagged_rows.py",
+        "start = start + len(which) if limit else int(rows[-1]) + 1",
+        "start += len(which)",
+    ),
+    _one(
+        "a filter hides a loss",
+        "engine/read/read_pass.py",
+        "entry.tombstone,\n                self._scanned,",
+        "None if self._query.match else entry.tombstone,\n                self._scanned,",
+    ),
+    _one(
+        "a filter that has looked at enough passes the rest",
+        "engine/index/tagged_rows.py",
+        "        through = max(through, chunk.first + start - 1)\n        if start < end:\n            break\n",
+        "        through = max(through, chunk.first + start - 1)\n",
+        _FILTERS,
+    ),
+    _one(
+        "wanted nodes are left out",
+        "store/read/render_json.py",
+        "self._state.only_nodes = only_nodes",
+        "self._state.only_nodes = False",
     ),
 )

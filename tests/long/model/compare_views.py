@@ -13,6 +13,16 @@ if TYPE_CHECKING:
 
 _ROUNDS = 60
 _ROUND_MS = 20
+_READS: tuple[tuple[int, int, dict[str, str]], ...] = (
+    (1000, 1 << 20, {}),
+    (2, 90, {}),
+    (3, 1 << 20, {"node": "n"}),
+    (1000, 70, {}),
+    (1000, 1 << 20, {"match": "x*"}),
+    (2, 1 << 20, {"match": "x"}),
+    (2, 90, {"only_node": "n"}),
+)
+"""Limit, bytes and filters of readers."""
 
 
 def compare(machine: Machine) -> None:
@@ -86,16 +96,13 @@ def _cursors(machine: Machine, name: str) -> None:
         return
     machine.compared[name] = seen
     for cursor in sorted(interesting - {-1}):
-        limit, node, most = ((1000, None, 1 << 20), (2, None, 90), (3, "n", 1 << 20), (1000, None, 70))[
-            (cursor + topic.head) % 4
-        ]
-        page = _diff(machine, name, cursor, limit=limit, node=node, max_batch_bytes=most)
-        seqs, next_from_seq, tombstone = topic.read(cursor, limit, node, most)
+        limit, most, which = _READS[(cursor + topic.head) % len(_READS)]
+        page = _diff(machine, name, cursor, limit=limit, max_batch_bytes=most, **which)
+        node, match, only_node = which.get("node"), which.get("match"), which.get("only_node")
+        seqs, next_from_seq, tombstone = topic.read(cursor, limit, node, most, match=match, only_node=only_node)
         told = [record["$seq"] for record in page["records"]], page["next_from_seq"], page["tombstone"]
         expected = seqs, next_from_seq, None if tombstone is None else tombstone._asdict()
-        assert told == expected, (
-            f"{name} from {cursor}, limit {limit} and {most}, without {node}: {told}, not {expected}"
-        )
+        assert told == expected, f"{name} from {cursor}, limit {limit} and {most}, {which}: {told}, not {expected}"
         assert (page["head_seq"], page["earliest_seq"]) == (topic.head, topic.earliest)
         assert (page["caught_up"], page["lag"]) == (next_from_seq == topic.head, topic.head - next_from_seq)
     _beginnings(machine, name)

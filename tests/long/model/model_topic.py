@@ -108,9 +108,20 @@ class Topic:
         return next((seq - 1 for seq, record in self.live.items() if record.ts >= begin["time"]), self.head)
 
     def read(
-        self, from_seq: int, limit: int, node: str | None, most_bytes: int = _ANY_SIZE, upto: int | None = None
+        self,
+        from_seq: int,
+        limit: int,
+        node: str | None,
+        most_bytes: int = _ANY_SIZE,
+        upto: int | None = None,
+        *,
+        match: str | None = None,
+        only_node: str | None = None,
     ) -> tuple[list[int], int, Tombstone | None]:
-        """seqs, next_from_seq, tombstone. upto: no record above it, nor the cursor past it without a tombstone."""
+        """seqs, next_from_seq, tombstone. upto: no record above it, nor the cursor past it without a tombstone.
+
+        match, only_node: only records with such a tag, or of this node.
+        """
         tombstone, cursor = None, from_seq
         if from_seq > self.head:
             tombstone = Tombstone(1, self.head, "recreated", max(self.head, 1), self.earliest, self.head)
@@ -130,13 +141,17 @@ class Topic:
         reach = [record for record in self.live.values() if cursor < record.seq <= stop]
         seqs: list[int] = []
         for record in reach:
-            if node is not None and record.node == node:
+            if (node is not None and record.node == node) or (only_node is not None and record.node != only_node):
+                continue
+            if match is not None and (record.tag is None or not matches(match, record.tag)):
                 continue
             most_bytes -= record.shown_size
             if len(seqs) == limit or (seqs and most_bytes < 0):
                 return seqs, seqs[-1], tombstone
             seqs.append(record.seq)
-        if len(seqs) < limit or not any(record.seq > seqs[-1] for record in reach):
+        # Without a node, a record needs no look by a reader of one node.
+        looked_at = [record.seq for record in reach if only_node is None or record.node is not None]
+        if len(seqs) < limit or looked_at[-1] <= seqs[-1]:
             return seqs, stop, tombstone
         return seqs, seqs[-1], tombstone
 

@@ -285,17 +285,18 @@ class Read(Operation):
 
     changes = False
 
-    def __init__(self, cursor: int, limit: int, max_bytes: int = 0) -> None:
-        """max_bytes: 0 for the default, which is more than a topic holds."""
+    def __init__(self, cursor: int, limit: int, max_bytes: int = 0, which: dict[str, str] | None = None) -> None:
+        """max_bytes: 0 for the default, which is more than a topic holds. which: filters."""
         self.cursor = cursor
         self.limit = limit
         self.max_bytes = max_bytes
+        self.which = which or {}
 
     def __str__(self) -> str:
-        return f"read {self.cursor} limit {self.limit} bytes {self.max_bytes}"
+        return f"read {self.cursor} limit {self.limit} bytes {self.max_bytes} {self.which or ''}"
 
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
-        body = {"from_seq": self.cursor, "limit": self.limit, "include_tags": True}
+        body = {"from_seq": self.cursor, "limit": self.limit, "include_tags": True, **self.which}
         return "POST", f"{path}/diff", body | ({"max_batch_bytes": self.max_bytes} if self.max_bytes else {})
 
     def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
@@ -305,7 +306,7 @@ class Read(Operation):
         state = exists(state, status)
         expect("(head, earliest)", (answer["head_seq"], answer["earliest_seq"]), (state.head, state.earliest))
         as_base64 = answer.get("as_base64", False)
-        page = state.read(self.cursor, self.limit, self.max_bytes, as_base64=as_base64)
+        page = state.read(self.cursor, self.limit, self.max_bytes, as_base64=as_base64, which=self.which)
         expect("tombstone", answer["tombstone"], page.tombstone)
         names = ("$seq", "data", "$tag", "$node", "meta")
         found = [tuple(row.get(name) for name in names) for row in answer["records"]]

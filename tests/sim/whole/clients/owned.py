@@ -37,6 +37,9 @@ _TAGS = (None, None, "a", "a:1", "a:2", "b", "")
 _NODES = (None, "n1", "n2", "")
 _METAS = (None, "m", "", "m" * 200)
 _MATCHES = ("a", "a:*", "b", "*", "")
+_FILTERS: tuple[dict[str, str], ...] = (
+    {}, {}, {}, {"match": "a"}, {"match": "a*"}, {"only_node": "n1"}, {"match": "b", "node": "n1"},
+)  # fmt: skip
 _LIMITS = (1, 3, 1000, 1000)
 _SIZES = (0, 0, 0, 1, 40, 300)
 _ROWS_MAX = 6
@@ -182,7 +185,8 @@ class OwningClient(Client):
         if choice > 0.97:
             return ReadSince(topic.a_time(rng.random()) + rng.choice((0, 0, 1)), rng.choice(_LIMITS))
         cursor = rng.choice((0, rng.randint(0, state.head + 1), state.lost, state.head))
-        return Read(cursor, rng.choice(_LIMITS), rng.choice(_SIZES))
+        which = _FILTERS[int(choice * 10_000) % len(_FILTERS)]
+        return Read(cursor, rng.choice(_LIMITS), rng.choice(_SIZES), which)
 
     def _config(self) -> dict[str, Any]:
         rng = self.rng

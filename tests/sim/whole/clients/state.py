@@ -7,6 +7,7 @@ can be stored, and after a crash the topic must be in one of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -158,9 +159,18 @@ class State:
         live = list(self.records)[-count:] if count else []
         return live[0] - 1 if live else self.head
 
-    def read(self, cursor: int, limit: int, max_bytes: int = 0, *, as_base64: bool = False) -> Page:
-        """Return the right page: R-TOMB-1..6, R-REC-2, R-TRIM-3, R-BYTES-3. max_bytes: 0 for more
-        than there are.
+    def read(
+        self,
+        cursor: int,
+        limit: int,
+        max_bytes: int = 0,
+        *,
+        as_base64: bool = False,
+        which: dict[str, str] | None = None,
+    ) -> Page:
+        """Return the right page: R-TOMB-1..6, R-REC-2, R-TRIM-3, R-BYTES-3, R-MATCH-1..5.
+
+        max_bytes: 0 for more than there are. which: the reader's filters.
         """
         tombstone = None
         if cursor > self.head:
@@ -182,7 +192,8 @@ class State:
             elif gap.first > cursor:
                 stop = gap.first - 1
                 break
-        seqs = [seq for seq in self.records if cursor < seq <= stop]
+        passes = _filter(which or {})
+        seqs = [seq for seq, record in self.records.items() if cursor < seq <= stop and passes(record)]
         if max_bytes:
             sums = accumulate(self.records[seq].shown_size(as_base64) for seq in seqs)
             limit = min(limit, max(1, sum(size <= max_bytes for size in sums)))
@@ -305,6 +316,14 @@ class State:
 def in_any_order(records: list[Record]) -> list[Record]:
     """Return the records in an order that depends only on their content."""
     return sorted(records, key=repr)
+
+
+def _filter(which: dict[str, str]) -> Callable[[Record], bool]:
+    """Return whether a reader with these filters gets a record."""
+    match, node, only = which.get("match"), which.get("node"), which.get("only_node")
+    return lambda record: (
+        _matches(record, match) and (node is None or record.node != node) and (only is None or record.node == only)
+    )
 
 
 def _matches(record: Record, match: str | None) -> bool:
