@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Topic = Annotated[str, typer.Argument(help="The topic.")]
 Node = Annotated[str, typer.Option("--skip-node", help="Leave out records that this node wrote.")]
+OnlyNode = Annotated[str, typer.Option("--only-node", help="Only records that this node wrote.")]
+Tag = Annotated[str | None, typer.Option("--tag", help="Only records with this tag; a* is any that begins with a.")]
 
 
 @on_topics
@@ -86,6 +88,8 @@ def get(
     first: First = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many records.")] = None,
     node: Node = "",
+    only_node: OnlyNode = "",
+    tag: Tag = None,
     skip_gaps: SkipGaps = False,
 ) -> None:
     """Print records up to the head: all of them, or those of the seqs given.
@@ -95,6 +99,8 @@ def get(
     beginning = beginning_of(after, last, since, first, SystemClock())
     if seqs and beginning != ReadBeginning():
         raise UsageError(f"seq {seqs[0]} and a beginning are given: leave out one of them")
+    if seqs and (node or only_node or tag is not None):
+        raise UsageError(f"seq {seqs[0]} and a filter are given: leave out one of them")
     with call.log() as log:
         if seqs:
             _print_seqs(call, log, topic, seqs, at_gap(skip=skip_gaps))
@@ -104,6 +110,8 @@ def get(
             beginning.from_seq or 0,
             limit=limit,
             node=node,
+            only_node=only_node,
+            match=tag,
             from_=beginning.from_,
             on_gap=at_gap(skip=skip_gaps),
         )
@@ -123,6 +131,8 @@ def tail(
     reader: Annotated[str, typer.Option(help="Continue where this named reader is, and move it.")] = "",
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many records.")] = None,
     node: Node = "",
+    only_node: OnlyNode = "",
+    tag: Tag = None,
     skip_gaps: SkipGaps = False,
 ) -> None:
     """Print records as they come, from now on unless a beginning is given.
@@ -130,18 +140,26 @@ def tail(
     Exit code 3: records were lost on the way, see stderr.
     """
     beginning = beginning_of(after, last, since, first, SystemClock())
-    if reader and (beginning != ReadBeginning() or len(names) > 1 or node):
-        raise UsageError("--reader has its own place in one topic: leave out other topics, beginnings and --skip-node")
+    if reader and (beginning != ReadBeginning() or len(names) > 1 or node or only_node or tag is not None):
+        raise UsageError("--reader has its own place in one topic: leave out other topics, beginnings and filters")
     is_one, on_gap = len(names) == 1, at_gap(skip=skip_gaps)
     with call.log(writes=bool(reader), patience_s=PATIENCE_S) as log:
         if reader:
             records = _of_reader(log, names[0], reader, limit, on_gap, ends=call.place.is_directory)
         elif is_one:
-            tail_of = log.tail(names[0], beginning.from_seq, node=node, from_=beginning.from_, on_gap=on_gap)
+            tail_of = log.tail(
+                names[0],
+                beginning.from_seq,
+                node=node,
+                only_node=only_node,
+                match=tag,
+                from_=beginning.from_,
+                on_gap=on_gap,
+            )
             records = islice(((names[0], record) for record in tail_of), limit)
         else:
             begins = dict.fromkeys(names, beginning.from_ or beginning.from_seq)
-            records = islice(log.tail_many(begins, node=node, on_gap=on_gap), limit)
+            records = islice(log.tail_many(begins, node=node, only_node=only_node, match=tag, on_gap=on_gap), limit)
         for topic, record in records:
             call.printer.record(topic, record, named=not is_one)
             call.printer.flush()
