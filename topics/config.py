@@ -69,6 +69,8 @@ RANGES = {
     "max_claim": (0, 1_000_000),
     "max_attempts": (0, 1000),
     "max_reason_bytes": (0, 60_000),
+    # A delay and a time of today make a number of 64 bits.
+    "max_delay_ms": (0, 1 << 48),
     "max_watch_topics": (0, 1_000_000),
     "max_wait_topics": (0, 1_000_000),
     # A pass of the loop looks at as many chunks of an index.
@@ -409,6 +411,8 @@ class Config:
     """Ended leases that are known of a job; 0: none."""
     max_reason_bytes: int = 1024
     """Bytes of a nack's `reason`; 0: no nack may give one."""
+    max_delay_ms: int = 2_592_000_000
+    """The longest `delay_ms` of a record; 0: no record may have one."""
     max_watch_topics: int = 256
     max_wait_topics: int = 256
     max_last: int = 10_000

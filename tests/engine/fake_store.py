@@ -31,6 +31,7 @@ from topics.store.format.log_format import (
     unpack_extension,
 )
 from topics.store.format.rows import ROW, Framed, Rows
+from topics.store.format.segment_format import DIRECTORY_FORMAT, FIRST_DIRECTORY_FORMAT
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.hot_tail import HotTail
@@ -293,14 +294,16 @@ class FakeFormat:
     """A marker whose raise waits until `end` is called."""
 
     def __init__(self) -> None:
+        self.number = FIRST_DIRECTORY_FORMAT
         self.is_newest = False
         self.waiting: list[Callable[[StorageError | None], None]] = []
 
-    def when_raised(self, done: Callable[[StorageError | None], None]) -> None:
+    def when_raised(self, number: int, done: Callable[[StorageError | None], None]) -> None:
         self.waiting.append(done)
 
     def end(self, error: StorageError | None = None) -> None:
-        self.is_newest = error is None
+        if error is None:
+            self.number, self.is_newest = DIRECTORY_FORMAT, True
         waiting, self.waiting = self.waiting, []
         for done in waiting:
             done(error)

@@ -23,6 +23,7 @@ _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
 _REDRIVE = "tests/contract/queues/test_redrive.py"
 _FILTERS = "tests/contract/records/test_filters.py"
+_DELAYS = "tests/contract/queues/test_delays.py"
 
 
 class Mutant(NamedTuple):
@@ -1474,6 +1475,62 @@ MUTANTS = (
         "engine/queue/claim_wait.py",
         "or result.count or self._is_last:",
         "or True:",
+        "queues",
+    ),
+    _one(
+        "a job that its record delays claimable at once",
+        "engine/write/append.py",
+        "            self.topic.queue.hold_back(self.delayed)\n",
+        "            pass\n",
+        "queues",
+    ),
+    _one(
+        "the delays of the log forgotten by a start",
+        "store/format/row_columns.py",
+        "        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id, dues)\n",
+        "        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id)\n",
+        "queues",
+    ),
+    _one(
+        "an index without the delays of its segment",
+        "engine/recovery/engine_checkpoints.py",
+        "            None if topic.queue is None else topic.queue.dues_of(seqs),\n",
+        "",
+        _DELAYS,
+    ),
+    _one(
+        "a pack's index without delays",
+        "store/segments/pack.py",
+        "        joined_dues([(part.dues, len(part.ts)) for part in parts]),\n",
+        "",
+        "queues",
+    ),
+    _one(
+        "a delay that ends too early by what is left of it",
+        "engine/state/held_back.py",
+        "by_due[0][0] > now_ms",
+        "by_due[0][0] > now_ms + 25",
+        _DELAYS,
+    ),
+    _one(
+        "a claim that waits not woken by the end of a record's delay",
+        "engine/state/leases.py",
+        "        due = self.held.next_due() if self.held is not None else None\n",
+        "        due = None\n",
+        _DELAYS,
+    ),
+    _one(
+        "jobs with delays staged before the directory is marked",
+        "engine/write/format_wait.py",
+        "        if number < DIRECTORY_FORMAT and any_delayed(spans):\n",
+        "        if number < 0:\n",
+        _DELAYS,
+    ),
+    _one(
+        "a claim that takes jobs held back as fresh ones",
+        "engine/state/leases.py",
+        "                self.cursor, upto = self.held.free_after(self.cursor, head)\n",
+        "                pass\n",
         "queues",
     ),
     _one(

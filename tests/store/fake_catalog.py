@@ -90,7 +90,7 @@ class FakeCatalog:
         topic = self.topics.get(topic_id)
         if topic is None:
             return
-        file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table = rows
+        file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table, _dues = rows
         assert (np.diff(seqs.astype(np.int64)) > 0).all()
         assert int(seqs[0]) > max(topic.rows, default=0), "rows come in order"
         columns = (column.tolist() for column in (seqs, offsets, lengths, sizes, ts, flags, tags))

@@ -73,6 +73,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
     meta: Any = None
     tag: str | None = msgspec.field(name="$tag", default=None)
     node: str | None = msgspec.field(name="$node", default=None)
+    delay_ms: int = msgspec.field(name="$delay_ms", default=0)
     lease_id: str = ""
     deadline: int = 0
     deliveries: int = 0
@@ -83,7 +84,15 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
         return self.data if self.data_base64 is None else self.data_base64
 
     def record(self) -> Record:
-        return Record(seq=self.seq, ts=self.ts, data=self.payload, meta=self.meta, tag=self.tag, node=self.node)
+        return Record(
+            seq=self.seq,
+            ts=self.ts,
+            data=self.payload,
+            meta=self.meta,
+            tag=self.tag,
+            node=self.node,
+            delay_ms=self.delay_ms,
+        )
 
     def job(self) -> Job:
         return Job(
@@ -95,6 +104,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
             data=self.payload,
             meta=self.meta,
             tag=self.tag,
+            delay_ms=self.delay_ms,
             attempts=self.attempts,
         )
 
@@ -286,7 +296,7 @@ def _queue_state(raw: dict[str, Any] | None) -> QueueState | None:
         FailedJob(job["$seq"], job["deliveries"], msgspec.convert(job["attempts"], tuple[Attempt, ...]))
         for job in raw.get("failed", ())
     ]
-    return QueueState(raw["ready"], raw["in_flight"], raw["dead_lettered"], tuple(failed))
+    return QueueState(raw["ready"], raw["in_flight"], raw["dead_lettered"], tuple(failed), raw.get("delayed"))
 
 
 def window_ms(body: bytes) -> int:

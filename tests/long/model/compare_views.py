@@ -82,6 +82,7 @@ def _records(machine: Machine, name: str) -> None:
         meta = record.meta.actual if isinstance(record.meta, Told) else record.meta
         shown = shown_payload(told), told.get("$tag"), told.get("$node"), told.get("meta")
         assert shown == (record.data, record.tag, record.node, meta), f"{name} {seq}"
+        assert told.get("$delay_ms", 0) == record.delay_ms, f"{name} {seq}"
     stamps = [record["$ts"] for record in found.values()]
     assert stamps == sorted(stamps), "R-SEQ-5"
 
@@ -187,6 +188,7 @@ def _state(machine: Machine, name: str) -> None:
         count, ready, in_flight = place.jobs.counters(machine.now)
         expected |= {"type": "queue", "count": count}
         expected["queue"] = {"ready": ready, "in_flight": in_flight, "dead_lettered": place.dead_lettered}
+        expected["queue"] |= place.jobs.shown_delayed()
     told = machine.agree(answer, expected)
     assert {key: told["config"][key] for key in place.config} == place.config, name
 

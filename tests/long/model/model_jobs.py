@@ -47,6 +47,10 @@ class Jobs:
     leases: dict[int, Lease] = field(default_factory=dict)
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Ready again at: not before the first instant, surely from the second on."""
+    by_record: set[int] = field(default_factory=set)
+    """The delayed jobs that their record delays."""
+    came_back: set[int] = field(default_factory=set)
+    """Jobs that their record has delayed in this life of the server: they come before fresh ones."""
     deliveries: dict[int, int] = field(default_factory=dict)
     attempts: dict[int, list[Attempt]] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
@@ -65,6 +69,21 @@ class Jobs:
         self.attempts = {seq: known for seq, known in self.attempts.items() if seq in self.topic.live}
         self.leases = {seq: lease for seq, lease in self.leases.items() if now <= lease.deadline}
         self.delayed = {seq: at for seq, at in self.delayed.items() if now < at[1] and seq in self.topic.live}
+        self.by_record &= self.delayed.keys()
+
+    def hold_back(self, first: int) -> None:
+        """R-DELAY-1, for the records of a write from this seq on."""
+        for seq in range(first, self.topic.head + 1):
+            record = self.topic.live.get(seq)
+            if record is not None and record.delay_ms:
+                since = record.ts if record.since is None else record.since
+                self.delayed[seq] = (since + record.delay_ms, record.ts + record.delay_ms)
+                self.by_record.add(seq)
+                self.came_back.add(seq)
+
+    def shown_delayed(self) -> dict[str, int]:
+        """R-DELAY-4."""
+        return {"delayed": len(self.delayed)} if self.by_record else {}
 
     def note(self, seq: int, lease: Lease, ended: str, at: tuple[int, int], reason: str = "") -> None:
         if seq in self.topic.live:
@@ -89,7 +108,7 @@ class Jobs:
         self.moved, self.reasons = [], {}
         free = [seq for seq in self.topic.live if seq not in self.leases and seq not in self.delayed]
         given: list[int] = []
-        for seq in sorted(free, key=lambda seq: (seq not in self.deliveries, seq)):
+        for seq in sorted(free, key=lambda seq: (seq not in self.deliveries and seq not in self.came_back, seq)):
             if len(given) == most:
                 break
             if self.dead_letters and 0 < self.max_deliveries <= self.deliveries.get(seq, 0):
@@ -160,9 +179,10 @@ class Jobs:
         return acted, skipped
 
     def restart(self, now: int, *, durable: bool) -> None:
-        """R-DUR-11."""
+        """R-DUR-11, R-DELAY-6."""
         self.look(now)
-        self.delayed = {}
+        self.delayed = {seq: self.delayed[seq] for seq in self.by_record}
+        self.came_back = set(self.by_record)
         if durable:
             self.leases = {seq: lease for seq, lease in self.leases.items() if seq in self.topic.live}
         else:

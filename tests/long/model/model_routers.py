@@ -84,6 +84,7 @@ class Router:
             node=record.node if self.keep_node else None,
             meta=meta,
             hops=record.hops + 1,
+            delay_ms=0,
         )
 
 

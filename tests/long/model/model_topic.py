@@ -41,6 +41,7 @@ class Record:
     seq: int = 0
     ts: int = 0
     since: int | None = None
+    delay_ms: int = 0
 
     @property
     def is_guessed(self) -> bool:

@@ -162,6 +162,8 @@ class Oracle:
         """since: when it was asked."""
         self.settle(now)
         created = name not in self.places
+        if any(record.delay_ms for record in records) and not self._is_queue(name, config):
+            return 409, "not_a_queue"
         if created:
             self.put(now, name, config)
         topic = self.places[name].topic
@@ -172,10 +174,18 @@ class Oracle:
         if refused:
             return (422 if refused == "topic_full" else 400), refused
         first, last = topic.head - len(records) + 1, topic.head
+        jobs = self.places[name].jobs
+        if jobs is not None:
+            jobs.hold_back(first)
         if key is not None:
             topic.keys[key] = (first, last, since, now)
         self.settle(now)
         return _written(first, last, created=created, deduped=False)
+
+    def _is_queue(self, name: str, config: dict[str, Any]) -> bool:
+        """config: of a topic that would be made."""
+        place = self.places.get(name)
+        return config.get("type") == "queue" if place is None else place.jobs is not None
 
     def delete(self, now: int, name: str, before: int | None, match: str | None) -> dict[str, Any] | Refusal:
         self.settle(now)

@@ -109,7 +109,16 @@ settings = st.fixed_dictionaries(
 )
 
 meanings = st.sampled_from([None, None, None, "present", "other"])
-WRITE = {"name": some, "batch": batches, "key": keys, "config": configs, "kind": classes, "meant": meanings}
+delays = st.sampled_from([0, 0, 0, 0, 300, 4000])
+WRITE = {
+    "name": some,
+    "batch": batches,
+    "key": keys,
+    "config": configs,
+    "kind": classes,
+    "meant": meanings,
+    "delay_ms": delays,
+}
 CLAIM = {
     "name": some,
     "node": workers,
@@ -359,9 +368,19 @@ class Machine(RuleBasedStateMachine):
 
     @step(**WRITE)
     def write(  # noqa: PLR0917
-        self, name: str, batch: Any, key: str | None, config: dict[str, Any], kind: str, meant: str | None
+        self,
+        name: str,
+        batch: Any,
+        key: str | None,
+        config: dict[str, Any],
+        kind: str,
+        meant: str | None,
+        delay_ms: int = 0,
     ) -> None:
-        """The configuration counts when the write makes the topic; meant: which incarnation it names, if any."""
+        """The configuration counts when the write makes the topic; meant: which incarnation it names, if any.
+
+        delay_ms: of every other record.
+        """
         name = self.first if name == FIRST else name
         present = self.oracle.places[name].incarnation if name in self.oracle.places else None
         if meant == "other" or (meant == "present" and present is None):
@@ -371,6 +390,10 @@ class Machine(RuleBasedStateMachine):
             self.oracle.settle(self.now)
             return
         records = self.records(batch)
+        if name not in QUEUES:
+            delay_ms = delay_ms if delay_ms == 300 else 0
+        for record in records[::2]:
+            record.delay_ms = delay_ms
         body = body_of(records, key)
         config = self.complete(config, name, kind)
         if name not in self.oracle.places and not self.oracle.is_certain({name: config}):
@@ -911,7 +934,10 @@ class Machine(RuleBasedStateMachine):
 
 def body_of(records: list[Record], key: str | None) -> dict[str, Any]:
     made = [
-        _payload(each.data) | {"tag": each.tag, "node": each.node} | ({} if each.meta is None else {"meta": each.meta})
+        _payload(each.data)
+        | {"tag": each.tag, "node": each.node}
+        | ({} if each.meta is None else {"meta": each.meta})
+        | ({"delay_ms": each.delay_ms} if each.delay_ms else {})
         for each in records
     ]
     return {"records": made} | ({} if key is None else {"idempotency_key": key})

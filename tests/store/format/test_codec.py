@@ -32,6 +32,7 @@ from topics.store.format.log_format import (
     Frame,
     FrameType,
     align_up,
+    pack_delay,
 )
 from topics.store.format.rows import (
     PLACED,
@@ -51,6 +52,7 @@ from topics.store.read.render_json import LEASE, JsonRenderer
 
 EPOCH = 0xFEEDFACECAFEBEEF
 names = st.binary(max_size=12)
+delays = st.sampled_from([0, 0, 1, 2**64 - 1])
 records = st.builds(
     RowRecord,
     data=st.binary(min_size=1, max_size=40),
@@ -59,6 +61,7 @@ records = st.builds(
     node=st.none() | names,
     size=st.just(0),
     is_bytes=st.booleans(),
+    delay_ms=delays,
 )
 frames = st.builds(
     Frame,
@@ -138,7 +141,7 @@ def test_framed_rows_equal_the_model(
             record.meta,
             record.tag,
             node if record.node is None else record.node,
-            ext if i == 0 else b"",
+            (pack_delay(record.delay_ms) if record.delay_ms else b"") + (ext if i == 0 else b""),
             len(record.data) + len(record.meta or b""),
             fsync,
             payload_kind=PAYLOAD_BYTES if record.is_bytes else PAYLOAD_JSON,
@@ -503,6 +506,7 @@ json_records = st.builds(
     tag=st.none() | texts.map(str.encode),
     node=st.none() | st.sampled_from([b"a", b"b", b"", b'\x01"\\\n\x7f']),
     size=st.just(0),
+    delay_ms=delays,
 )
 bytes_records = st.builds(
     RowRecord,
@@ -512,6 +516,7 @@ bytes_records = st.builds(
     node=st.none() | st.sampled_from([b"a", b"b", b""]),
     size=st.just(0),
     is_bytes=st.just(True),
+    delay_ms=delays,
 )
 shown_records = json_records | bytes_records
 
@@ -544,6 +549,8 @@ def model(
             element["$node"] = record.node.decode()
         if tags and record.tag is not None:
             element["$tag"] = record.tag.decode()
+        if record.delay_ms:
+            element["$delay_ms"] = record.delay_ms
         if as_base64:
             element["data_base64"] = text.decode()
         elif data:

@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.sim import SimRing
-from tests.store.golden import make, make_second
+from tests.store.golden import make, make_second, make_third
 from tests.store.store_world import DIRECTORY, StoreWorld
 from topics.loop import Loop
 from topics.store.disk.directory_format import Marker
 from topics.store.format.compressed_segment import is_compressed
+from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -48,6 +50,12 @@ def refused_by_a_build_of_the_first_format(marker: Marker, path: str, *, cores: 
     if marker.cores != cores:
         return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
     return ""
+
+
+def refused_by_a_build_of_the_second_format(marker: Marker, path: str) -> str:
+    """`refused_marker` of the last build that had no third format, with its constants in it."""
+    known = range(1, 3)
+    return "" if marker.format in known else f"{path}: format {marker.format}; this build knows 1 to 2"
 
 
 def test_a_directory_of_the_first_format_opens_and_goes_on() -> None:
@@ -104,8 +112,46 @@ def test_a_directory_of_the_second_format_opens_and_goes_on() -> None:
     world.close()
 
 
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_a_directory_of_the_third_format_opens_and_its_delays_go_on(rebuilt: bool) -> None:
+    """R-DELAY-3, R-DELAY-6: also rebuilt without its snapshots and its indexes."""
+    world = make_second.world()
+    world.step_clock_ms(make_third.DELAYS_MS[1] + 10_000)
+    for part, path in make_second.PLACES.items():
+        lay_down(world.ring, GOLDEN / "v3" / part, path)
+    hot, cold = make_second.PLACES.values()
+    assert is_compressed(world.ring.file_bytes(f"{cold}/{TOPIC}/seg-{1:020d}.data"))
+    loop = Loop(world.ring, world.ring.clock)
+    assert loop.run_task(verify(loop, hot, cold)).findings == []
+    if rebuilt:
+        for name in world.ring.disk.list_directory(f"{hot}/snapshots"):
+            world.ring.disk.unlink(f"{hot}/snapshots/{name}")
+        for root in (hot, cold):
+            for name in world.ring.disk.list_directory(f"{root}/{TOPIC}"):
+                if name.endswith(".idx"):
+                    world.ring.disk.unlink(f"{root}/{TOPIC}/{name}")
+        loop.run_task(rebuild(loop, hot, cold))
+    world.crash()
+    world.start()
+    found = make_third.expected(world)
+    if rebuilt:  # an ack is in the log, which a rebuild reads from its beginning
+        assert found["jobs"]["queue"]["delayed"] == wanted("v3")["jobs"]["queue"]["delayed"]  # type: ignore[index]
+        assert found["few"] == wanted("v3")["few"]
+    else:
+        assert found == wanted("v3")
+    world.advance_ms(2000)
+    make_third.write(world, "few", range(10, 12))
+    world.power_cut()
+    world.start()
+    assert world.state("few")["queue"]["delayed"] == 5
+    assert format_in(world.ring.file_bytes(f"{hot}/topics.json")) == 3
+    world.close()
+
+
 def test_a_build_of_the_first_format_refuses_the_second_with_a_sentence() -> None:
-    paths = {1: GOLDEN / "v1" / "topics.json", 2: GOLDEN / "v2" / "data" / "topics.json"}
+    paths = {1: GOLDEN / "v1" / "topics.json"} | {n: GOLDEN / f"v{n}" / "data" / "topics.json" for n in (2, 3)}
     markers = {number: msgspec.json.decode(path.read_bytes(), type=Marker) for number, path in paths.items()}
     assert refused_by_a_build_of_the_first_format(markers[1], "data") == ""
     assert refused_by_a_build_of_the_first_format(markers[2], "data") == "data: format 2; this build knows 1"
+    assert refused_by_a_build_of_the_second_format(markers[2], "data") == ""
+    assert refused_by_a_build_of_the_second_format(markers[3], "data") == "data: format 3; this build knows 1 to 2"

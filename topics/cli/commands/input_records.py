@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 import topics
+from topics.clock import SystemClock
 from topics.errors import UsageError
 
 INPUTS = ("json", "text", "bytes", "record")
@@ -23,6 +24,8 @@ _MEMBERS = frozenset(
         "$ts",
         "$tag",
         "$node",
+        "$delay_ms",
+        "delay_ms",
         "tag",
         "node",
         "data",
@@ -43,32 +46,34 @@ class InputForm(NamedTuple):
     tag: str | None
     node: str | None
     meta: Any
+    delay_ms: int
 
     @classmethod
-    def of(cls, form: str, tag: str | None, node: str | None, meta: str | None) -> InputForm:
+    def of(cls, form: str, tag: str | None, node: str | None, meta: str | None, delay_ms: int = 0) -> InputForm:
         """Raises: UsageError for an unknown form, or a meta that is no JSON."""
         if form not in INPUTS:
             raise UsageError(f"--as is {form!r}: use one of {', '.join(INPUTS)}")
-        return cls(form, tag, node, None if meta is None else _json_of(meta.encode(), "--meta"))
+        return cls(form, tag, node, None if meta is None else _json_of(meta.encode(), "--meta"), delay_ms)
 
     def record(self, text: bytes, what: str) -> Any:
         """Return the `topics.NewRecord` that a text is. Raises: UsageError, which names `what`."""
         if self.form == "bytes":
-            return topics.NewRecord(text, self.tag, self.node, self.meta)
+            return topics.NewRecord(text, self.tag, self.node, self.meta, self.delay_ms)
         if self.form == "text":
             try:
-                return topics.NewRecord(text.decode(), self.tag, self.node, self.meta)
+                return topics.NewRecord(text.decode(), self.tag, self.node, self.meta, self.delay_ms)
             except UnicodeDecodeError:
                 raise UsageError(f"{what} is no UTF-8: add --as bytes") from None
         value = _json_of(text, what)
         if self.form == "json":
-            return topics.NewRecord(value, self.tag, self.node, self.meta)
+            return topics.NewRecord(value, self.tag, self.node, self.meta, self.delay_ms)
         new, _seq = record_of(value, what)
         return topics.NewRecord(
             new.data,
             new.tag if self.tag is None else self.tag,
             new.node if self.node is None else self.node,
             new.meta if self.meta is None else self.meta,
+            self.delay_ms or new.delay_ms,
         )
 
 
@@ -80,7 +85,9 @@ def record_of(value: Any, what: str) -> tuple[Any, int | None]:
     if not isinstance(value, dict) or ("data" in value) == ("data_base64" in value):
         raise UsageError(f"{what} is no record: use an object with `data` or `data_base64`, as `topics get` prints it")
     if unknown := sorted(set(value) - _MEMBERS):
-        raise UsageError(f"{what} has {unknown[0]!r}, which no record has: use data, data_base64, tag, node and meta")
+        raise UsageError(
+            f"{what} has {unknown[0]!r}, which no record has: use data, data_base64, tag, node, meta and delay_ms"
+        )
     data = value.get("data")
     if "data_base64" in value:
         try:
@@ -94,7 +101,18 @@ def record_of(value: Any, what: str) -> tuple[Any, int | None]:
             raise UsageError(f"{what} has a {name} that is no string: put it in quotes")
     if seq is not None and (type(seq) is not int or seq < 1):
         raise UsageError(f"{what} has a $seq that is no number from 1 on: leave it out")
-    return topics.NewRecord(data, tag, node, value.get("meta")), seq
+    return topics.NewRecord(data, tag, node, value.get("meta"), _delay_of(value, what)), seq
+
+
+def _delay_of(value: dict[str, Any], what: str) -> int:
+    """Return the delay of a record: of one that was read, what is left of it now."""
+    given = value.get("$delay_ms", value.get("delay_ms"))
+    delay = 0 if given is None else given
+    if type(delay) is not int or delay < 0:
+        raise UsageError(f"{what} has a delay_ms that is no number of milliseconds: leave it out")
+    if "$delay_ms" in value and type(value.get("$ts")) is int:
+        return max(0, int(value["$ts"]) + delay - SystemClock().now_ms())
+    return delay
 
 
 class InputBatch(NamedTuple):

@@ -42,6 +42,7 @@ def put(
     tag: Annotated[str | None, typer.Option(help="Tag of the records.")] = None,
     node: Annotated[str | None, typer.Option(help="Node of the records.")] = None,
     meta: Annotated[str | None, typer.Option(help="Meta of the records, as JSON.")] = None,
+    delay_s: Annotated[float, typer.Option("--delay", min=0, help="Seconds until a queue's job can be claimed.")] = 0,
     once: Annotated[
         str | None, typer.Option("--once", help="Idempotency key: sent again, nothing is appended.")
     ] = None,
@@ -52,7 +53,7 @@ def put(
         raise UsageError("--whole is of stdin: leave it out with records as arguments")
     if once is not None and not (data or whole):
         raise UsageError("--once is for one append: give the records as arguments, or add --whole")
-    records = InputForm.of(form, tag, node, meta)
+    records = InputForm.of(form, tag, node, meta, round(delay_s * 1000))
     appended = first = last = last_line = 0
     with call.log(writes=True) as log, progress_bar(f"put {topic}", None) as advance:
         try:

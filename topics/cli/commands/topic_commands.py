@@ -47,7 +47,9 @@ def stat(call: CliCall, names: Annotated[list[str], typer.Argument(metavar="TOPI
         ]
         if state.queue is not None:
             queue = state.queue
-            pairs.append(("jobs", f"{queue.ready} ready, {queue.in_flight} in flight, {queue.dead_lettered} dead"))
+            delayed = "" if queue.delayed is None else f", {queue.delayed} delayed"
+            jobs = f"{queue.ready} ready, {queue.in_flight} in flight, {queue.dead_lettered} dead{delayed}"
+            pairs.append(("jobs", jobs))
         pairs += [(name, setting_text(value)) for name, value in config_object(state.config).items()]
         call.printer.card(topic_object(state), pairs)
 

@@ -35,6 +35,8 @@ def record_object(record: topics.Record | topics.Job) -> dict[str, Any]:
     node = getattr(record, "node", None)
     if node is not None:
         shown["$node"] = node
+    if record.delay_ms:
+        shown["$delay_ms"] = record.delay_ms
     if isinstance(record.data, bytes):
         shown["data_base64"] = base64.b64encode(record.data).decode()
     else:

@@ -45,7 +45,8 @@ def topic_object(state: topics.TopicState) -> dict[str, Any]:
 
 def queue_object(queue: topics.QueueState) -> dict[str, Any]:
     """Return a queue's counts as on the wire, without the jobs that failed."""
-    return {"ready": queue.ready, "in_flight": queue.in_flight, "dead_lettered": queue.dead_lettered}
+    shown = {"ready": queue.ready, "in_flight": queue.in_flight, "dead_lettered": queue.dead_lettered}
+    return shown if queue.delayed is None else {**shown, "delayed": queue.delayed}
 
 
 def topic_row(state: topics.TopicState) -> Row:

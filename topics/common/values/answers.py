@@ -87,6 +87,8 @@ class QueueState(NamedTuple):
     dead_lettered: int
     failed: Sequence[FailedJob] = ()
     """Jobs with attempts, the one that failed last first, if they were asked for."""
+    delayed: int | None = None
+    """Jobs that are not claimable yet; None if no record delays one."""
 
 
 class TopicState(NamedTuple):

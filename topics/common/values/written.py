@@ -16,13 +16,15 @@ class NewRecord(NamedTuple):
     """One record to append.
 
     data: bytes, a bytearray or a memoryview, stored as they are; or any value that msgspec encodes
-    as JSON, as is meta. meta, tag, node: None for absent.
+    as JSON, as is meta. meta, tag, node: None for absent. delay_ms: a job of a queue is claimable
+    so many milliseconds after its `ts`.
     """
 
     data: Any
     tag: str | None = None
     node: str | None = None
     meta: Any = None
+    delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class _Lib:
     E_MANY: int
     E_BASE64: int
     E_BOTH: int
+    E_COUNT: int
     FIELD_RECORDS: int
     FIELD_NODE: int
     FIELD_KEY: int
@@ -45,6 +46,7 @@ class _Lib:
     FIELD_RECORD_NODE: int
     FIELD_META: int
     FIELD_BASE64: int
+    FIELD_DELAY: int
     FIELD_BODY: int
     FIELD_RECORD: int
     FIELD_OP: int
@@ -62,6 +64,7 @@ class _Lib:
     V_META_BYTES: int
     V_META_KEYS: int
     V_SIZE: int
+    V_DELAY: int
     KEY_WORK_BYTES: int
     KEY_WORK_LEAST: int
     TP_KEYED: int

@@ -27,6 +27,7 @@ from topics.engine.write.delete import trim
 from topics.engine.write.retention import when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
+from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT
 from topics.store.wal.commit import Commit
 
 _AT_ZERO = Begin("seq", 0)
@@ -192,8 +193,11 @@ class ReaderCalls:
                 return
             check_backlog(core.log)
             core.log.check_writable()
-            if not core.format.is_newest:  # An older build would lose the positions.
-                core.format.when_raised(lambda error: done(error) if error is not None else again())
+            if core.format.number < SECOND_DIRECTORY_FORMAT:
+                # An older build would lose the positions.
+                core.format.when_raised(
+                    SECOND_DIRECTORY_FORMAT, lambda error: done(error) if error is not None else again()
+                )
                 return
             if topic.readers is None:
                 topic.readers = TopicReaders()

@@ -190,6 +190,9 @@ class EngineCatalog:
         if topic is None or not len(rows.seqs):
             return
         topic.found(int(rows.seqs[-1]), int(rows.ts[-1]))
+        if rows.dues is not None and topic.queue is not None:
+            runs = rows.dues > np.uint64(self._clock.now_ms())
+            topic.queue.restore_held(rows.seqs[runs], rows.dues[runs])
         if self._log_rows.holds(topic_id) and self._stored.usage.is_log(rows.file_id):
             return  # `_add_held` adds them, in one order with the copies between them.
         if add_rows(topic, rows):

@@ -131,9 +131,10 @@ class EngineCheckpoints:
             # table.
             tags = np.where(numbers == NO_TAG, NO_TAG, places).astype(np.uint32)
         found = [(chunk, _where(rows)) for chunk, rows in parts]
+        seqs = np.concatenate([(rows + chunk.first).astype(np.uint64) for chunk, rows in parts])
         return RowColumns(
             file_id,
-            np.concatenate([(rows + chunk.first).astype(np.uint64) for chunk, rows in parts]),
+            seqs,
             np.concatenate([chunk.offsets[where] for chunk, where in found]),
             np.concatenate([chunk.lengths[where] for chunk, where in found]),
             np.concatenate([chunk.sizes[where] for chunk, where in found]),
@@ -141,6 +142,7 @@ class EngineCheckpoints:
             np.concatenate([chunk.flags[where] for chunk, where in found]),
             tags,
             table,
+            None if topic.queue is None else topic.queue.dues_of(seqs),
         )
 
     def last_shared(self, topic_id: int) -> int:

@@ -1,25 +1,28 @@
 """The volatile state of one queue: the leased, delayed and returned jobs, and the next to claim.
 
-Jobs above `cursor` were never leased and take no memory here: they are rows of the index. Each job
-leased since is a LeasedJob. Heaps order deadlines and seqs. An outdated entry is skipped when it is
-popped, and a heap of mostly outdated entries is rebuilt. Every operation thus costs O(log n) for
-each job that it touches, whatever else waits.
+Jobs above `cursor` were never leased and take no memory here: they are rows of the index. Those of
+records with a delay are apart until it ends (`held_back.py`). Each job leased since is a LeasedJob.
+Heaps order deadlines and seqs. An outdated entry is skipped when it is popped, and a heap of mostly
+outdated entries is rebuilt. Every operation thus costs O(log n) for each job that it touches,
+whatever else waits.
 
 Nothing happens by itself: `look` is called before each decision and each report (R-Q-2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.common.values.answers import Attempt, FailedJob
 from topics.engine.index.index import Index
 from topics.engine.state.control_frames import AttemptRow, LeaseRow, attempt_row, from_runs
+from topics.engine.state.held_back import HeldBack
 from topics.engine.state.losses import Floors
 from topics.engine.values.job import Holder, JobState, LeasedJob
 from topics.engine.values.ports import TimerPort
@@ -74,6 +77,7 @@ class Leases:
         "dead_lettered",
         "delayed",
         "failed",
+        "held",
         "jobs",
         "leased",
         "streams",
@@ -95,6 +99,9 @@ class Leases:
         self.leased = 0
         """The number of live jobs that are leased or whose ack is in flight."""
         self.delayed = 0
+        """The number of live jobs that a nack has delayed."""
+        self.held: HeldBack | None = None
+        """The jobs whose records have a delay that runs; None if there never was one."""
         self.dead_lettered = 0
         self.window: OpenWindow | None = None
         """The window in which claims wait for the same pass; None if none is open."""
@@ -124,14 +131,36 @@ class Leases:
                 if job.state is LEASED:
                     self.note(job, "expired", until)
                 self.release(job)
+        held = self.held
+        if held is not None and held.dues:
+            for seq in held.take_due(now_ms):
+                self.jobs[seq] = LeasedJob(seq)
+                heappush(self._by_seq, seq)
+                heappush(self._returned, seq)
+
+    def hold_back(self, jobs: Sequence[tuple[int, int]]) -> None:
+        """Hold back new jobs, (seq, due ms), ascending: claimable once now >= due."""
+        if self.held is None:
+            self.held = HeldBack()
+        self.held.add(jobs)
 
     def next_due(self) -> int | None:
         """Return a time (ms) before which no job becomes claimable, None for never."""
-        return self._times[0][0] if self._times else None
+        until = self._times[0][0] if self._times else None
+        due = self.held.next_due() if self.held is not None else None
+        if due is None:
+            return until
+        return due - 1 if until is None else min(until, due - 1)
 
     def counters(self, now_ms: int) -> Counters:
         self.look(now_ms)
-        return Counters(self._index.live - self.leased - self.delayed, self.leased)
+        held = len(self.held.dues) if self.held is not None else 0
+        return Counters(self._index.live - self.leased - self.delayed - held, self.leased)
+
+    def delayed_shown(self) -> int | None:
+        """Return how many jobs are delayed; None without one that its record delays."""
+        held = len(self.held.dues) if self.held is not None else 0
+        return self.delayed + held if held else None
 
     def _sweep(self) -> None:
         """Drop jobs up to the floor, which caps, expiry or prefix deletes removed (R-Q-13)."""
@@ -141,9 +170,14 @@ class Leases:
             job = self.jobs.get(heappop(by_seq))
             if job is not None:
                 self._lose(job)
+        if self.held is not None:
+            self.held.drop_through(dead)
 
     def forget(self, seqs: Iterable[int]) -> None:
         """Drop jobs whose records were deleted one by one."""
+        if self.held is not None:
+            seqs = list(seqs)
+            self.held.discard(seqs)
         for seq in seqs:
             job = self.jobs.get(seq)
             if job is not None:
@@ -151,8 +185,10 @@ class Leases:
 
     def forget_dead(self) -> None:
         """Drop jobs whose records were deleted, in one pass over all jobs."""
-        seqs = np.sort(np.fromiter(self.jobs, np.uint64, len(self.jobs)))
-        self.forget(seqs[~self._index.alive(seqs)].tolist())
+        held = self.held.dues if self.held is not None else {}
+        for known in (self.jobs, held):
+            seqs = np.sort(np.fromiter(known, np.uint64, len(known)))
+            self.forget(seqs[~self._index.alive(seqs)].tolist())
 
     def _lose(self, job: LeasedJob) -> None:
         """Drop a job whose record is gone; a lease on it may still be answered (R-DEL-10)."""
@@ -193,8 +229,11 @@ class Leases:
             else:
                 jobs.append(job)
         while len(jobs) < limit and self.cursor < head:
-            seqs = self._index.live_seqs(self.cursor, head, limit - len(jobs))
-            self.cursor = seqs[-1] if seqs else head
+            upto = head
+            if self.held is not None:
+                self.cursor, upto = self.held.free_after(self.cursor, head)
+            seqs = self._index.live_seqs(self.cursor, upto, limit - len(jobs))
+            self.cursor = seqs[-1] if seqs else upto
             for seq in seqs:
                 if seq not in known:  # A lease that survived a restart may be above the cursor.
                     known[seq] = job = LeasedJob(seq)
@@ -318,7 +357,7 @@ class Leases:
         return [
             LeaseRow(job.seq, job.lease_id if job.state in (LEASED, ENDING) else 0, job.until, job.deliveries, job.node)
             for job in self.jobs.values()
-            if job.live
+            if job.live and job.deliveries
         ]
 
     def attempts(self) -> list[AttemptRow]:
@@ -371,3 +410,22 @@ class Leases:
             else:
                 heappush(self._returned, seq)
         self.failed = {seq: job for seq, job in failed.items() if seq in self.jobs}
+        if self.held is not None:
+            self.held.recovered(self._index, self.jobs)
+
+    def dues_of(self, seqs: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
+        """Return the time (ms) from which on each of these jobs is claimable, 0 for now.
+
+        None: none of them is held back.
+        """
+        if self.held is None or not self.held.dues:
+            return None
+        dues = self.held.dues
+        found = np.fromiter((dues.get(seq, 0) for seq in seqs.tolist()), np.uint64, len(seqs))
+        return found if found.any() else None
+
+    def restore_held(self, seqs: NDArray[np.uint64], dues: NDArray[np.uint64]) -> None:
+        """Restore delays that still run, of records that were found in a recovery."""
+        if self.held is None:
+            self.held = HeldBack()
+        self.held.dues.update(zip(seqs.tolist(), dues.tolist(), strict=True))

@@ -74,6 +74,11 @@ def not_a_queue(name: str) -> RequestError:
     return RequestError("not_a_queue", message, {"topic": name})
 
 
+def not_a_queue_for_delays(name: str) -> RequestError:
+    message = f"topic {shown(name)} is a log, without delays: leave out delay_ms, or write to a queue"
+    return RequestError("not_a_queue", message, {"topic": name})
+
+
 def incompatible_type(topic: DescribedTopic, requested: str) -> RequestError:
     existing = topic.config.type
     return RequestError(

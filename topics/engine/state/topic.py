@@ -280,7 +280,7 @@ class Topic(TopicNumbers):
         if self.queue is not None:
             counters = self.queue.counters(now_ms)
             failed = self.queue.last_failed(_FAILED_MOST) if with_attempts else ()
-            queue = QueueState(*counters, self.queue.dead_lettered, failed)
+            queue = QueueState(*counters, self.queue.dead_lettered, failed, self.queue.delayed_shown())
         return TopicState(
             self.name,
             self.config,

@@ -39,6 +39,7 @@ class TakesRows(Protocol):
     """Number of the log's batch with its rows: one commit ends it, so it takes none of another."""
 
     def add(self, write: Any, count: int, size: int, framed: Framed, ts: int, tags: Any) -> None: ...  # noqa: PLR0917
+    def delay(self, first: int, ts: int, delays: Sequence[tuple[int, int]]) -> None: ...
 
 
 class TopicNumbers:

@@ -66,6 +66,7 @@ class Append(Operation[AppendCore]):
         "batch_number",
         "counts",
         "decided",
+        "delayed",
         "file_id",
         "first_seqs",
         "fsync",
@@ -114,6 +115,8 @@ class Append(Operation[AppendCore]):
         """Whether a reservation for each topic is in the same commit."""
         self.writes: list[Write] = []
         self.tags: Tags = None
+        self.delayed: list[tuple[int, int]] | None = None
+        """(seq, due ms) of the jobs that are not claimable at once; None without any."""
 
     # --- staged -------------------------------------------------------------------------------------------------------
     def add(self, write: Write, count: int, size: int, framed: Framed, ts: int, tags: Tags) -> None:  # noqa: PLR0917 - hot
@@ -127,6 +130,12 @@ class Append(Operation[AppendCore]):
         self.stamps[0] = ts
         self.topic.take(count, size, ts)
         self.core.usage.pending_bytes += size
+
+    def delay(self, first: int, ts: int, delays: Sequence[tuple[int, int]]) -> None:
+        """Note the delays of the next rows. delays: (index, ms) of those that have one."""
+        if self.delayed is None:
+            self.delayed = []
+        self.delayed += [(first + at, ts + delay_ms) for at, delay_ms in delays]
 
     def hold_all(self) -> None:
         """Give out the seqs of all topics, and queue the operation in each of them."""
@@ -173,6 +182,8 @@ class Append(Operation[AppendCore]):
         # Copies by position name the file of the originals.
         if not file_id or not core.usage.is_memory(file_id):
             core.in_log.update(map(_id_of, self.topics))
+        if self.delayed is not None and self.topic.queue is not None:
+            self.topic.queue.hold_back(self.delayed)
         publish_each(self.topics, first_seqs, self.counts, self.sizes, self.stamps)
         unsynced = commit.unsynced
         for topic, first in zip(self.topics, first_seqs, strict=True):

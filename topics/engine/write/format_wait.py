@@ -1,8 +1,9 @@
 """Writes that wait until the data directory has the format that their records need.
 
-A record of bytes would be misread by a build that knows only the first format. The first such write
-of a directory therefore raises its format, and is staged once that is durable. Later writes to the
-same topic wait for it, so that they keep their order; all others continue.
+A record of bytes would be misread by a build that knows only the first format, and a job with a
+delay would be claimed too early by one that knows only the second. The first such write of a
+directory therefore raises its format, and is staged once that is durable. Later writes to the same
+topic wait for it, so that they keep their order; all others continue.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from topics.engine.state.append_request import AppendRequest, Waiting
 from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import StorageError
-from topics.store.format.rows import any_bytes
+from topics.store.format.rows import any_bytes, any_delayed
+from topics.store.format.segment_format import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
 
 
 class FormatWait:
@@ -29,7 +31,14 @@ class FormatWait:
 
     def concerns(self, spans: bytes) -> bool:
         """Return whether a write of these rows may have to wait, before the newest format."""
-        return bool(self._waiting) or any_bytes(spans)
+        return bool(self._waiting or self._lacks(spans))
+
+    def _lacks(self, spans: bytes) -> int:
+        """Return the format that the directory needs for these rows; 0 if it has it."""
+        number = self.format.number
+        if number < DIRECTORY_FORMAT and any_delayed(spans):
+            return DIRECTORY_FORMAT
+        return SECOND_DIRECTORY_FORMAT if number < SECOND_DIRECTORY_FORMAT and any_bytes(spans) else 0
 
     def hold(
         self,
@@ -39,10 +48,11 @@ class FormatWait:
     ) -> bool:
         """Let a write wait if it has to, and then `append` it. Return whether it waits.
 
-        If the format cannot be raised, writes of bytes get the error with nothing staged.
+        If the format cannot be raised, writes that need it get the error with nothing staged.
         """
         rows, waiting = request.rows, self._waiting.get(request.topic)
-        if waiting is None and (request.violation is not None or not any_bytes(rows.spans)):
+        needed = 0 if request.violation is not None else self._lacks(rows.spans)
+        if waiting is None and not needed:
             return False
         if type(rows.buffer) is not bytes:  # it may be used for other bytes from the next pass on
             request = request._replace(rows=rows._replace(buffer=bytes(rows.buffer)))
@@ -51,14 +61,14 @@ class FormatWait:
             waiting.append((request, done))
             return True
         self._waiting[request.topic] = [(request, done)]
-        self.format.when_raised(partial(self._on_raised, request.topic, append))
+        self.format.when_raised(needed, partial(self._on_raised, request.topic, append))
         return True
 
     def _on_raised(
         self, topic: str, append: Callable[[AppendRequest, Done[AppendResult]], None], error: StorageError | None
     ) -> None:
         for request, done in self._waiting.pop(topic):
-            if error is not None and any_bytes(request.rows.spans):
+            if error is not None and request.violation is None and self._lacks(request.rows.spans):
                 done(error)
             else:
                 append(request, done)

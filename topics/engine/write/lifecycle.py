@@ -41,6 +41,7 @@ from topics.engine.write.reader_frames import log_positions
 from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
+from topics.store.format.rows import any_delayed
 from topics.store.wal.commit import Commit
 
 
@@ -243,7 +244,10 @@ class Lifecycle:
             wanted = config is None or config.auto_create
         if not wanted:
             raise refusals.topic_not_found(name)
-        return self._create(name, config or self._config_of_writes, None, begins_batch=request.frames is not None)
+        config = config or self._config_of_writes
+        if not config.is_queue and any_delayed(request.rows.spans):
+            raise refusals.not_a_queue_for_delays(name)
+        return self._create(name, config, None, begins_batch=request.frames is not None)
 
     def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
         """Return the topics of these names; create missing ones with the default config.

@@ -22,7 +22,7 @@ from topics.common.values.written import BYTES_TYPES, NewRecord
 from topics.engine.json.strict_json import check
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.format.rows import BUFFER_MAX, BYTES, Rows, rows_of_bytes
+from topics.store.format.rows import BUFFER_MAX, BYTES, DELAY_BYTES, Rows, delays_in, rows_of_bytes
 
 _encoder = msgspec.json.Encoder()
 _NULL_BYTES = 4
@@ -124,7 +124,8 @@ def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: Write
     """Return rows with bytes in the place of null as the data of some. Raises: RequestError."""
     columns = rows.columns().copy()
     size, end = rows.size, len(rows.buffer)
-    all_bytes = end + sum([len(payload) for _at, payload in payloads])
+    delays = {at: delay_ms.to_bytes(DELAY_BYTES, "little") for at, delay_ms in delays_in(rows)}
+    all_bytes = end + sum([len(payload) + len(delays.get(at, b"")) for at, payload in payloads])
     if all_bytes > BUFFER_MAX:
         raise _too_many_bytes(all_bytes)
     for at, payload in payloads:
@@ -132,10 +133,13 @@ def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: Write
         if own > scanner.max_record_bytes:
             raise scanner.too_large(f"records[{at}]")
         size += own - int(columns["size"][at])
+        if at in delays:
+            end += DELAY_BYTES
         columns["data_off"][at], columns["data_len"][at], columns["size"][at] = end, len(payload), own
         columns["flags"][at] |= BYTES
         end += len(payload)
-    return Rows(b"".join((rows.buffer, *(payload for _at, payload in payloads))), columns.tobytes(), rows.count, size)
+    parts = [part for at, payload in payloads for part in (delays.get(at, b""), payload)]
+    return Rows(b"".join((rows.buffer, *parts)), columns.tobytes(), rows.count, size)
 
 
 def _check_raws(records: Sequence[NewRecord]) -> None:

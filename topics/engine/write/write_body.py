@@ -35,7 +35,7 @@ from topics.engine.state.producer_part import PART_NAMES, Part, parse_part
 from topics.engine.values.incarnation import check_incarnation
 from topics.engine.values.topic_config import CONFIG_KEYS, TopicConfig, read_config
 from topics.errors import RequestError
-from topics.store.format.rows import ROW, Rows
+from topics.store.format.rows import DELAY, ROW, Rows
 
 _HEAD = struct.Struct("=QI")
 """size, count."""
@@ -51,7 +51,7 @@ _ESCAPE_BYTES_MAX = 6
 """The most bytes of an escape for one byte."""
 _KEY_BYTES_MIN = 4
 """The fewest bytes of a member in a payload: its quotes, the colon and a digit."""
-_MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE | lib.MARK_BASE64
+_MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE | lib.MARK_BASE64 | DELAY
 """Marks of rows that have to be cleaned."""
 
 _NODE, _KEY, _CREATE, _CONFIG, _BACKPRESSURE, _INCARNATION, _PRODUCER = (
@@ -82,12 +82,13 @@ _FIELD_NAMES = {
     lib.FIELD_RECORD_NODE: "node",
     lib.FIELD_META: "meta",
     lib.FIELD_BASE64: "data_base64",
+    lib.FIELD_DELAY: "delay_ms",
     lib.FIELD_OP: "op",
     lib.FIELD_TOPIC: "topic",
     lib.FIELD_REQUEST_ID: "request_id",
     lib.FIELD_RETURN_SEQS: "return_seqs",
 }
-_RECORD_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_DATA, lib.FIELD_BASE64 + 1)]
+_RECORD_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_DATA, lib.FIELD_DELAY + 1)]
 _BODY_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_RECORDS, lib.FIELD_PRODUCER + 1)]
 _COMMAND_NAMES = [*_BODY_NAMES, *(_FIELD_NAMES[field] for field in range(lib.FIELD_OP, lib.FIELD_RETURN_SEQS + 1))]
 _PART_KEYS = KnownKeys.of(*PART_NAMES)
@@ -103,6 +104,7 @@ _MUST_BE = {
     lib.FIELD_PRODUCER: "an object or null",
     lib.FIELD_TAG: "a string or null",
     lib.FIELD_BASE64: "a string",
+    lib.FIELD_DELAY: "a number or null",
     lib.FIELD_RECORD_NODE: "a string or null",
     lib.FIELD_BODY: "an object",
     lib.FIELD_RECORD: "an object",
@@ -111,6 +113,8 @@ _MUST_BE = {
     lib.FIELD_RETURN_SEQS: "true or false",
 }
 """The accepted types of fields that do not take any JSON."""
+_FIELD_ERRORS = (lib.E_TYPE, lib.E_MISSING, lib.E_TWICE, lib.E_MANY, lib.E_BASE64, lib.E_BOTH, lib.E_COUNT)
+"""Errors that name a field."""
 
 
 class WriteBody(NamedTuple):
@@ -175,6 +179,7 @@ def new_writer(config: Config) -> Any:
         config.max_tag_bytes,
         config.max_node_bytes,
         FIELDS_MAX,
+        config.max_delay_ms,
     )
     writer.secret = tuple(SECRET)
     return writer
@@ -192,6 +197,8 @@ class WriteScanner:
         self._writer = writer = new_writer(config)
         self._rows = ffi.new("struct tp_row[]", max(1, config.max_batch_records))
         writer.rows = self._rows
+        self._delays = ffi.new("uint64_t[]", max(1, config.max_batch_records))
+        writer.delays = self._delays
         self._clean = ffi.new("unsigned char[]", _CLEAN_ROOM)
         self._spans: Any = ffi.buffer(self._rows)
         self._head: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _HEAD.size)
@@ -341,7 +348,7 @@ class WriteScanner:
 
     def _result_of(self, body: bytes | bytearray | memoryview, buffer: bytes | bytearray | memoryview) -> WriteBody:
         """Build the result of the scan of `body`. The clean rows point into `buffer`."""
-        size, count, _marks, violation, record = _RESULTS.unpack(self._results)
+        size, count, marks, violation, record = _RESULTS.unpack(self._results)
         rows = Rows(buffer, self._spans[: min(count, self._limits.max_batch_records) * ROW.size], count, size)
         fields = _FIELDS.unpack(self._fields)
         limits = self._limits
@@ -363,6 +370,8 @@ class WriteScanner:
         over = self.over_limit(count, node, key) or over
         if over is None and producer is not None and key is not None:
             over = producer_and_key()
+        if over is None and producer is not None and producer.is_piece and marks & DELAY:
+            over = _invalid("delay_ms is on a record of a piece: send the part in one write, or without delays")
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
         presses = fields[_BACKPRESSURE.stop - 1] == JsonKind.TRUE
@@ -459,6 +468,7 @@ class WriteScanner:
             lib.V_NODE: f"node is longer than {limits.max_node_bytes} bytes: shorten it",
             lib.V_META_BYTES: f"meta is larger than {limits.max_meta_bytes} bytes of compact JSON: use data for more",
             lib.V_META_KEYS: f"meta has more than {limits.max_meta_keys} keys: use data for more",
+            lib.V_DELAY: f"delay_ms is longer than {limits.max_delay_ms}: shorten it (TOPICS_MAX_DELAY_MS)",
         }
         return _invalid(f"{record}.{causes[violation]}")
 
@@ -486,7 +496,7 @@ class WriteScanner:
             self._grow_key_room(f"records[{error.record}]")
             return
         where = "" if error.record == lib.NO_RECORD else f"records[{error.record}]"
-        if error.code not in (lib.E_TYPE, lib.E_MISSING, lib.E_TWICE, lib.E_MANY, lib.E_BASE64, lib.E_BOTH):
+        if error.code not in _FIELD_ERRORS:
             raise json_error(error, body, "the body", where)
         name = _FIELD_NAMES.get(error.field)
         if name is None:
@@ -503,6 +513,8 @@ class WriteScanner:
             raise JsonError(f"{name} is not base64: {fix}", error.at)
         if error.code == lib.E_BOTH:
             raise JsonError(f"{where} has data and data_base64: send one of them", error.at)
+        if error.code == lib.E_COUNT:
+            raise JsonError(f"{name} must be an unsigned integer of 64 bits, in milliseconds", error.at)
         if error.code == lib.E_MANY:
             raise JsonError(too_many(name, FIELDS_MAX), error.at)
         if error.code == lib.E_TWICE:

@@ -78,10 +78,11 @@ def _state_json(call: Call, state: TopicState, incarnation: bytes, *, with_attem
     """
     queue = b""
     if state.queue is not None:
-        queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d%b},' % (
+        queue = b'"queue":{"ready":%d,"in_flight":%d,"dead_lettered":%d%b%b},' % (
             state.queue.ready,
             state.queue.in_flight,
             state.queue.dead_lettered,
+            b"" if state.queue.delayed is None else b',"delayed":%d' % state.queue.delayed,
             b',"failed":[%b]' % b",".join(map(_failed_json, state.queue.failed)) if with_attempts else b"",
         )
     return (

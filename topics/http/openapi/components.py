@@ -85,6 +85,7 @@ SCHEMAS: dict[str, Schema] = {
         tag=nullable(text("what deletes and filters match", maxLength=Setting("max_tag_bytes"))),
         node=nullable(NODE | {"description": "who wrote it"}),
         meta={"description": "any JSON value, within a limit of bytes", "maxProperties": Setting("max_meta_keys")},
+        delay_ms=nullable(u64("of a job: not claimable before", maximum=Setting("max_delay_ms"))),
     ),
     "Part": question(
         ("id", "epoch", "part"),
@@ -101,6 +102,7 @@ SCHEMAS: dict[str, Schema] = {
         S_ts=u64("milliseconds since 1970"),
         S_node_Q=text(),
         S_tag_Q=text("only when tags were asked for"),
+        S_delay_ms_Q=u64("of a job: claimable so long after $ts"),
         data_Q={},
         data_base64_Q=text("instead of data, of a record of bytes", contentEncoding="base64"),
         meta_Q={},

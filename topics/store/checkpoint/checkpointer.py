@@ -53,7 +53,7 @@ from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import CheckpointCatalog, Deletions
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, FrameType, wal_file_no
-from topics.store.format.segment_format import index_path, snapshot_path
+from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT, index_path, snapshot_path
 from topics.store.read.reader import Reader
 from topics.store.segments.manifest import COLD, HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
@@ -345,7 +345,7 @@ class Checkpointer:
             return
         evacuation = self._evacuation()
         if chosen.segments:
-            await self._format.raise_number()
+            await self._format.raise_to(SECOND_DIRECTORY_FORMAT)
         for segments in chosen.segments:
             if not self._stopped and not await evacuation.write_anew(segments):
                 self._compaction.leave(segment.file_id for segment in segments)
@@ -375,7 +375,7 @@ class Checkpointer:
         """
         due = self._tiering.due()
         if due and self._tiering.compresses:
-            await self._format.raise_number()
+            await self._format.raise_to(SECOND_DIRECTORY_FORMAT)
         moved = await self._tiering.copy(due)
         self.counters.cold_failed = self._tiering.broken
         if not moved:

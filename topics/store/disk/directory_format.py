@@ -1,10 +1,10 @@
 """The format number in the marker of a data directory, and how it is raised.
 
-A directory keeps number 1 until it is to hold something that an older build would misread: a
-record of bytes, a frame of a named reader, a compressed segment. Its marker is then replaced and
-synced with the newest number, and only after that may such a frame be staged or such a file be
-begun. An older build refuses the number, and does not read the directory wrongly. The number is
-never lowered.
+A directory keeps number 1 until it is to hold something that an older build would misread. Number 2
+is that of records of bytes, frames of named readers and compressed segments, 3 that of records with
+a delay. Its marker is replaced and synced with the number that is needed, and only after that may
+such a frame be staged or such a file be begun. An older build refuses the number, and does not read
+the directory wrongly. The number is never lowered.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
 class DirectoryFormat:
     """The format of an open data directory: one object of the store, which all its users share.
 
-    A part that is about to stage a frame, or to begin a file, that needs the newest format does
-    this first:
+    A part that is about to stage a frame, or to begin a file, that needs a format does this first:
 
-        if not format.is_newest:
-            format.when_raised(begin_again)  # or, in a task: await format.raise_number()
+        if format.number < needed:
+            format.when_raised(needed, begin_again)  # or, in a task: await format.raise_to(needed)
             return
 
     The first caller starts the raise and the others wait for the same one. If it fails, each of
@@ -63,40 +62,49 @@ class DirectoryFormat:
         self._path = f"{path}/{MARKER_NAME}"
         self._marker = marker
         self._raising: Task[StorageError | None] | None = None
+        self.number = marker.format
+        """Frames and files of this format and of lower ones may be written. It never falls."""
         self.is_newest = marker.format == DIRECTORY_FORMAT
-        """Whether frames and files of the newest format may be written. It stays true."""
+        """Whether nothing needs a higher number."""
 
-    def when_raised(self, done: Callable[[StorageError | None], None]) -> None:
-        """Call `done` once the number is the newest on stable storage, or with the disk's error.
+    def when_raised(self, number: int, done: Callable[[StorageError | None], None]) -> None:
+        """Call `done` once the number is this on stable storage, or with the disk's error.
 
-        It is called at once if the number is the newest already.
+        It is called at once if the number is that high already.
         """
-        if self.is_newest:
+        if self.number >= number:
             done(None)
             return
-        raising = self._begin()
-        raising.when_done(lambda: done(raising.result()))
+        raising = self._begin(number)
 
-    async def raise_number(self) -> None:
-        """Return once the number is the newest on stable storage. Raises: StorageError."""
-        if self.is_newest:
-            return
-        error = await self._begin()
-        if error is not None:
-            raise error
+        def on_raised() -> None:
+            error = raising.result()
+            if error is None and self.number < number:  # it was raised for another caller
+                self.when_raised(number, done)
+            else:
+                done(error)
+
+        raising.when_done(on_raised)
+
+    async def raise_to(self, number: int) -> None:
+        """Return once the number is this on stable storage. Raises: StorageError."""
+        while self.number < number:
+            error = await self._begin(number)
+            if error is not None:
+                raise error
 
     async def settle(self) -> None:
         """Return when no raise is in progress: the store is about to be closed."""
         if self._raising is not None:
             await self._raising
 
-    def _begin(self) -> Task[StorageError | None]:
+    def _begin(self, number: int) -> Task[StorageError | None]:
         if self._raising is None:
-            self._raising = self._loop.spawn(self._raise(), "format")
+            self._raising = self._loop.spawn(self._raise(number), "format")
         return self._raising
 
-    async def _raise(self) -> StorageError | None:
-        marker = Marker(DIRECTORY_FORMAT, self._marker.cores)
+    async def _raise(self, number: int) -> StorageError | None:
+        marker = Marker(number, self._marker.cores)
         try:
             await replace_file(self._loop.files, self._path, msgspec.json.encode(marker))
         except OSError as error:
@@ -106,5 +114,6 @@ class DirectoryFormat:
             return StorageError(f"the format of the data directory could not be raised: {reason}")
         finally:
             self._raising = None
-        self.is_newest = True
+        self.number = number
+        self.is_newest = number == DIRECTORY_FORMAT
         return None

@@ -19,6 +19,8 @@ class _Lib:
     TP_ROW_NODE: int
     TP_ROW_META: int
     TP_ROW_BYTES: int
+    TP_ROW_DELAY: int
+    TP_DELAY_BYTES: int
     def tp_rows_of_list(self, payloads: Any, record_max: int) -> Any: ...
     def tp_frame_rows(
         self,

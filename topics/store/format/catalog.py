@@ -47,6 +47,8 @@ class RowColumns(NamedTuple):
     """Index into `tag_table`, or NO_TAG."""
     tag_table: Sequence[bytes]
     """The distinct tags of these rows; empty if no row has a tag."""
+    dues: NDArray[np.uint64] | None = None
+    """Time (ms) from which on a job is claimable, 0 without a delay; None if no row has one."""
 
 
 class PackRows(NamedTuple):

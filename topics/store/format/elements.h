@@ -89,7 +89,7 @@ static inline char *put_base64(char *out, const uint8_t *at, uint32_t len)
     return out + 4;
 }
 
-#define ELEMENT_FIXED 104u /* braces, keys, two numbers of 20 digits, a comma */
+#define ELEMENT_FIXED 138u /* braces, keys, three numbers of 20 digits, a comma */
 
 #define LEASE_MOST 112u /* three keys, 16 hex digits, two numbers */
 
@@ -147,6 +147,13 @@ static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame
     if (s->include_tags && (f->flags & FLAG_TAG)) {
         q = PUT(q, ",\"$tag\":");
         q = put_string(q, tag, f->tag_len);
+    }
+    if (f->flags & FLAG_EXT) {
+        uint64_t delay = delay_of(p, f);
+        if (delay) {
+            q = PUT(q, ",\"$delay_ms\":");
+            q = put_decimal(q, delay);
+        }
     }
     if (shows_base64(f, s)) {
         q = PUT(q, ",\"data_base64\":\"");

@@ -471,6 +471,23 @@ def pack_staged_piece(entry: StagedPiece) -> bytes:
     return _TLV.pack(EXT_PIECE, len(body)) + body
 
 
+EXT_DELAY = 4
+"""The delay of a job, ms (u64). It comes first in its extension, and is shown to readers."""
+EXT_DELAY_BYTES = _TLV.size + 8
+
+
+def pack_delay(delay_ms: int) -> bytes:
+    """Return the entry of a delay, with which an extension area begins."""
+    return _TLV.pack(EXT_DELAY, 8) + delay_ms.to_bytes(8, "little")
+
+
+def delay_of(ext: bytes) -> int:
+    """Return the delay (ms) in an extension area; 0 if it has none."""
+    if len(ext) < EXT_DELAY_BYTES or _TLV.unpack_from(ext) != (EXT_DELAY, 8):
+        return 0
+    return int.from_bytes(ext[_TLV.size : EXT_DELAY_BYTES], "little")
+
+
 def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (kind, bytes) of each entry. Raises CorruptError if an entry extends past the end."""
     at = 0

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from topics.store.format.catalog import NO_TAG, RowColumns
 from topics.store.format.codec import Frames
-from topics.store.format.log_format import FLAG_TAG, FRAME_HEADER_BYTES
+from topics.store.format.log_format import EXT_DELAY, EXT_DELAY_BYTES, FLAG_TAG, FRAME_HEADER_BYTES, delay_of
 from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
 
@@ -37,7 +37,34 @@ def tags_of(frames: Frames, data: Buffer, base: int) -> tuple[NDArray[np.uint32]
     return numbers, list(table)
 
 
-def rows_of(frames: Frames, tags: NDArray[np.uint32], tag_table: list[bytes], file_id: int) -> RowColumns:
+def dues_of(frames: Frames, data: Buffer, base: int) -> NDArray[np.uint64] | None:
+    """Return `RowColumns.dues` of record frames; None if none has a delay.
+
+    data, base: as in `tags_of`.
+    """
+    extended = np.flatnonzero(frames["ext_len"] >= EXT_DELAY_BYTES)
+    if not len(extended):
+        return None
+    starts = frames["offset"][extended].astype(np.int64) - base + FRAME_HEADER_BYTES
+    bytes_of = np.frombuffer(memoryview(data), np.uint8)
+    begins = bytes_of[starts] == EXT_DELAY
+    if not begins.any():
+        return None
+    extended, starts = extended[begins], starts[begins]
+    entries = bytes_of[starts[:, np.newaxis] + np.arange(EXT_DELAY_BYTES)]
+    delays = np.array([delay_of(entry.tobytes()) for entry in entries], np.uint64)
+    dues = np.zeros(len(frames), np.uint64)
+    dues[extended] = np.where(delays == 0, np.uint64(0), frames["ts_ms"][extended] + delays)
+    return dues
+
+
+def rows_of(
+    frames: Frames,
+    tags: NDArray[np.uint32],
+    tag_table: list[bytes],
+    file_id: int,
+    dues: NDArray[np.uint64] | None = None,
+) -> RowColumns:
     """Return contiguous columns of record frames."""
     return RowColumns(
         file_id,
@@ -49,6 +76,7 @@ def rows_of(frames: Frames, tags: NDArray[np.uint32], tag_table: list[bytes], fi
         np.ascontiguousarray(frames["flags"]),
         tags,
         tag_table,
+        dues,
     )
 
 
@@ -60,12 +88,13 @@ def by_topic(frames: Frames, data: Buffer, base: int, file_id: int) -> Iterator[
     if not len(frames):
         return
     tags, table = tags_of(frames, data, base)
+    dues = dues_of(frames, data, base)
     topic_ids = np.ascontiguousarray(frames["topic_id"])
     if (topic_ids == topic_ids[0]).all():
-        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id)
+        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id, dues)
         return
     order = np.argsort(topic_ids, kind="stable")
-    rows = rows_of(frames[order], tags[order], table, file_id)
+    rows = rows_of(frames[order], tags[order], table, file_id, None if dues is None else dues[order])
     ordered = topic_ids[order]
     starts = np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1))
     yield from zip(ordered[starts].tolist(), split(rows, [*starts.tolist(), len(order)]), strict=True)
@@ -84,13 +113,12 @@ def indices_by_topic(topic_ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArr
 
 def split(rows: RowColumns, starts: list[int]) -> Iterator[RowColumns]:
     """Yield the rows of slices [starts[i], starts[i + 1]), each with a tag table of its own."""
-    file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table = rows
+    file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table, dues = rows
     for start, end in pairwise(starts):
         part = slice(start, end)
         numbers, own = compact_tags(tags[part], table)
-        yield RowColumns(
-            file_id, seqs[part], offsets[part], lengths[part], sizes[part], ts[part], flags[part], numbers, own
-        )
+        columns = seqs[part], offsets[part], lengths[part], sizes[part], ts[part], flags[part]
+        yield RowColumns(file_id, *columns, numbers, own, None if dues is None else dues[part])
 
 
 def compact_tags(tags: NDArray[np.uint32], table: Sequence[bytes]) -> tuple[NDArray[np.uint32], Sequence[bytes]]:
@@ -108,7 +136,8 @@ def select(rows: RowColumns, where: NDArray[np.bool_] | NDArray[np.intp] | slice
     """Return some of the rows; the tag table stays whole."""
     columns: list[Any] = [column[where] for column in rows[1:8]]
     seqs, offsets, lengths, sizes, ts, flags, tags = columns
-    return RowColumns(rows.file_id, seqs, offsets, lengths, sizes, ts, flags, tags, rows.tag_table)
+    dues = None if rows.dues is None else rows.dues[where]
+    return RowColumns(rows.file_id, seqs, offsets, lengths, sizes, ts, flags, tags, rows.tag_table, dues)
 
 
 def index_rows(columns: IndexColumns, first_seqs: np.uint64 | NDArray[np.uint64], file_id: int) -> RowColumns:
@@ -123,6 +152,7 @@ def index_rows(columns: IndexColumns, first_seqs: np.uint64 | NDArray[np.uint64]
         columns.flags,
         columns.tags,
         columns.tag_table,
+        columns.dues,
     )
 
 
@@ -172,7 +202,15 @@ def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
         np.concatenate(tags) if tags else np.empty(0, np.uint32),
         join("flags", np.uint8),
         list(table),
+        joined_dues([(part.dues, len(part.seqs)) for part in rows]),
     )
+
+
+def joined_dues(parts: Sequence[tuple[NDArray[np.uint64] | None, int]]) -> NDArray[np.uint64] | None:
+    """Return the dues of parts, (dues, rows), as one column; None if none has any."""
+    if all(dues is None for dues, _count in parts):
+        return None
+    return np.concatenate([np.zeros(count, np.uint64) if dues is None else dues for dues, count in parts])
 
 
 def contiguous(offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> list[tuple[int, int]]:

@@ -49,10 +49,17 @@ TAG, NODE, META = lib.TP_ROW_TAG, lib.TP_ROW_NODE, lib.TP_ROW_META
 BYTES = lib.TP_ROW_BYTES
 """Flag: `data` is any bytes, and no JSON text."""
 
+DELAY = lib.TP_ROW_DELAY
+"""Flag: the 8 bytes before `data` in the buffer are the delay in ms, a u64."""
+DELAY_BYTES: int = lib.TP_DELAY_BYTES
+assert DELAY & 0xFF00 == DELAY, "`any_delayed` reads one byte of the flags"
+
 ROW_BYTES = ROW.size
 BUFFER_MAX = (1 << 32) - 1
 """Most bytes of a buffer, to which rows point with 32 bits."""
 _FLAGS_AT = ROW_BYTES - 4
+_DELAY_AT = _FLAGS_AT + 1
+"""The byte of the flags that is DELAY or 0."""
 _MANY = 32
 """Rows from which on columns are faster than rows one by one."""
 _FLAGS_WITHOUT_TAG = bytes(
@@ -152,6 +159,7 @@ class RowRecord(NamedTuple):
     size: int = 0
     is_bytes: bool = False
     """Whether `data` is any bytes, and no JSON text."""
+    delay_ms: int = 0
 
 
 def any_tagged(spans: bytes | memoryview) -> bool:
@@ -166,6 +174,24 @@ def any_bytes(spans: bytes | memoryview) -> bool:
     if len(spans) == ROW_BYTES:
         return bool(spans[_FLAGS_AT] & BYTES)
     return not bytes(spans[_FLAGS_AT::ROW_BYTES]).isascii()
+
+
+def any_delayed(spans: bytes | memoryview) -> bool:
+    """Return whether any of the packed rows has a delay; reads one byte per row."""
+    if len(spans) == ROW_BYTES:
+        return bool(spans[_DELAY_AT])
+    return bool(bytes(spans[_DELAY_AT::ROW_BYTES]).strip(b"\0"))
+
+
+def delays_in(rows: Rows) -> list[tuple[int, int]]:
+    """Return (index, delay in ms) of each row that has a delay."""
+    delayed = np.flatnonzero(rows.columns()["flags"] & DELAY)
+    starts = (rows.columns()["data_off"][delayed] - np.uint32(DELAY_BYTES)).tolist()
+    buffer = rows.buffer
+    return [
+        (at, int.from_bytes(buffer[start : start + DELAY_BYTES], "little"))
+        for at, start in zip(delayed.tolist(), starts, strict=True)
+    ]
 
 
 def tags_in(rows: Rows) -> list[bytes | None] | None:
@@ -201,6 +227,7 @@ def record_at(rows: Rows, index: int) -> RowRecord:
         bytes(buffer[meta : meta + meta_len]) if flags & META else None,
         size,
         bool(flags & BYTES),
+        int.from_bytes(buffer[data - DELAY_BYTES : data], "little") if flags & DELAY else 0,
     )
 
 
@@ -214,6 +241,8 @@ def pack_rows(records: list[RowRecord]) -> Rows:
     total = 0
     for record in records:
         offsets: list[int] = []
+        if record.delay_ms:
+            buffer += record.delay_ms.to_bytes(DELAY_BYTES, "little")
         for text in (record.data, record.meta, record.tag, record.node):
             offsets += (len(buffer), len(text or b""))
             buffer += text or b""
@@ -223,6 +252,7 @@ def pack_rows(records: list[RowRecord]) -> Rows:
             | (NODE if record.node is not None else 0)
             | (META if record.meta is not None else 0)
             | (BYTES if record.is_bytes else 0)
+            | (DELAY if record.delay_ms else 0)
         )
         spans += ROW.pack(*offsets, size, flags)
         total += size

@@ -26,11 +26,12 @@ Pack `packs/pack-<number:016x>.data`, short runs of records of many topics, writ
     footer     PackFooter as the file's last 128 bytes
 
 Index columns of n rows (see `IndexColumns`): ts u64, seq delta u32, offset u32, length u32, size
-u32, tag number u32, flags u8, then the tag table: u16 lengths, bytes. The checksum of an index
-leaves out the flags column, because a delete sets INDEX_DELETED there in place, as it sets the byte
-after the frame's own checksum. Each byte of the column therefore includes its parity, in the bit
-that is FLAG_ROUTED elsewhere; a file with such rows has them in another bit, and says so in its
-marks. A flipped bit makes the index a damaged one, which is derived from the frames again.
+u32, tag number u32, flags u8, then the tag table: u16 lengths, bytes. With a mark in its header the
+index ends with another column: the time u64 from which on a job is claimable, or 0. The checksum of
+an index leaves out the flags column, because a delete sets INDEX_DELETED there in place, as it sets
+the byte after the frame's own checksum. Each byte of the column therefore includes its parity, in
+the bit that is FLAG_ROUTED elsewhere; a file with such rows has them in another bit, and says so in
+its marks. A flipped bit makes the index a damaged one, which is derived from the frames again.
 
 Snapshot `snapshots/snapshot-<number:016x>`: SnapshotHeader, the store's part (JSON), the catalog's
 part (JSON).
@@ -60,11 +61,13 @@ SNAPSHOT_VERSION = 2
 CODEC_FRAMES = 0
 """Frames as the log has them, not compressed."""
 
-FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT = 1, 2
+FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT = 1, 3
 """The oldest and the newest format in the marker of a data directory that this build knows.
 
-A directory of the first format becomes one of the newest when it needs it (directory_format.py).
+A directory gets the format that it needs when it needs it (directory_format.py).
 """
+SECOND_DIRECTORY_FORMAT = 2
+"""The format with records of bytes, named readers, later editions and compressed segments."""
 KNOWN_FORMATS = range(FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT + 1)
 MARKER_NAME = "topics.json"
 """Name of the marker in the data directory."""
@@ -288,6 +291,8 @@ Older indexes have 0 there, and their flags are not checked.
 """
 _HAS_ROUTED = 2
 """The mark of an index with rows of FLAG_ROUTED, in the bit _ROUTED_IN_FILE."""
+_HAS_DUES = 4
+"""The mark of an index with times from which on jobs are claimable, after its tag table."""
 INDEX_DELETE = INDEX_DELETED | _INDEX_PARITY
 """The bits that a delete changes in a file's flags column."""
 _IS_ODD = np.array([value.bit_count() % 2 for value in range(256)], np.uint8)
@@ -347,11 +352,14 @@ class IndexColumns(NamedTuple):
     """Index into tag_table, or catalog.NO_TAG."""
     flags: NDArray[np.uint8]
     tag_table: Sequence[bytes]
+    dues: NDArray[np.uint64] | None = None
+    """`RowColumns.dues`; a file has this column only with jobs that are delayed."""
 
     @property
     def marks(self) -> int:
-        """Return what the header of a file with these columns says of their flags."""
-        return _HAS_PARITY | (_HAS_ROUTED if (self.flags & FLAG_ROUTED).any() else 0)
+        """Return what the header of a file with these columns says of them."""
+        routed = _HAS_ROUTED if (self.flags & FLAG_ROUTED).any() else 0
+        return _HAS_PARITY | routed | (_HAS_DUES if self.dues is not None and self.dues.any() else 0)
 
     def pack(self, before: bytes = b"") -> bytearray:
         """Return `before` and the columns as a file with their marks stores them."""
@@ -360,7 +368,8 @@ class IndexColumns(NamedTuple):
         if self.marks & _HAS_ROUTED:
             flags = (flags & _OTHERS) | ((flags & np.uint8(FLAG_ROUTED)) >> np.uint8(_MOVED))
         columns = [np.ascontiguousarray(column).data for column in (*self[:6], _WITH_PARITY[flags], tag_lengths)]
-        return bytearray().join((before, *columns, *self.tag_table))
+        dues = [np.ascontiguousarray(self.dues, np.uint64).data] if self.marks & _HAS_DUES else []
+        return bytearray().join((before, *columns, *self.tag_table, *dues))
 
     @classmethod
     def unpack(cls, data: memoryview, rows: int, tag_count: int, marks: int = _HAS_PARITY) -> IndexColumns:
@@ -382,6 +391,11 @@ class IndexColumns(NamedTuple):
         if end > len(data):
             raise CorruptError("the tag table of an index extends past its end", {})
         tags = TagTable(tag_ends, bytes(data[at:end]))
+        dues = None
+        if marks & _HAS_DUES:
+            if end + 8 * rows > len(data):
+                raise CorruptError("the delays of an index extend past its end", {})
+            dues = np.frombuffer(bytes(data[end : end + 8 * rows]), "<u8")
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
         if marks & _HAS_PARITY and b"\1" in flags.tobytes().translate(_ODD_BYTES):
             raise CorruptError("a byte of the index's flags column is damaged", {})
@@ -389,7 +403,7 @@ class IndexColumns(NamedTuple):
             flags = (flags & _OTHERS) | ((flags & np.uint8(_ROUTED_IN_FILE)) << np.uint8(_MOVED))
         else:
             flags = flags & np.uint8(~_INDEX_PARITY & 0xFF)
-        return cls(ts, deltas, offsets, row_lengths, sizes, numbers, flags, tags)
+        return cls(ts, deltas, offsets, row_lengths, sizes, numbers, flags, tags, dues)
 
 
 def _index_checksum(head: bytes | memoryview, columns: memoryview, rows: int, between: bytes | memoryview = b"") -> int:

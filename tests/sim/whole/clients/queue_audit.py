@@ -13,8 +13,14 @@ def audit(machine: Machine, queue: Queue, found: list[str]) -> Audit:
     _compare(machine, queue, found)
     _status, state = yield "GET", f"{queue.path}?touch=false", None
     counted, durable = state["queue"], state["config"]["leases_durable"]
-    if state["count"] != counted["ready"] + counted["in_flight"] or state["count"] != len(found):
+    delayed = counted.get("delayed", 0)
+    if state["count"] != counted["ready"] + counted["in_flight"] + delayed or state["count"] != len(found):
         raise machine.wrong(f"{queue.name}: holds {len(found)} jobs, told of {state['count']}, {counted}")
+    now_ms = max(machine.ring.clock.now_ms(), queue.latest_ms)
+    sure = sum(queue.due.get(text, 0) > now_ms for text in found)
+    if not sure <= delayed:
+        raise machine.wrong(f"{queue.name}: {delayed} jobs are delayed, and {sure} have to be")
+    machine.counts["delays that had to last"] += sure
     if queue.leases_durable not in {None, durable}:
         raise machine.wrong(f"{queue.name}: leases_durable is {durable}, and was made {queue.leases_durable}")
     queue.leases_durable = durable

@@ -77,6 +77,15 @@ class Queue:
         life of the server.
         """
 
+        self.due: dict[str, int] = {}
+        """Jobs that were written with a delay, and the time (ms) at which they can be claimed,
+        whatever happens to the server.
+        """
+        self.latest_ms = 0
+        """The highest time of the server at an end of its life: a job that was due by then may have
+        been leased, also if the clock is set back.
+        """
+
         self.reasons: dict[tuple[str, str, int], set[str]] = {}
         """The reasons with which a node handed a job back, by the job's text, node and delivery."""
         self.noted: dict[str, tuple[int, str]] = {}
@@ -102,7 +111,7 @@ class Queue:
         self.redriven |= texts
         self.maybe |= texts
         self.sent += len(texts)
-        for known in (self.leases, self.ended, self.delayed, self.noted, self.seqs):
+        for known in (self.leases, self.ended, self.delayed, self.due, self.noted, self.seqs):
             for text in texts & known.keys():  # type: ignore[attr-defined]
                 del known[text]  # type: ignore[attr-defined]
 
@@ -118,6 +127,8 @@ class Queue:
         do not last.
         """
         self.delayed.clear()
+        self.latest_ms = max(self.latest_ms, now_ms)
+        self.due = {text: due_ms for text, due_ms in self.due.items() if due_ms > now_ms}
         if not self.leases_durable or self.durability != "fsync":
             self.noted.clear()
         for held in self.leases.values():

@@ -120,6 +120,10 @@ class Worker(Client):
         queue.maybe |= texts
         queue.sent += count
         others = len(queue.possible) - queue.sent
+        delays = {text: self.rng.choice((1, 30, 500, 20_000)) for text in sorted(texts) if self.rng.random() < 0.15}
+        for text, delay_ms in delays.items():
+            queue.due[text] = self.machine.ring.clock.now_ms() + delay_ms
+        self.machine.counts["jobs written with a delay"] += len(delays)
 
         def written(status: int, answer: Any) -> None:
             if self._next("jobs written", status, answer):
@@ -134,7 +138,8 @@ class Worker(Client):
                     raise self._wrong(queue, f"refused {count} jobs, with {others + queue.sent - count} others at most")
                 queue.over(texts, self._now_ns)
 
-        body = {"records": [{"data": text} for text in sorted(texts)]}
+        rows = [{"data": text} | ({"delay_ms": delays[text]} if text in delays else {}) for text in sorted(texts)]
+        body = {"records": rows}
         wire.ask("POST", queue.path, body, written)
 
     def _claim(self, wire: Wire, queue: Queue) -> None:
@@ -204,8 +209,9 @@ class Worker(Client):
                 )
             if first is held:
                 return
-        if now_ms < queue.delayed.get(text, 0):
-            raise self._wrong(queue, f"gets {text} {queue.delayed[text] - now_ms} ms too early")
+        early_ms = max(queue.delayed.get(text, 0), queue.due.get(text, 0)) - now_ms
+        if early_ms > 0:
+            raise self._wrong(queue, f"gets {text} {early_ms} ms too early")
         queue.leases[text] = held
         self.machine.counts["jobs leased"] += 1
 
