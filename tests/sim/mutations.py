@@ -1507,7 +1507,7 @@ MUTANTS = (
     ),
     _one(
         "a delay that ends too early by what is left of it",
-        "engine/state/held_back.py",
+        "engine/values/held_back.py",
         "by_due[0][0] > now_ms",
         "by_due[0][0] > now_ms + 25",
         _DELAYS,

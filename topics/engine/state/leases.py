@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from topics.common.values.answers import Attempt, FailedJob
 from topics.engine.index.index import Index
 from topics.engine.state.control_frames import AttemptRow, LeaseRow, attempt_row, from_runs
-from topics.engine.state.held_back import HeldBack
 from topics.engine.state.losses import Floors
+from topics.engine.values.held_back import HeldBack
 from topics.engine.values.job import Holder, JobState, LeasedJob
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
@@ -411,7 +411,7 @@ class Leases:
                 heappush(self._returned, seq)
         self.failed = {seq: job for seq, job in failed.items() if seq in self.jobs}
         if self.held is not None:
-            self.held.recovered(self._index, self.jobs)
+            self.held.recovered(lambda seq: self._index.next_live(seq) == seq, self.jobs)
 
     def dues_of(self, seqs: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
         """Return the time (ms) from which on each of these jobs is claimable, 0 for now.

@@ -7,10 +7,8 @@ are taken from the heap, some thousand a look, so that no pass of the loop depen
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-
-from topics.engine.index.index import Index
 
 _A_LOOK = 4096
 """Most delays that end in one look."""
@@ -100,12 +98,12 @@ class HeldBack:
             self._by_due = [(due, seq) for seq, due in dues.items()]
             heapify(self._by_due)
 
-    def recovered(self, index: Index, leased: Iterable[int]) -> None:
+    def recovered(self, is_live: Callable[[int], bool], leased: Iterable[int]) -> None:
         """Enter what was put into `dues` in a recovery, without jobs that are gone or were leased.
 
-        leased: their seqs.
+        is_live: whether the record of a seq is there. leased: seqs.
         """
         for seq in leased:
             self.dues.pop(seq, None)
         found, self.dues = sorted(self.dues.items()), {}
-        self.add([(seq, due) for seq, due in found if index.next_live(seq) == seq])
+        self.add([(seq, due) for seq, due in found if is_live(seq)])
