@@ -40,7 +40,7 @@ def imported(log: topics.Log, topic: str, lines: bytes, *, keep_seqs: bool) -> i
 
 
 def contents(log: topics.Log, topic: str) -> list[tuple[Any, ...]]:
-    return [(each.data, each.tag, each.node, each.meta) for each in log.read(topic)]
+    return [(each.data, each.tag, each.node, each.meta, each.delay_ms) for each in log.read(topic)]
 
 
 def test_a_topic_that_is_exported_and_imported_has_equal_records_and_settings(tmp_path: Path) -> None:
@@ -124,3 +124,15 @@ def test_an_export_leaves_out_what_comes_after_it_began(tmp_path: Path) -> None:
         log.append("t", [3])
         lines = b"".join(export_lines(log, state, skip_gaps=False)).splitlines()
     assert [msgspec.json.decode(line).get("data") for line in lines[1:]] == [1, 2]
+
+
+def test_a_delay_continues_in_the_queue_that_is_imported(tmp_path: Path) -> None:
+    """R-DELAY-1: what is left of it."""
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.put_topic("jobs", type="queue")
+        log.append("jobs", [topics.NewRecord(1, delay_ms=3_600_000), 2])
+        imported(log, "copy", exported(log, "jobs"), keep_seqs=False)
+        (before, _), (after, other) = log.read("jobs"), log.read("copy")
+        assert 0 <= after.ts + after.delay_ms - (before.ts + before.delay_ms) < 60_000
+        assert other.delay_ms == 0
+        assert log.state("copy").queue == topics.QueueState(1, 0, 0, (), 1)
