@@ -1422,9 +1422,9 @@ MUTANTS = (
         "a record of bytes staged before the directory is marked",
         "engine/write/format_wait.py",
         "        self._waiting[request.topic] = [(request, done)]\n        self.format.when_raised("
-        "partial(self._on_raised, request.topic, append))\n        return True",
+        "needed, partial(self._on_raised, request.topic, append))\n        return True",
         "        self._waiting[request.topic] = []\n        self.format.when_raised("
-        "partial(self._on_raised, request.topic, append))\n        return False",
+        "needed, partial(self._on_raised, request.topic, append))\n        return False",
         _BYTES,
     ),
     _one(
