@@ -453,6 +453,31 @@ def test_a_connection_has_the_loop_to_itself_once_it_was_the_only_sender_for_som
     assert not on.loop.has_one_sender(), "it has more than one thing to say"
 
 
+def test_two_connections_have_the_loop_together_once_they_were_heard_by_turns_for_some_passes(on: Setup) -> None:
+    _, second = on.open(11)
+    _, third = on.open(12)
+
+    def hear(*received: Call) -> bool:
+        for each in received:
+            on.ring.receive(each, b"x")
+        on.run()
+        assert not on.loop.has_one_sender()
+        return on.loop.has_few_senders()
+
+    def heard_by_turns(passes: int) -> list[bool]:
+        return [hear((on.recv, second)[at % 2]) for at in range(passes)]
+
+    assert heard_by_turns(ONE_SENDER_PASSES + 3) == [*[False] * (ONE_SENDER_PASSES + 1), True, True]
+    assert not hear(third), "a third one was heard"
+    assert not any(heard_by_turns(ONE_SENDER_PASSES + 1))
+    assert hear(on.recv)
+    assert not hear(on.recv, second), "both in one pass"
+    assert not any(heard_by_turns(ONE_SENDER_PASSES))
+    assert heard_by_turns(4)[-1]
+    on.loop.files.write_nowait(5, b"x", 0, lambda res: None)
+    assert not hear(on.recv), "a file operation runs"
+
+
 def test_no_connection_has_the_loop_to_itself_beside_a_file_operation(on: Setup) -> None:
     for _ in range(ONE_SENDER_PASSES + 1):
         on.ring.receive(on.recv, b"x")

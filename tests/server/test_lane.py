@@ -359,6 +359,30 @@ def test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass(dur
         assert world.now_ms() - sent_ms < 5, "a timer has ended a pass with hooks"
 
 
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+def test_a_write_that_needs_no_sync_is_taken_by_itself_beside_a_poll_that_asks_again_after_each(
+    durability: str,
+) -> None:
+    world = SimWorld()
+    world.start()
+    world.put("t", durability=durability)
+    assert world.server is not None
+    assert world.server.lane is not None
+    writer, poller = world.connect(), world.connect()
+    assert writer.send(plain("t")).answer("POST").status == 200
+    taken = []
+    for turn in range(1, 20):
+        poller.send(plain_read("t", b'{"from_seq":%d,"wait_ms":30000}' % turn))
+        world.settle()
+        before = world.server.lane.single.taken
+        assert writer.send(plain("t")).answer("POST").status == 200
+        taken.append(world.server.lane.single.taken - before)
+        assert [record["$seq"] for record in poller.answer("POST").json["records"]] == [turn + 1]
+    assert taken[:2] == [0, 0], "others were there of late"
+    assert taken[-9:] == [0 if durability == "fsync" else 1] * 9
+    world.stop()
+
+
 def test_a_client_that_remains_alone_reads_with_the_budget_of_a_pass_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a pass, which is left out, would renew it. The passes without data are the simulator's own."""
     pair = Pair(single=True, pass_read_bytes=4096)

@@ -849,6 +849,13 @@ MUTANTS = (
         f"{_LANE}::test_strict_requests_are_plain_where_all_their_keys_are_known",
     ),
     _one(
+        "a synced write by itself although another client has sent of late",
+        "http/lane/single.py",
+        'if topic.stage_class == "fsync" and not service.has_one_sender():',
+        "if False:",
+        f"{_LANE}::test_a_write_that_needs_no_sync_is_taken_by_itself_beside_a_poll_that_asks_again_after_each",
+    ),
+    _one(
         "the gate ignored for a request by itself",
         "http/lane/single.py",
         "if service.gate is not None or service.closing:",

@@ -288,9 +288,16 @@ class Loop:
         """
         return self._traffic.one_sender
 
+    def has_few_senders(self) -> bool:
+        """Return whether one or two connections, never at once, had the loop to themselves.
+
+        Neither waits longer for work that takes no longer than a pass.
+        """
+        return self._traffic.few_senders
+
     @property
     def requests_besides_writes(self) -> int:
-        """Number of requests so far that needed no write: answered as they came, or by a read.
+        """Number of requests so far that waited for no commit: answered as they came, or by a read.
 
         Those of a connection that has the loop to itself are not counted. (Connections of a pass
         count once, and reads of files once each.)

@@ -21,7 +21,10 @@ SHARE_ROWS = 8
 """Provided buffers that one connection may fill in a pass in which others found none."""
 
 ONE_SENDER_PASSES = 8
-"""Passes with data in which one connection must be the only sender, to have the loop to itself."""
+"""Passes with data in which one connection must be the only sender, to have the loop to itself.
+
+Two connections that send by turns have it together after as many.
+"""
 
 _TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
 """Errors that end a receive and do not concern the connection."""
@@ -72,21 +75,24 @@ class Traffic:
 
         0: several did.
         """
+        self._former_speaker = 0
+        """The value of `_speaker` before another connection spoke."""
         self._was_offered = False
         """Whether the first receive of this pass was offered to its handler, which has left it."""
         self._passes_with_one_sender = 0
+        self._passes_with_few_senders = 0
+        """Passes with data up to now, each with one receive, of the same one or two connections."""
         self.one_sender_passes = ONE_SENDER_PASSES
         self.answered_at_once = 0
         """Sends that receives of several connections began while they were handled."""
         self.lone_send = 0
-        """send_data of a connection that has the loop to itself and sent data in this pass.
+        """send_data of the connection that sent data in this pass, of those that have the loop to
+        themselves: see `few_senders`.
 
         Its next send is made in place.
         """
         self.lone_reader = False
-        """Whether one more send is made in place, after a connection that has the loop to itself
-        sent data: to a reader that waited for it.
-        """
+        """Whether one more send is made in place after that one, to a reader that waited for it."""
 
     @property
     def one_sender(self) -> bool:
@@ -95,6 +101,14 @@ class Traffic:
         Blocking the loop then delays no other client.
         """
         return self._passes_with_one_sender >= self.one_sender_passes and not self.operations.callbacks
+
+    @property
+    def few_senders(self) -> bool:
+        """Whether one or two connections have been the only senders for a while, never at once.
+
+        One that writes and one that waits for each write are an example. No file operation runs.
+        """
+        return self._passes_with_few_senders >= self.one_sender_passes and not self.operations.callbacks
 
     @property
     def busy(self) -> bool:
@@ -273,13 +287,18 @@ class Traffic:
 
         speaker: its `send_data`; 0 if several have sent, or one has several receives.
         """
-        if speaker != self._speaker or not speaker:
-            self._speaker = speaker
-            self._passes_with_one_sender = self.lone_send = 0
-            self.lone_reader = False
-            return
-        self._passes_with_one_sender += 1
-        if self._passes_with_one_sender >= self.one_sender_passes:
+        if speaker == self._speaker and speaker:
+            self._passes_with_one_sender += 1
+        else:
+            is_former = speaker == self._former_speaker and speaker
+            self._former_speaker, self._speaker = self._speaker, speaker
+            self._passes_with_one_sender = 0
+            if not is_former:
+                self._passes_with_few_senders = self.lone_send = 0
+                self.lone_reader = False
+                return
+        self._passes_with_few_senders += 1
+        if self._passes_with_few_senders >= self.one_sender_passes:
             self.lone_send = speaker
             self.lone_reader = True
 

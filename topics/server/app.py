@@ -76,6 +76,7 @@ class Server:
             config, loop.clock, route_table(), self, config.host, loop, loop.ring.random_bytes, keyring
         )
         self.service.has_one_sender = loop.has_one_sender
+        self.service.has_few_senders = loop.has_few_senders
         self.service.again = loop.again
         self.gate = Gate(self.service)
         self.hurried = False

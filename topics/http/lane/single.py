@@ -36,7 +36,7 @@ _MISS_BODY = lib.TP_MISS_BODY
 MISS_LONE = lib.TP_MISS_BODY + 1
 """Reason of a miss beside those of scan.h, of the only receive of a pass, for which columns would
 cost more than they save: it is the first of its connection, or none of HTTP/1.1; or it is a write,
-and no client has the loop to itself, whose commit may block it.
+and neither one client nor two by turns have the loop to themselves, whom its commit may block.
 """
 
 
@@ -126,7 +126,7 @@ class Single:
         self, engine: EngineApi, conn: Any, view: memoryview, data: Any, number: int, started_ns: int
     ) -> SingleOutcome:
         service, topics = self._service, self._topics
-        if number >= KEYED or not service.has_one_sender():
+        if number >= KEYED or not service.has_few_senders():
             self.reason = MISS_LONE
             return LEFT
         principal = topics.principals[number]
@@ -135,6 +135,9 @@ class Single:
         topic = engine.plain_topic(topics.names[number])
         if topic is None:
             topics.forget(number)
+            return LEFT
+        if topic.stage_class == "fsync" and not service.has_one_sender():
+            self.reason = MISS_LONE  # its commit would hold up the other client
             return LEFT
         rows = self._scan_body(data, view)
         if rows is None:

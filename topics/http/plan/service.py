@@ -142,6 +142,8 @@ class Service:
         self.at_drain.append(self._end_watch_streams)
         self.has_one_sender: Callable[[], bool] = lambda: False
         """Whether a single connection has work: see `Loop.has_one_sender`."""
+        self.has_few_senders: Callable[[], bool] = lambda: False
+        """Whether two connections at most have work, by turns: see `Loop.has_few_senders`."""
         self.again: Callable[[], None] = lambda: None
         """Ask for another pass, for hooks at a pass's end that run requests: see `Loop.again`."""
         self._engine: EngineApi | None = None
