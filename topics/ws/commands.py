@@ -81,6 +81,7 @@ class Invalid(NamedTuple):
 Command = Subscribe | Unsubscribe | Publish | Ping | Long | Invalid
 
 
+_PUBLISH = b'"publish"'
 _READ_FROM = KnownKeys.of("from_seq", "tail", **{"from": KnownKeys.of("last", "time")})
 _COMMAND = KnownKeys.of("op", "request_id")
 _KEYS = {
@@ -119,6 +120,9 @@ def parse_command(message: bytes, scanner: WriteScanner, limits: Config, *, stri
 
 def _parse(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) -> Command:
     """Parse a text message into a command. Raises: RequestError, the message is no command."""
+    publish = _usual_publish(message, scanner, limits, strict)
+    if publish is not None:
+        return publish
     fields = read_object(message, "the message")
     op = fields.string("op")
     span = fields.span("request_id")
@@ -126,9 +130,16 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) 
     if op == "publish":
         topic = fields.string("topic")
         return_seqs = fields.boolean("return_seqs", True)
-        body = scanner.scan(message)
+        try:
+            body = scanner.scan(message, command=True)
+        except RequestError:
+            if strict:
+                scanner.explain_missing(message)
+            raise
         if strict:
-            scanner.check_command_keys(message)
+            scanner.check_keys(message)
+        if "records" not in fields:
+            raise _no_records()
         return make_tuple(Publish, (request_id, topic, body, return_seqs, None))
     if op in ("subscribe", "unsubscribe", "ping") and not _fits(message, limits):
         raise _too_long(limits)
@@ -142,6 +153,27 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) 
         return Ping(request_id)
     choices = '"subscribe", "unsubscribe", "publish" or "ping"'
     raise RequestError("invalid_request", f"op must be {choices}, not {shown(op)}")
+
+
+def _usual_publish(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) -> Publish | None:
+    """Parse a publish by one scan.
+
+    Return None for what `_parse` reads field by field: another command, an invalid message, and
+    spellings that no client uses. Raises: RequestError, it is a publish that breaks a rule.
+    """
+    if _PUBLISH not in message:
+        return None
+    try:
+        body = scanner.scan(message, command=True)
+    except RequestError:
+        return None  # there may be an error that comes before this one
+    has_records, op, topic, request_id, return_seqs = scanner.command_fields(message)
+    if op != _PUBLISH or not has_records or not topic or max(len(topic), len(request_id)) >= CUT_BYTES:
+        return None
+    request_id = _short(request_id, limits.ws_max_request_id_bytes) if request_id else b"null"
+    if strict:
+        scanner.check_keys(message)
+    return make_tuple(Publish, (request_id, string_value(topic), body, return_seqs != b"false", None))
 
 
 def parse_long(
@@ -163,6 +195,8 @@ def parse_long(
             is_publish = bool(fields.op) and _text(fields.op, "op") == "publish"
         except RequestError:
             if not _fits(message, limits):
+                if strict:
+                    bodies.explain_missing(message)
                 raise
             # An invalid publish, or another command, whose fields have other types.
             is_publish = False
@@ -176,7 +210,7 @@ def parse_long(
         if not fields.topic:
             raise RequestError("invalid_request", "topic is missing: it is required")
         if not fields.has_records:
-            raise RequestError("invalid_request", 'records is missing: it is required, send "records": [...]')
+            raise _no_records()
         publish = Publish(request_id, _text(fields.topic, "topic"), body, fields.return_seqs != b"false")
         if body.violation is not None:
             return publish
@@ -184,6 +218,10 @@ def parse_long(
         return publish._replace(frames=frames)
     except RequestError as error:
         return Invalid(error.message)
+
+
+def _no_records() -> RequestError:
+    return RequestError("invalid_request", 'records is missing: it is required, send "records": [...]')
 
 
 def _fits(message: bytes | bytearray | memoryview, limits: Config) -> bool:

@@ -210,12 +210,20 @@ def test_a_strict_websocket_refuses_unknown_keys(world: World) -> None:
     answer = world.connect().start("GET", "/v0/ws", headers={**HEADERS, **STRICT}).head()
     assert answer.header("preference-applied") == APPLIED
     client = WebSocket(world, **STRICT)
+    producer = {"id": "p", "epoch": 1, "part": 0, "prt": 1}
     for command, message in (
         ({"op": "ping", "request": 1}, "request is an unknown key: did you mean request_id?"),
         ({"op": "subscribe", "topics": {"t": {"tial": True}}}, "topics.t.tial is an unknown key: did you mean tail?"),
         ({"op": "unsubscribe", "topic": "t", "tpics": []}, "tpics is an unknown key: did you mean topics?"),
         ({"op": "publish", "topic": "t", "records": [{"data": 1, "tg": ""}]}, "records[0].tg is an unknown key: did"),
         ({"op": "publish", "topic": "t", "records": [{"data": 1}], "nodee": ""}, "nodee is an unknown key: did"),
+        ({"op": "publish", "topic": "t", "record": [{"data": 1}]}, "record is an unknown key: did you mean records?"),
+        ({"op": "publish", "topic": "t", "records": [{"dat": 1}]}, "records[0].dat is an unknown key: did you mean"),
+        ({"op": "publish", "topic": "t"}, 'records is missing: it is required, send "records": [...]'),
+        (
+            {"op": "publish", "topic": "t", "records": [{"data": 1}], "producer": producer},
+            "producer.prt is an unknown key: did",
+        ),
     ):
         reply = client.ask(command)
         assert (reply["op"], reply["code"]) == ("error", "invalid_json")

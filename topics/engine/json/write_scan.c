@@ -24,6 +24,8 @@ static const struct known COMMAND_FIELDS[] = {
     {"topic", 5, FIELD_TOPIC}, {"request_id", 10, FIELD_REQUEST_ID}, {"return_seqs", 11, FIELD_RETURN_SEQS},
     {NULL, 0, 0},
 };
+/* The fields that only a command has, as bits of `seen`. */
+#define COMMAND_BITS (1u << FIELD_OP | 1u << FIELD_TOPIC | 1u << FIELD_REQUEST_ID | 1u << FIELD_RETURN_SEQS)
 static const struct known RECORD_FIELDS[] = {
     {"data", 4, FIELD_DATA}, {"tag", 3, FIELD_TAG}, {"node", 4, FIELD_RECORD_NODE}, {"meta", 4, FIELD_META},
     {"data_base64", 11, FIELD_BASE64}, {"delay_ms", 8, FIELD_DELAY},
@@ -359,7 +361,7 @@ static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t l
     struct scan s = start_scan(body, len);
     uint32_t seen = 0;
     w->size = 0;
-    w->count = w->marks = w->violation = w->violation_record = w->unknown.kind = 0;
+    w->count = w->marks = w->violation = w->violation_record = w->unknown.kind = w->error.code = 0;
     s.key_room = w->key_room;
     s.secret = w->secret;
     s.work = work;
@@ -379,6 +381,7 @@ static int scan_write(struct tp_writer *w, const unsigned char *body, uint64_t l
     if (w->command) w->fields[FIELD_RECORDS].kind = seen >> FIELD_RECORDS & 1;
     for (int field = w->command ? FIELD_OP : FIELDS; field < FIELDS; field++)
         if (!(seen >> field & 1)) w->fields[field].kind = 0;
+    if (w->command) seen &= ~COMMAND_BITS; /* they say nothing of the records */
     w->records_only = seen == 1u << FIELD_RECORDS && !w->violation && w->count && w->count <= w->limits.records;
     return w->records_only && w->marks < MARK_WHITE ? 0 : 1;
 }

@@ -209,17 +209,19 @@ class WriteScanner:
         """The most keys that a record may have."""
         self._keys = self._take_key_room(_KEY_ROOM)
 
-    def scan(self, body: bytes) -> WriteBody:
+    def scan(self, body: bytes, *, command: bool = False) -> WriteBody:
         """Scan a body.
 
+        command: it has the fields of a command, for `command_fields`, and need not have records.
         Raises: RequestError invalid_request, which names the field, such as "records[3].tag";
         JsonError also has the offset.
         """
+        self._writer.command = command
         status = lib.tp_scan_write(self._writer, body, len(body))
         if status != 0:
             if status < 0:
                 self._grow_or_refuse(body)
-                return self.scan(body)
+                return self.scan(body, command=command)
             return self._unusual(body)
         size, count = _HEAD.unpack(self._head)
         rows = make_tuple(Rows, (body, self._spans[: count * ROW.size], count, size))
@@ -283,20 +285,8 @@ class WriteScanner:
                 raise unknown_key(name, _RECORD_NAMES, f"records[{record}].")
             raise unknown_key(name, _COMMAND_NAMES if self._writer.command else _BODY_NAMES)
 
-    def check_command_keys(self, body: bytes) -> None:
-        """Check the keys of a short body that is a command, and was scanned without its fields.
-
-        Raises: RequestError, as `check_keys`.
-        """
-        self._writer.command = True
-        try:
-            lib.tp_scan_write(self._writer, body, len(body))
-            self.check_keys(body)
-        finally:
-            self._writer.command = False
-
     def command_fields(self, body: bytes | bytearray | memoryview) -> CommandFields:
-        """Return the fields of the last body scanned in turns as a command. A long text is cut."""
+        """Return the fields of the last body, scanned as a command. A long text is cut."""
         spans = self._writer.fields
         texts = []
         for field in _COMMAND_FIELDS:
