@@ -151,7 +151,7 @@ class Lane:
         if links.count:
             count, buffer, refs, starts, ends = links.rows()
             self._scan(buffer, count, refs, starts, ends, links.view, left)
-            if count < self.least and not batch and service.has_one_sender():
+            if count < self.least and not batch and service.has_few_senders():
                 # From its next request on it is answered by `Single`.
                 conn = links.connection(refs[0])
                 if conn is not None and conn.owned:
