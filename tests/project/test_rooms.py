@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from pathlib import PurePath
 
-from tests.project.test_tree import ROOT, tracked
+from tests.project.structure.test_tree import ROOT, tracked
 
 ENTRIES_MAX = 20
 TREES = ("topics", "tests")
