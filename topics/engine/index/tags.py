@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.chunk import Dead
+from topics.engine.index.spread_dict import PLACES_MASK, SpreadDict
 from topics.engine.values.predicate import Predicate
-from topics.engine.values.spread_dict import PLACES_MASK, SpreadDict
 from topics.store.format.catalog import NO_TAG
 
 _A_STEP = 512

@@ -8,8 +8,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.engine.index.spread_dict import SpreadDict
 from topics.engine.index.tags import Tags
-from topics.engine.values.spread_dict import SpreadDict
 from topics.store.format.catalog import NO_TAG
 
 
