@@ -1,7 +1,7 @@
 """Jobs that are not claimable yet, because their records have a delay. None of them was leased.
 
 Each costs an entry of a dict and of a heap. A claim skips them by runs of seqs, and delays that end
-are taken from the heap, some thousand a look, so that no pass of the loop depends on their number.
+are taken from the heap, a thousand a look, so that no pass of the loop depends on their number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
-_A_LOOK = 4096
+_A_LOOK = 1024
 """Most delays that end in one look."""
 _STALE_MIN = 1024
 """Entries of jobs that are gone are dropped once there are this many more than twice the others."""
@@ -19,25 +19,22 @@ _STALE_MIN = 1024
 class HeldBack:
     """The delayed jobs of one queue, by seq."""
 
-    __slots__ = ("_by_due", "_by_seq", "_runs", "dues")
+    __slots__ = ("_by_due", "_runs", "dues")
 
     def __init__(self) -> None:
         self.dues: dict[int, int] = {}
-        """By seq the time from which on a job is claimable, ms."""
+        """By seq, ascending, the time from which on a job is claimable, ms."""
         self._by_due: list[tuple[int, int]] = []
         """Heap of (due, seq)."""
-        self._by_seq: deque[int] = deque()
-        """The seqs, ascending."""
         self._runs: deque[tuple[int, int]] = deque()
         """Runs of seqs, (first, last), whose jobs were held back when the cursor was below them."""
 
     def add(self, jobs: Sequence[tuple[int, int]]) -> None:
         """Hold back jobs, (seq, due), whose seqs ascend and are above all others."""
-        dues, by_due, by_seq, runs = self.dues, self._by_due, self._by_seq, self._runs
+        dues, by_due, runs = self.dues, self._by_due, self._runs
         for seq, due in jobs:
             dues[seq] = due
             heappush(by_due, (due, seq))
-            by_seq.append(seq)
         first = last = 0
         if runs:
             first, last = runs.pop()
@@ -55,7 +52,7 @@ class HeldBack:
         return self._by_due[0][0] if self._by_due else None
 
     def take_due(self, now_ms: int) -> list[int]:
-        """Return seqs of jobs whose delay has ended: those that ended first, some thousand."""
+        """Return seqs of jobs whose delay has ended: those that ended first, at most a thousand."""
         by_due, dues = self._by_due, self.dues
         found: list[int] = []
         for _ in range(_A_LOOK):
@@ -64,7 +61,6 @@ class HeldBack:
             _due, seq = heappop(by_due)
             if dues.pop(seq, 0):
                 found.append(seq)
-        self._drop_stale()
         return found
 
     def free_after(self, cursor: int, head: int) -> tuple[int, int]:
@@ -82,20 +78,17 @@ class HeldBack:
 
     def drop_through(self, dead: int) -> None:
         """Drop jobs up to this seq, whose records are gone."""
-        by_seq = self._by_seq
-        while by_seq and by_seq[0] <= dead:
-            self.dues.pop(by_seq.popleft(), None)
-        self._drop_stale()
+        gone = []
+        for seq in self.dues:
+            if seq > dead:
+                break
+            gone.append(seq)
+        if gone:
+            self.discard(gone)
 
     def _drop_stale(self) -> None:
-        dues, by_seq = self.dues, self._by_seq
-        while by_seq and by_seq[0] not in dues:
-            by_seq.popleft()
-        most = 2 * len(dues) + _STALE_MIN
-        if len(by_seq) > most:
-            self._by_seq = deque(seq for seq in by_seq if seq in dues)
-        if len(self._by_due) > most:
-            self._by_due = [(due, seq) for seq, due in dues.items()]
+        if len(self._by_due) > 2 * len(self.dues) + _STALE_MIN:
+            self._by_due = [(due, seq) for seq, due in self.dues.items()]
             heapify(self._by_due)
 
     def recovered(self, is_live: Callable[[int], bool], leased: Iterable[int]) -> None:
