@@ -120,6 +120,22 @@ def test_a_delay_goes_on_over_the_end_of_a_server(make_world: MakeWorld, end: st
     assert delayed(world) == 26
 
 
+@pytest.mark.parametrize("key", [{}, {"idempotency_key": "k"}], ids=["plain", "keyed"])
+def test_a_body_that_is_framed_in_turns_keeps_its_delays(make_world: MakeWorld, key: dict[str, str]) -> None:
+    """R-DELAY-1, R-DELAY-5: what is stored is found again after the end of the server."""
+    world = make_world(pass_body_bytes=100)
+    queue = Queue(world)
+    records = [{"data": "x" * 50, "delay_ms": 60_000 * (at != 3)} for at in range(6)]
+    answer = world.request("POST", "/v0/topics/jobs", {"records": records, **key})
+    assert (answer.status, answer.json["count"]) == (200, 6)
+    for _ in range(2):
+        assert delayed(world) == 5
+        shown = [record.get("$delay_ms", 0) for record in world.diff("jobs")["records"]]
+        assert shown == [record["delay_ms"] for record in records]
+        world.restart()
+    assert seqs_of(queue.claim(9)) == [4]
+
+
 def test_a_delay_is_refused_where_it_means_nothing(make_world: MakeWorld) -> None:
     """R-DELAY-2, 7.5/3, 7.5/4, 7.5/5: with nothing written and no topic made."""
     world = make_world(max_delay_ms=1000)

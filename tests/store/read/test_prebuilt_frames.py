@@ -22,9 +22,10 @@ from topics.store.wal.staging import Staging
 from topics.store.wal.write_latch import WriteLatch
 
 names = st.none() | st.binary(max_size=6)
-records = st.builds(
-    RowRecord, data=st.binary(min_size=1, max_size=20), meta=names, tag=names, node=names, size=st.just(0)
-)
+texts = {"data": st.binary(min_size=1, max_size=20), "meta": names, "tag": names, "node": names}
+kinds = {"size": st.just(0), "is_bytes": st.booleans()}
+undelayed = st.builds(RowRecord, **texts, **kinds, delay_ms=st.just(0))  # type: ignore[arg-type]
+records = st.builds(RowRecord, **texts, **kinds, delay_ms=st.just(0) | st.integers(0, 1 << 48))  # type: ignore[arg-type]
 
 
 def framed(rows: Rows, node: bytes | None = None, **where: Any) -> tuple[bytes, Any]:
@@ -37,7 +38,7 @@ def body(frames: PrebuiltFrames) -> bytes:
 
 
 @given(
-    st.lists(st.lists(records, min_size=1, max_size=4), max_size=3),
+    st.lists(st.lists(undelayed, min_size=1, max_size=4), max_size=3),
     st.lists(records, min_size=1, max_size=4),
     names,
     st.binary(max_size=9),

@@ -18,12 +18,13 @@ from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import row_pointers, unsound_frame
 from topics.store.format.log_format import (
     BATCH_HEADER_BYTES,
+    EXT_DELAY_BYTES,
     FLAG_FSYNC,
     FRAME_HEADER_BYTES,
     FRAME_MIN_BYTES,
     check_batch_bytes,
 )
-from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows
+from topics.store.format.rows import DELAY, PLACED, ROW_BYTES, Framed, Rows, any_delayed
 from topics.store.in_memory.hot_tail import chunk_for
 
 _CONTROL_ROOM = 4096
@@ -42,6 +43,7 @@ class PrebuiltFrames:
         Raises: RequestError, the frames exceed a batch.
         """
         self._extension_bytes = extension_bytes
+        self._extension_at = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES
         room += extension_bytes
         check_batch_bytes(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
         self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
@@ -63,7 +65,7 @@ class PrebuiltFrames:
         topic_id: int,
         extension: bytes = b"",
     ) -> None:
-        """Add frames of another topic without their extensions.
+        """Add frames of another topic without their extensions. None of them has a delay.
 
         Row i is at view[offsets[i] - base].
 
@@ -88,6 +90,8 @@ class PrebuiltFrames:
 
     def add_rows(self, rows: Rows, node: bytes | None) -> None:
         """Add rows that have no frames yet. node: the node of rows without their own."""
+        if not self.count and any_delayed(rows.spans[:ROW_BYTES]):
+            self._extension_at += EXT_DELAY_BYTES  # a delay comes first
         extension = b"" if self.count else bytes(self._extension_bytes)
         placed = ffi.new("char[]", PLACED.size * rows.count)
         written = lib.tp_frame_rows(
@@ -116,8 +120,7 @@ class PrebuiltFrames:
     def extend(self, extension: bytes) -> None:
         """Give the first frame its extension, before the frames are numbered."""
         assert len(extension) == self._extension_bytes, "an extension of another length"
-        begin = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES
-        self.memory[begin : begin + len(extension)] = extension
+        self.memory[self._extension_at : self._extension_at + len(extension)] = extension
 
     def _added(self, size: int, count: int) -> None:
         self.mirror.view[self.used : self.used + size] = bytes(size)
@@ -187,4 +190,5 @@ def room_for(rows: Rows, node: bytes | None) -> int:
     """Return the most bytes that rows take as frames."""
     columns = rows.columns()
     texts = sum([int(columns[name].sum(dtype=np.uint64)) for name in ("data_len", "meta_len", "tag_len", "node_len")])
-    return texts + rows.count * (FRAME_MIN_BYTES + len(node or b""))
+    delays = EXT_DELAY_BYTES * int(np.count_nonzero(columns["flags"] & DELAY))
+    return texts + delays + rows.count * (FRAME_MIN_BYTES + len(node or b""))
