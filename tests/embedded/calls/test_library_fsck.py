@@ -107,6 +107,23 @@ def test_a_log_that_would_not_open_is_opened_after_a_rebuild(tmp_path: Path) -> 
     assert topics.fsck(tmp_path / "data").sound
 
 
+@pytest.mark.parametrize("call", ["fsck", "open"])
+def test_a_log_file_that_is_cut_short_is_mended_by_the_call_that_its_error_names(path: Path, call: str) -> None:
+    newest = max((path / "wal").rglob("wal-*.log"))
+    os.truncate(newest, newest.stat().st_size - 7)
+    with pytest.raises(topics.CorruptError, match="cut short at .*topics fsck"):
+        topics.open(path, **SMALL)
+    if call == "fsck":
+        report = topics.fsck(path, rebuild=True)
+        assert report.sound
+        assert report.rebuilt is not None
+        assert [Path(copy).name for copy in report.rebuilt.set_aside] == [f"wal-shard-00-{newest.name}"]
+    with topics.open(path, rebuild=call == "open", **SMALL) as log:
+        assert [record.data["needle"] for record in log.read("t", from_="first")] == [0, 1, 2]
+        assert log.append("t", ["new"]).last_seq > 3
+    assert topics.fsck(path).sound
+
+
 def test_a_directory_that_is_not_there_is_made_by_an_open_with_a_rebuild(tmp_path: Path) -> None:
     with topics.open(tmp_path / "new", rebuild=True, **SMALL) as log:
         log.append("t", [1])

@@ -161,10 +161,15 @@ async def survey_shard(loop: Loop, reader: DirectReader, path: str, start: int, 
     return Survey(sorted(used, key=lambda file: file.number), last, spares, stale)
 
 
+def is_whole_blocks(size: int) -> bool:
+    """Return whether a log file may have this size in bytes: it gets its size before its name."""
+    return size > 0 and size % BLOCK_BYTES == 0
+
+
 async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: int) -> LogFile | None:
     """Return the file, its first batch verified; None if it was never taken into use."""
     size = files.file_size(path)
-    if size == 0 or size % BLOCK_BYTES:  # a file gets its size before its name
+    if not is_whole_blocks(size):
         message = f"{path}: cut short at {size} bytes: a log file is made of whole blocks of {BLOCK_BYTES}. {REMEDY}"
         raise CorruptError(message, {"path": path, "offset": size})
     fd = await reader.open(path)

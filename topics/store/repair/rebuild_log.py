@@ -21,11 +21,12 @@ from topics.store.format.log_format import (
     WAL_MAGIC,
     FrameType,
     WalHeader,
+    align_up,
     shard_directory,
     wal_file_name,
     wal_file_no,
 )
-from topics.store.recovery.log_replay import DirectReader, VerifiedBatches, shards_of
+from topics.store.recovery.log_replay import DirectReader, VerifiedBatches, is_whole_blocks, shards_of
 from topics.store.repair.salvage import unflipped
 from topics.store.repair.set_aside import SetAside
 from topics.store.repair.verify_directory import replay_shard
@@ -99,7 +100,9 @@ class RebuildLog:
         return dict(zip(found.tolist(), np.split(seq_column[order], begins[1:]), strict=True))
 
     async def _mend_shard(self, reader: DirectReader, path: str, start: ReplayStart | None) -> ReplayStart | None:
-        unreadable = await self._mend_headers(path, start.file_no if start is not None else 0)
+        first = start.file_no if start is not None else 0
+        await self._mend_sizes(path, first)
+        unreadable = await self._mend_headers(path, first)
         while True:
             try:
                 await replay_shard(self._loop, reader, path, start)
@@ -113,6 +116,24 @@ class RebuildLog:
                     # next existing one.
                     start = ReplayStart(start.file_no, marked=False)
                 self.cut = True
+
+    async def _mend_sizes(self, shard: str, first: int) -> None:
+        """Extend each file that was cut short to whole blocks, with zeros.
+
+        The replay then finds whether records are missing. Any may be, so the log counts as cut.
+        """
+        for name in sorted(list_if_there(self._files, shard)):
+            number = wal_file_no(name)
+            if number is None or number < first:
+                continue
+            path = f"{shard}/{name}"
+            size = self._files.file_size(path)
+            if is_whole_blocks(size):
+                continue
+            data = await read_file(self._files, path)
+            await self._aside.copy(path, data)
+            await replace_file(self._files, path, data.ljust(align_up(max(size, 1), BLOCK_BYTES), b"\0"))
+            self.cut = True
 
     async def _mend_headers(self, shard: str, first: int) -> str:
         """Correct a flipped bit in the header of each file.
@@ -142,21 +163,26 @@ class RebuildLog:
     async def _cut(self, shard: str, detail: dict[str, object]) -> bool:
         """Keep the damaged file up to the damage and set aside the files after it.
 
-        Return False if there is nothing to cut.
+        Return False if that changes nothing.
         """
         damaged, offset = str(detail.get("path", "")), detail.get("offset")
         number = wal_file_no(damaged.rpartition("/")[2])
         if number is None or not isinstance(offset, int):
             return False
+        changed = False
         for name in list_if_there(self._files, shard):
             other = wal_file_no(name)
             if other is None or other < number:
                 continue
             path = f"{shard}/{name}"
             data = await read_file(self._files, path)
+            kept = data[:offset].ljust(len(data), b"\0") if other == number and offset > BLOCK_BYTES else None
+            if kept == data:
+                continue
             await self._aside.copy(path, data)
-            if other == number and offset > BLOCK_BYTES:
-                await replace_file(self._files, path, data[:offset] + bytes(len(data) - offset))
+            if kept is not None:
+                await replace_file(self._files, path, kept)
             else:
                 await unlink_if_there(self._files, path)
-        return True
+            changed = True
+        return changed
