@@ -9,11 +9,12 @@ import pytest
 
 from tests.amount import stride
 from tests.sim import SimRing
-from tests.store.repair.rebuilding import place, rebuilt, with_and_without_snapshots
+from tests.store.repair.rebuilding import IN_PACKS, ended, place, rebuilt, with_and_without_snapshots
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import CorruptError
 from topics.loop import Loop
 from topics.store.format.log_format import BLOCK_BYTES, WAL_HEADER_BYTES
+from topics.store.format.segment_format import FOOTER_BYTES
 from topics.store.repair import rebuild_log
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
@@ -84,6 +85,38 @@ def test_a_log_that_was_cut_short_is_sound_after_one_rebuild_which_states_that_r
     assert found is not None
     assert found.store.log_cut
     assert loop.run_task(rebuild(loop, DIRECTORY)).set_aside == []
+
+
+@with_and_without_snapshots
+@pytest.mark.parametrize("missing", [1, FOOTER_BYTES, FOOTER_BYTES + 1, "index"])
+def test_a_pack_whose_end_was_cut_off_is_sound_after_a_rebuild(missing: int | str, snapshots: bool) -> None:
+    """Its runs are whole. A start derives the index, and does not write it."""
+    world = StoreWorld(config=IN_PACKS).open()
+    for topic_id in (1, 2):
+        world.create(topic_id)
+        world.append(topic_id, 4)
+    world.checkpoint()
+    world.delete(1, [2, 3])
+    world.checkpoint()
+    path, _ = place(world, 1, 1)
+    last = world.topic(2).rows[4]
+    ring = ended(world)
+    data = ring.file_bytes(path)
+    ring = cut_to(ring, path, len(data) - missing if isinstance(missing, int) else last.offset + last.length)
+    again, result = rebuilt(ring, IN_PACKS, snapshots=snapshots)
+    assert {topic_id: list(topic.rows) for topic_id, topic in again.catalog.topics.items()} == {
+        1: [1, 4],
+        2: [1, 2, 3, 4],
+    }
+    assert (result.records, [PurePosixPath(copied).name for copied in result.set_aside]) == (
+        8,
+        [f"packs-{PurePosixPath(path).name}"],
+    )
+    again.append(2, 1)
+    again.checkpoint()
+    ring = ended(again)
+    loop = Loop(ring, ring.clock)
+    assert loop.run_task(verify(loop, DIRECTORY)).findings == []
 
 
 def test_a_rebuild_that_changes_nothing_ends_with_the_error(monkeypatch: pytest.MonkeyPatch) -> None:

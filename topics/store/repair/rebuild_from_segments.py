@@ -72,6 +72,8 @@ class RebuildFromSegments:
         self._aside = aside
         self._sources: list[_Source] = []
         self._packs: dict[int, Pack] = {}
+        self._unfinished: set[int] = set()
+        """Numbers of packs with sound runs and without a sound index."""
         self.segments: list[Segment] = []
         self.descriptions: list[tuple[int, bytes]] = []
         """Descriptions (topic id, JSON), the oldest of a topic first."""
@@ -177,6 +179,8 @@ class RebuildFromSegments:
                 pack.runs.clear()  # which of them count is chosen later
             elif found.finished:
                 await flag_pack_index(self._files, path, _deleted_in(data, path))
+            else:
+                self._unfinished.add(number)
             self._packs[number] = pack
             rank = (0, number) if found.finished else (-1, number)
             for row, run in enumerate(found.runs):
@@ -233,6 +237,9 @@ class RebuildFromSegments:
                 self.records += source.records
                 if source.last_seq >= end:
                     ends.setdefault(source.pack, {})[source.run] = end
+        for number in self._unfinished:
+            if self._packs[number].runs:
+                ends.setdefault(number, {})
         for number, ends_by_row in ends.items():
             await self._end_runs(number, ends_by_row)
 
@@ -283,7 +290,7 @@ class RebuildFromSegments:
         return found
 
     async def _end_runs(self, number: int, ends: Mapping[int, int]) -> None:
-        """Rebuild a pack so that some of its runs end before these seqs."""
+        """Rebuild a pack, with its index, so that some of its runs end before these seqs."""
         path = f"{self._tiers.hot}/{pack_path(number)}"
         data = await read_file(self._files, path)
         await self._aside.copy(path, data)

@@ -120,8 +120,11 @@ def is_listed_segment(data: bytes, path: str, listed: Segment) -> bool:
 
 
 def _runs_by_row(found: SalvagedPack, listed: Pack) -> list[SalvagedRun] | None:
-    """Return the listed runs; None if the pack is damaged or a run is not where it is listed."""
-    if not found.sound or found.epoch != listed.epoch:
+    """Return the listed runs; None if the pack is damaged or a run is not where it is listed.
+
+    A damaged index would stay so: a start derives it, and leaves the pack as it is.
+    """
+    if not found.sound or not found.finished or found.epoch != listed.epoch:
         return None
     rows = [(found.runs[row], run) for row, run in listed.runs.items() if row < len(found.runs)]
     is_same = len(rows) == len(listed.runs) and all(_is_listed_run(found, run) for found, run in rows)

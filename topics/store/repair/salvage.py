@@ -252,9 +252,9 @@ class SalvagedPack(NamedTuple):
     runs: list[SalvagedRun]
     """Runs in the order of the file; in a sound pack that is the order of its run table."""
     sound: bool
-    """The header and every run are sound; a damaged index after them is derived again."""
+    """The header and every run are sound, whatever the index after them is."""
     finished: bool
-    """Its footer is sound, so it was written to its end."""
+    """Its footer and its index are sound, so it was written to its end."""
     epoch: int
     created_ms: int
     """0 if its header is damaged."""
