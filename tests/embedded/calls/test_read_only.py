@@ -18,6 +18,7 @@ from tests.embedded.conftest import SMALL, copy_open
 from topics.embedded.aio import AsyncLog
 from topics.embedded.log import Log
 from topics.embedded.log_reader import AsyncLogReader
+from topics.errors import StorageError
 
 _READS = {
     "read",
@@ -211,6 +212,17 @@ def test_the_awaited_calls_are_the_same(directory: Path) -> None:
 
     asyncio.run(look())
     assert tree(directory) == before
+
+
+def test_a_directory_of_another_user_is_refused_with_a_way_to_be_that_user(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = directory.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(StorageError) as error:
+        topics.open(directory)
+    assert f"belongs to user {owner}, not to {owner + 1}" in str(error.value)
+    assert str(error.value).endswith(f"run this as its owner (`sudo -u '#{owner}' ...`)")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to any directory")

@@ -127,7 +127,8 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
     if not stat.S_ISDIR(info.st_mode):
         raise StorageError(f"data directory {path} is not a directory (a link is not followed)")
     if info.st_uid != os.geteuid():
-        raise StorageError(f"data directory {path} belongs to user {info.st_uid}, not to {os.geteuid()}")
+        remedy = f"run this as its owner (`sudo -u '#{info.st_uid}' ...`)"
+        raise StorageError(f"data directory {path} belongs to user {info.st_uid}, not to {os.geteuid()}: {remedy}")
     if info.st_mode & 0o022:
         remedy = f"run `chmod go-w {path}`" if _is_used(ring, path) else f"use one of its own, such as {path}/topics"
         raise StorageError(f"data directory {path} may be written to by others: {remedy}")
