@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -306,11 +306,15 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
         report.log_batches += replay.batches
         if replay.last_batch_no > replay.synced_upto:
             report.notes.append(
-                f"{path}: batches {replay.synced_upto + 1} to {replay.last_batch_no} are sound; as is usual for the "
-                "last ones, nothing after them shows that they were synced"
+                f"{path}: {_batches(replay.synced_upto + 1, replay.last_batch_no)} sound; whether synced is not "
+                "recorded, which is normal for the last ones: the next write would record it"
             )
         if replay.lost:
             report.notes.append(f"{path}: a crash took batch {replay.last_batch_no + 1} and what follows it")
+
+
+def _batches(first: int, last: int) -> str:
+    return f"batch {first}, the last one, is" if first == last else f"batches {first} to {last}, the last ones, are"
 
 
 async def replay_shard(
