@@ -6,6 +6,7 @@ the client is one such generator, which `return`s the result, or raises the erro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -20,6 +21,9 @@ _SHARE = 0.5
 """Share of its window within which a key is repeated: networks delay what was sent."""
 _DEFAULT_WINDOW_MS = 120_000
 """The window of a topic that a write creates."""
+_QUIET_S = 1.0
+"""How long a call asks again before that is logged, once: a server that starts again is up by then."""
+_log = logging.getLogger("topics.client")
 _SETTLING = {400, 413, 422}
 """Statuses of refusals that a write which was done would not get: its key or part answers first."""
 
@@ -101,7 +105,7 @@ class Attempts:
 
     def _until(self, call: ServerCall[R], began: float, deadline: float) -> Steps[R]:
         options = self._options
-        pause, tries, in_doubt, why = options.first_pause, 0, False, ""
+        pause, tries, in_doubt, why, is_noted = options.first_pause, 0, False, "", False
         while True:
             tries += 1
             left = max(deadline - self._now(), 0.001)
@@ -111,7 +115,7 @@ class Attempts:
                 if 200 <= outcome.status < 300:
                     result = self._parsed(call, outcome)
                     return result if call.as_repeated is None or not in_doubt else call.as_repeated(result)
-                refused = refusal_of(outcome, self.url)
+                refused = refusal_of(outcome, self.url, has_key=options.key is not None)
                 refusal, wait, why = refused.error, outcome.retry_after, str(refused.error)
                 if not refused.may_pass:
                     if in_doubt and call.window is not None and outcome.status not in _SETTLING:
@@ -145,6 +149,9 @@ class Attempts:
                 if in_doubt:
                     raise self._unknown(tries, why, "there is no time to repeat it")
                 raise refusal or NoAnswerError(f"no answer from {self.url} after {_times(tries)}: {why}")
+            if not is_noted and self._now() - began >= _QUIET_S:
+                is_noted = True
+                _log.warning("waiting for %s: %s", self.url, why)
             yield wait
 
     def _window_of(self, call: ServerCall[R], deadline: float) -> Steps[int | None]:

@@ -52,8 +52,8 @@ class _Body(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def refusal_of(answer: ServerAnswer, url: str) -> Refusal:
-    """Return the refusal that an answer other than 2xx is."""
+def refusal_of(answer: ServerAnswer, url: str, *, has_key: bool = True) -> Refusal:
+    """Return the refusal that an answer other than 2xx is. has_key: whether a key was sent."""
     try:
         body = _decoder.decode(answer.body).error
     except (msgspec.DecodeError, RecursionError):
@@ -63,6 +63,9 @@ def refusal_of(answer: ServerAnswer, url: str) -> Refusal:
         )
         return Refusal(error, answer.status >= 500 or answer.status == 429, answer.status < 500)
     code, message, detail = body.code, body.message, body.detail
+    if code == "unauthorized":
+        message = f"{url} does not know the key that was sent" if has_key else f"{url} wants a key, and none was sent"
+        message += ": give one of its keys as `key`"
     if answer.status == 503:
         return Refusal(RequestError(code, message, detail), True, True)
     if answer.status == 429:

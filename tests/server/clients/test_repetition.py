@@ -108,6 +108,26 @@ def test_a_refusal_of_a_repetition_does_not_say_that_nothing_was_done(refused: S
         assert isinstance(raised.value.__cause__, RequestError | NoAnswerError)
 
 
+def test_what_a_call_waits_for_is_logged_once_and_not_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that is silent for a minute looks as one that has nothing to do."""
+    quick = Played(answer(APPENDED), timeout=1000.0)
+    quick.play(append())
+    assert not caplog.records
+    refused = Lost(False, "Connection refused")
+    Played(*[refused] * 9, answer(APPENDED), timeout=1000.0).play(append())
+    assert [record.getMessage() for record in caplog.records] == ["waiting for http://s: Connection refused"]
+    assert caplog.records[0].levelname == "WARNING"
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [(None, "http://s wants a key, and none was sent"), ("k", "http://s does not know the key")]
+)
+def test_a_missing_key_and_a_wrong_one_are_said_with_the_argument_to_give(key: str | None, said: str) -> None:
+    with pytest.raises(RequestError, match=f"{said}.*: give one of its keys as `key`") as raised:
+        Played(error(401, "unauthorized"), key=key).play(append())
+    assert raised.value.code == "unauthorized"
+
+
 def test_a_repetition_that_finds_no_room_was_not_stored_before() -> None:
     with pytest.raises(RequestError, match="m"):
         Played(RESET, window(120_000), error(422, "topic_full")).play(append())
