@@ -12,6 +12,10 @@ from typer.main import get_command, get_group
 
 from topics.cli.known_commands import COMMANDS
 from topics.cli.root_help import root_help
+from topics.errors import UsageError
+
+_OF_COMMANDS = ("--url", "--context", "--data-dir", "--key-file", "--timeout", "--output", "-o", "--format", "-f")
+"""Options of commands that people write before the command."""
 
 
 class _LoadedCommands(MutableMapping[str, Any]):
@@ -44,6 +48,12 @@ class LazyGroup(TyperGroup):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands = _LoadedCommands()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        option = args[0].partition("=")[0] if args else ""
+        if option in _OF_COMMANDS:
+            raise UsageError(f"{option} is before the command: write it after, as in `topics ls {option} ...`")
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

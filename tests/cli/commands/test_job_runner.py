@@ -53,6 +53,21 @@ def test_exit_code_0_completes_a_job_and_another_returns_it(tmp_path: Path) -> N
         assert log.claim("jobs", "other", 9) == []
 
 
+def test_the_last_line_on_stderr_is_part_of_the_reason_and_bounded(tmp_path: Path) -> None:
+    """All of it is passed on; a program that the command has left running delays nothing."""
+    said = {1: "sleep 1000 & echo $! >&3; echo first >&2; echo 'ValueError: bad' >&2; echo ' ' >&2; exit 3"}
+    said[2] = "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 4"
+    said[3] = "exit 5"
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, *said.values())
+        command = ("sh", "-c", f'exec 3>> {tmp_path}/pid; eval "$(cat)"')
+        assert JobRunner(log, OPTIONS._replace(command=command, delay_ms=3_600_000)).run() == 0
+        failed = log.state("jobs", include_attempts=True).queue.failed  # type: ignore[union-attr]
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    reasons = {job.seq: job.attempts[-1].reason for job in failed}
+    assert reasons == {1: "exit code 3: ValueError: bad", 2: f"exit code 4: {'x' * 199}…", 3: "exit code 5"}
+
+
 def test_the_lease_is_extended_while_the_command_runs(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)

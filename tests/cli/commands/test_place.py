@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import topics
 from topics.cli.places.contexts import Context, Contexts, contexts_path, read_contexts, write_contexts
-from topics.cli.places.place import DEFAULT_URL, Asked, LogPlace, place_of
-from topics.errors import UsageError
+from topics.cli.places.place import DEFAULT_URL, Asked, LogPlace, opened, place_of
+from topics.errors import RequestError, UsageError
 
 
 def home_with(tmp_path: Path, contexts: Contexts) -> dict[str, str]:
@@ -64,3 +68,32 @@ def test_a_file_of_contexts_that_makes_no_sense_is_named(text: str, tmp_path: Pa
     path.write_text(text)
     with pytest.raises(UsageError, match="contexts.toml is no"):
         read_contexts(path)
+
+
+class FakeServer:
+    """A log whose one topic is orders."""
+
+    def topics(self, prefix: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name="orders")] if "orders".startswith(prefix) else []
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "key", "said"),
+    [
+        ("unauthorized", None, "", "wants a key, and none was sent: set TOPICS_KEY, or use --key-file"),
+        ("unauthorized", None, "k", "does not know this key: set TOPICS_KEY, or use --key-file"),
+        ("topic_not_found", {"topic": "order"}, "", r"'order' does not exist: is orders meant\? \(`topics ls`"),
+        ("topic_not_found", {"topic": "jobs"}, "", r"'jobs' does not exist: create it first \(`topics ls`"),
+        ("topic_exists", {"topic": "order"}, "", "^as it was$"),
+    ],
+)
+def test_an_error_of_a_server_names_what_to_do_here(
+    code: str, detail: Any, key: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "connect", lambda *_arguments, **_options: nullcontext(FakeServer()))
+    with (
+        pytest.raises(RequestError, match=said) as raised,
+        opened(LogPlace("http://u", key), {}, writes=False, timeout=1),
+    ):
+        raise RequestError(code, "as it was", detail)
+    assert (raised.value.code, raised.value.detail) == (code, detail)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import topics
+from topics.cli.commands.last_line import LastLine
 from topics.cli.exit_codes import INTERRUPTED, sentence
 from topics.cli.output.record_text import data_bytes
 from topics.common.work import nack_for
@@ -121,13 +122,20 @@ class JobRunner:
     def _run(self, job: topics.Job) -> None:
         """Run the command for a job, and complete or return it."""
         began = time.monotonic()
+        said = LastLine()
         try:
             process = subprocess.Popen(
-                list(self._options.command), stdin=subprocess.PIPE, env=self._variables(job), process_group=0
+                list(self._options.command),
+                stdin=subprocess.PIPE,
+                stderr=said.writer,
+                env=self._variables(job),
+                process_group=0,
             )
         except OSError:
+            said.close()
             self._return(job, "its command cannot be run")
             raise
+        said.start()
         self._running.add(process)
         if self._ending:  # by a signal that came since it was started
             _end(process)
@@ -139,13 +147,15 @@ class JobRunner:
             self._report(job, "its lease has ended, so its command was ended")
         elif process.returncode == 0:
             self._log.ack(self._options.queue, self._options.node, [job])
+            said.text()
             self._report(job, f"done in {time.monotonic() - began:.1f} s")
         else:
-            self._return(job, _how_it_ended(process.returncode))
+            self._return(job, _how_it_ended(process.returncode, said.text()))
 
     def _wait(self, process: subprocess.Popen[bytes], job: topics.Job) -> bool:
         """Wait for the command, and extend the lease. Return whether this node still holds it."""
-        data: bytes | None = data_bytes(job.data)
+        is_text = isinstance(job.data, (str, bytes))
+        data: bytes | None = data_bytes(job.data) + (b"" if is_text else b"\n")
         while True:
             try:
                 process.communicate(data, timeout=self._lease_ms / 1000 / _EXTENDS)
@@ -190,5 +200,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGTERM)
 
 
-def _how_it_ended(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
+def _how_it_ended(code: int, last_line: str) -> str:
+    ended = f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
+    return f"{ended}: {last_line}" if last_line else ended

@@ -32,7 +32,7 @@ def ls(
     prefix: Annotated[str, typer.Argument(help="Names that begin with this.")] = "",
     attempts: Annotated[bool, typer.Option("--attempts", help="With the jobs that failed last, and why.")] = False,
 ) -> None:
-    """List queues: jobs that are ready, leased and dead."""
+    """List queues: jobs that are ready, leased, or died."""
     with call.log() as log:
         states = [state for state in log.topics(prefix) if state.queue is not None]
         if attempts:
@@ -114,10 +114,13 @@ def work(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line on stderr for each job.")] = False,
 ) -> None:
-    """Run a command for each job: exit code 0 completes it, another returns it, and is the reason.
+    """Run a command for each job.
 
-    The command gets the data on stdin (a string or bytes as they are, other values as JSON), and
-    TOPICS_QUEUE, TOPICS_SEQ, TOPICS_TAG and TOPICS_DELIVERIES as variables. Its lease is extended
+    Exit code 0 completes the job; another returns it, and is the reason, with the last line on
+    stderr.
+
+    The command gets the data on stdin (a string or bytes as they are, others as a line of JSON),
+    and TOPICS_QUEUE, TOPICS_SEQ, TOPICS_TAG and TOPICS_DELIVERIES as variables. Its lease is extended
     meanwhile. The first Ctrl-C or SIGTERM waits for the jobs that run, the second ends them.
     """
     from topics.cli.commands.job_runner import JobRunner, RunnerOptions  # noqa: PLC0415 - starts threads and programs
@@ -138,7 +141,7 @@ def dead(
     queue: Queue,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many.")] = None,
 ) -> None:
-    """List the dead letters of a queue: jobs that were delivered too often."""
+    """List dead letters: jobs that were delivered too often."""
     with call.log() as log:
         topic = log.state(queue, touch=False).config.dead_letter or ""
         call.printer.dead_letters(topic, log.dead(queue, limit=limit))
@@ -155,7 +158,10 @@ def redrive(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that there are now.")] = False,
 ) -> None:
-    """Make new jobs of dead letters, and delete these. Exit code 1: some seqs are none."""
+    """Make new jobs of dead letters, and delete these.
+
+    Exit code 1: some seqs are no dead letters.
+    """
     if bool(seqs) == everything:
         given = "seqs and --all are given: leave out one of them" if seqs else "give the seqs of `queue dead`, or --all"
         raise UsageError(f"which dead letters of {queue} to redrive is not clear: {given}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -19,6 +20,12 @@ from topics.errors import RequestError, UsageError
 Prefix = Annotated[str, typer.Argument(help="Names that begin with this; all without it.")]
 Settings = Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE...", help="Settings, as durability=fsync.")]
 _WORDS = {"true": True, "false": False, "null": None}
+_OTHER_NAMES = {"class": "durability"}
+"""Names of settings in prose."""
+_OLD = "durable"
+"""A field that `durability` replaces; it is on the wire, and people need not see both."""
+_TIME = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @on_topics
@@ -48,9 +55,9 @@ def stat(call: CliCall, names: Annotated[list[str], typer.Argument(metavar="TOPI
         if state.queue is not None:
             queue = state.queue
             delayed = "" if queue.delayed is None else f", {queue.delayed} delayed"
-            jobs = f"{queue.ready} ready, {queue.in_flight} in flight, {queue.dead_lettered} dead{delayed}"
-            pairs.append(("jobs", jobs))
-        pairs += [(name, setting_text(value)) for name, value in config_object(state.config).items()]
+            jobs = f"{queue.ready} ready, {queue.in_flight} in flight, {queue.dead_lettered} died since the start"
+            pairs.append(("jobs", f"{jobs}{delayed}"))
+        pairs += [(name, setting_text(value)) for name, value in config_object(state.config).items() if name != _OLD]
         call.printer.card(topic_object(state), pairs)
 
 
@@ -85,7 +92,7 @@ def change(call: CliCall, topic: Annotated[str, typer.Argument(help="The topic."
     changes = [
         f"{name} {setting_text(before[name])} -> {setting_text(value)}"
         for name, value in after.items()
-        if before[name] != value
+        if before[name] != value and name != _OLD
     ]
     call.printer.said(
         {"topic": topic, "before": before, "after": after}, f"{topic}: {', '.join(changes) or 'nothing changed'}"
@@ -123,12 +130,22 @@ def settings_of(pairs: list[str]) -> Any:
         if not equals:
             raise UsageError(f"setting {pair!r} has no value: use NAME=VALUE, such as durability=fsync")
         if name not in FIELDS:
-            near = get_close_matches(name, FIELDS, 1, 0.6)
-            remedy = f"is {near[0]} meant?" if near else "see 5.4 of docs/contract.md"
+            near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else get_close_matches(name, FIELDS, 1, 0.6)
+            remedy = f"is {near[0]} meant?" if near else f"use {', '.join(each for each in FIELDS if each != _OLD)}"
             raise UsageError(f"setting {name!r} is unknown: {remedy}")
-        number = text.removeprefix("-")
-        found[name] = int(text) if number.isascii() and number.isdigit() else _WORDS.get(text, text)
+        found[name] = _value_of(name, text)
     return found
+
+
+def _value_of(name: str, text: str) -> Any:
+    number, time = text.removeprefix("-"), _TIME.fullmatch(text)
+    if number.isascii() and number.isdigit():
+        return int(text)
+    if name.endswith("_ms"):
+        if time is None:
+            raise UsageError(f"{name} is {text!r}: use a number of ms, or a time as 1500ms, 30s, 10m, 2h or 3d")
+        return int(time[1]) * _MS[time[2]]
+    return _WORDS.get(text, text)
 
 
 def setting_text(value: object) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,13 +14,14 @@ import topics
 from topics.cli.environment import OF_COMMANDS, config_of
 from topics.cli.places.contexts import contexts_path, read_contexts
 from topics.config import Config
-from topics.errors import UsageError
+from topics.errors import RequestError, TopicsError, UsageError
 
 if TYPE_CHECKING:
     from topics.common.any_log import AnyLog
 
 DEFAULT_URL = "http://localhost:4000"
 URL, KEY, CONTEXT = OF_COMMANDS
+_LIKENESS = 0.7
 
 
 class Asked(NamedTuple):
@@ -103,14 +105,36 @@ def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: fl
     """
     if not place.is_directory:
         with topics.connect(place.url, key=place.key or None, timeout=timeout) as client:
-            yield client
+            try:
+                yield client
+            except RequestError as error:
+                raise _with_remedy(error, client, place.key) from None
         return
     if not os.path.isdir(place.data_dir):
         raise UsageError(f"--data-dir is {place.data_dir!r}: name a directory that exists")
     if not writes and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
         raise UsageError(f"--data-dir is {place.data_dir!r}, which has no log: name the data directory of a server")
     with topics.open(place.data_dir, read_only=not writes, **_settings(env)) as log:
-        yield log
+        try:
+            yield log
+        except RequestError as error:
+            raise _with_remedy(error, log, "") from None
+
+
+def _with_remedy(error: RequestError, log: AnyLog, key: str) -> RequestError:
+    """Return an error with what a person may do about it here."""
+    if error.code == "unauthorized":
+        what = "the server does not know this key" if key else "the server wants a key, and none was sent"
+        return RequestError(error.code, f"{what}: set TOPICS_KEY, or use --key-file", error.detail)
+    name = (error.detail or {}).get("topic")
+    if error.code != "topic_not_found" or not isinstance(name, str):
+        return error
+    names: list[str] = []
+    with suppress(TopicsError):
+        names = [state.name for state in log.topics(name[:1])]
+    near = get_close_matches(name, names, 1, _LIKENESS)
+    remedy = f"is {near[0]} meant?" if near else "create it first"
+    return RequestError(error.code, f"topic {name!r} does not exist: {remedy} (`topics ls` lists all)", error.detail)
 
 
 def _settings(env: Mapping[str, str]) -> Any:
