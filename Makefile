@@ -22,7 +22,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-serve: venv ## a server on this machine; ARGS="--port 4001"
+# Without the test tools.
+serve: $(VENV)/.base ## a server on this machine; ARGS="--port 4001"
+	@$(MAKE) -s build
 	$(BIN)/topics serve $(ARGS)
 
 # SPARK=0: without Java and pyspark (half a gigabyte); the tests that need them are skipped and say so.
@@ -163,13 +165,16 @@ format: venv ## let ruff format and mend
 venv: $(VENV)/.ready ## the virtual environment
 	@$(MAKE) -s build
 
-$(VENV)/.ready: pyproject.toml setup.py scripts/setup.sh
-	PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
+$(VENV)/.ready: $(VENV)/.base
+	@bash scripts/setup.sh $(VENV) test
+
+$(VENV)/.base: pyproject.toml setup.py scripts/setup.sh
+	@PYTHON=$(PYTHON) bash scripts/setup.sh $(VENV)
 
 # Without what cffi makes of them.
 C_FILES := $(shell find topics -name '[!_]*.[ch]')
 build: $(VENV)/.built ## the C modules
-$(VENV)/.built: build_ffi.py topics/store/format/log_format.py $(C_FILES) | $(VENV)/.ready
+$(VENV)/.built: build_ffi.py topics/store/format/log_format.py $(C_FILES) | $(VENV)/.base
 	@echo "building the C modules" >&2
 	$(BIN)/python build_ffi.py
 	@touch $@

@@ -1,13 +1,28 @@
 #!/usr/bin/env bash
 # Sets up everything `topics` needs on a Debian machine: system packages if missing, a virtual environment, the
-# Python packages. Says what it installs; fails with the remedy. Usage: scripts/setup.sh VENV
+# Python packages. Says what it installs; fails with the remedy. An environment in which an earlier run was cut off
+# is made anew. Usage: scripts/setup.sh VENV, or scripts/setup.sh VENV test for the test tools in an environment.
 set -euo pipefail
-venv=${1:?usage: scripts/setup.sh VENV}
+venv=${1:?usage: scripts/setup.sh VENV [test]}
 python=${PYTHON:-python3}
 cd "$(dirname "$0")/.."
 
 say() { printf 'topics setup: %s\n' "$*" >&2; }
-fail() { say "$*"; exit 1; }
+unfinished=$venv/.unfinished  # there while something is installed, and after a run that was cut off
+fail() { [ ! -e "$unfinished" ] || rm -f "$unfinished"; say "$*"; exit 1; }
+trap 'say "interrupted: the next run begins anew"; exit 130' INT TERM HUP
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
+install() { pip install -q "$@" || fail "pip install failed: the lines above say why (is the package index reachable?)"; }
+of_project() { "$venv/bin/python" -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']$1, sep='\n')"; }
+
+if [ "${2:-}" = test ]; then
+    say "installing the test tools (mypy, ruff, pytest, pyarrow, ...)"
+    touch "$unfinished"
+    of_project "['optional-dependencies']['test']" | install -r /dev/stdin
+    rm -f "$unfinished"
+    touch "$venv/.ready"
+    exit
+fi
 
 command -v "$python" >/dev/null || fail "no $python found: apt-get install python3 python3-venv python3-dev"
 version=$("$python" -V 2>&1) || fail "$python does not run (set PYTHON=python3.11): $version"
@@ -31,13 +46,23 @@ if [ ${#missing[@]} -gt 0 ]; then
         || fail "apt-get install ${missing[*]} failed: run it by hand to see why"
 fi
 
-if [ ! -x "$venv/bin/python" ]; then
-    say "creating the virtual environment $venv"
-    "$python" -m venv "$venv" || fail "could not create $venv: apt-get install python3-venv"
+if [ -e "$unfinished" ]; then
+    say "an earlier run was cut off: removing $venv"
+    rm -rf "$venv"
 fi
-say "installing Python packages into $venv (cffi, numpy, httptools, ... and the test tools) and building the C modules"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check "setuptools>=77" wheel "cffi>=1.16" \
-    || fail "pip could not reach its package index: check the network or pip's configuration"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation -e '.[test]' \
-    || fail "pip install failed: the lines above say why"
-touch "$venv/.ready" "$venv/.built"
+say "1 of 4: the virtual environment $venv"
+if [ ! -x "$venv/bin/python" ] || ! pip --version >/dev/null 2>&1; then
+    mkdir -p "$venv"
+    touch "$unfinished"
+    "$python" -m venv "$venv" || fail "could not create $venv: apt-get install python3-venv"
+    pip --version >/dev/null || fail "$venv has no pip: remove it, and run this again"
+fi
+touch "$unfinished"
+say "2 of 4: installing setuptools and cffi"
+install "setuptools>=77" wheel "cffi>=1.16"
+say "3 of 4: installing Python packages (numpy, httptools, h2, typer, ...)"
+of_project "['dependencies']" | install -r /dev/stdin
+say "4 of 4: building the C modules, up to some minutes on a slow machine"
+install --no-build-isolation --no-deps -e .
+rm -f "$unfinished"
+touch "$venv/.base" "$venv/.built"

@@ -76,6 +76,35 @@ def test_setup_refuses_a_python_that_is_missing_broken_or_old(tmp_path: Path) ->
     )
 
 
+FAKE_PYTHON = """
+[ "$1" = -V ] && echo Python 3.11.0 && exit 0
+[ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && exit 0
+[ "$2$4" = pipinstall ] && [ -e "{at}/cut" ] && kill -{signal} $PPID
+exit 0
+"""
+
+
+@pytest.mark.parametrize("signal", ["INT", "KILL"])
+def test_an_environment_in_which_setup_was_cut_off_is_made_anew(tmp_path: Path, signal: str) -> None:
+    """By Ctrl-C or by a kill; nothing else is named as the reason."""
+    script(tmp_path / "fake", FAKE_PYTHON.format(at=tmp_path, signal=signal))
+    script(tmp_path / "cc", "exit 0")
+    venv, fake = tmp_path / "venv", str(tmp_path / "fake")
+    (tmp_path / "cut").touch()
+    done = setup(tmp_path, "dirname", "rm", "mkdir", "touch", "cp", "cat", PYTHON=fake)
+    assert done.returncode == (130 if signal == "INT" else -9)
+    assert done.stderr.splitlines()[2:] == (["topics setup: interrupted: the next run begins anew"] * (signal == "INT"))
+    (venv / "half").touch()
+    (tmp_path / "cut").unlink()
+    done = setup(tmp_path, PYTHON=fake)
+    assert (done.returncode, "an earlier run was cut off" in done.stderr) == (0, True), done.stderr
+    assert not (venv / "half").exists()
+    assert (venv / ".base").exists()
+    (venv / "mine").touch()
+    done = setup(tmp_path, PYTHON=fake)
+    assert (done.returncode, (venv / "mine").exists()) == (0, True), "one that is whole stays"
+
+
 def spark_setup(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """scripts/spark_packages.sh with the files of tmp_path, and dirname and sed, on the path."""
     for name in ("dirname", "sed", "head"):
