@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import inspect
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
