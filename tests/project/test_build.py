@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -84,16 +86,25 @@ exit 0
 """
 
 
-@pytest.mark.parametrize("signal", ["INT", "KILL"])
-def test_an_environment_in_which_setup_was_cut_off_is_made_anew(tmp_path: Path, signal: str) -> None:
+@pytest.fixture
+def sigint_not_ignored() -> Iterator[None]:
+    """A program that is started with SIGINT ignored, as by `nohup make test &`, cannot be interrupted."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint_not_ignored")
+@pytest.mark.parametrize("cut", ["INT", "KILL"])
+def test_an_environment_in_which_setup_was_cut_off_is_made_anew(tmp_path: Path, cut: str) -> None:
     """By Ctrl-C or by a kill; nothing else is named as the reason."""
-    script(tmp_path / "fake", FAKE_PYTHON.format(at=tmp_path, signal=signal))
+    script(tmp_path / "fake", FAKE_PYTHON.format(at=tmp_path, signal=cut))
     script(tmp_path / "cc", "exit 0")
     venv, fake = tmp_path / "venv", str(tmp_path / "fake")
     (tmp_path / "cut").touch()
     done = setup(tmp_path, "dirname", "rm", "mkdir", "touch", "cp", "cat", PYTHON=fake)
-    assert done.returncode == (130 if signal == "INT" else -9)
-    assert done.stderr.splitlines()[2:] == (["topics setup: interrupted: the next run begins anew"] * (signal == "INT"))
+    assert done.returncode == (130 if cut == "INT" else -9)
+    assert done.stderr.splitlines()[2:] == (["topics setup: interrupted: the next run begins anew"] * (cut == "INT"))
     (venv / "half").touch()
     (tmp_path / "cut").unlink()
     done = setup(tmp_path, PYTHON=fake)
