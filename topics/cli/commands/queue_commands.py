@@ -121,7 +121,8 @@ def work(
 
     The command gets the data on stdin (a string or bytes as they are, others as a line of JSON),
     and TOPICS_QUEUE, TOPICS_SEQ, TOPICS_TAG and TOPICS_DELIVERIES as variables. Its lease is
-    extended meanwhile. The first Ctrl-C or SIGTERM waits for the jobs that run, the second ends them.
+    extended meanwhile. The first Ctrl-C or SIGTERM waits for the jobs that run, the second ends
+    them.
     """
     from topics.cli.commands.job_runner import JobRunner, RunnerOptions  # noqa: PLC0415 - starts threads and programs
 
