@@ -359,8 +359,8 @@ class LibraryMachine(Machine):
             return self._refused(str(error))
         if isinstance(only_read, CorruptError):
             raise self.wrong(f"a directory that opens cannot be read: {only_read}")
-        if only_read is not None:
-            self._compare(only_read, _shown(self.log))
+        if only_read is not None and (shown := self._shown(self.log)) is not None:
+            self._compare(only_read, shown)
         self._chance = stream(self.plan.seed, f"{self.ring.life}:meanwhile")
         self.log._driver.pause = self._meanwhile  # type: ignore[method-assign]
         return True
@@ -378,11 +378,20 @@ class LibraryMachine(Machine):
             log = ReadOnlyLog(self.config, SimRing(self.ring.seed, disk=disk, clock=clock), clock)
         except (FileNotFoundError, StorageError) as error:
             return error if isinstance(error, CorruptError) else None
-        shown = _shown(log)
+        shown = self._shown(log)
         log.close()
         if disk.contents(self.config.data_dir) != before:
             raise self.wrong("a log that was opened to be read has changed its directory")
         return shown
+
+    def _shown(self, log: Log) -> dict[str, Any] | None:
+        """Return the state in a log; None if it cannot be read, and the disk is known to have failed."""
+        try:
+            return _shown(log)
+        except StorageError:
+            if self.disk_failed:
+                return None
+            raise
 
     def _compare(self, only_read: dict[str, Any], found: dict[str, Any]) -> None:
         for name in only_read.keys() | found.keys():
