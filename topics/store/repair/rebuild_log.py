@@ -117,16 +117,17 @@ class RebuildLog:
                     start = ReplayStart(start.file_no, marked=False)
                 self.cut = True
 
+    def _files_from(self, shard: str, first: int) -> list[tuple[int, str]]:
+        """Return (number, path) of the files of a shard from this number on, ascending."""
+        named = ((wal_file_no(name), f"{shard}/{name}") for name in list_if_there(self._files, shard))
+        return sorted((number, path) for number, path in named if number is not None and number >= first)
+
     async def _mend_sizes(self, shard: str, first: int) -> None:
         """Extend each file that was cut short to whole blocks, with zeros.
 
         The replay then finds whether records are missing. Any may be, so the log counts as cut.
         """
-        for name in sorted(list_if_there(self._files, shard)):
-            number = wal_file_no(name)
-            if number is None or number < first:
-                continue
-            path = f"{shard}/{name}"
+        for _number, path in self._files_from(shard, first):
             size = self._files.file_size(path)
             if is_whole_blocks(size):
                 continue
@@ -141,11 +142,7 @@ class RebuildLog:
         Return the first path with other damage.
         """
         unreadable = ""
-        for name in sorted(list_if_there(self._files, shard)):
-            number = wal_file_no(name)
-            if number is None or number < first:
-                continue
-            path = f"{shard}/{name}"
+        for _number, path in self._files_from(shard, first):
             block = await read_file(self._files, path, BLOCK_BYTES)
             try:
                 WalHeader.unpack(block, path)
@@ -170,11 +167,7 @@ class RebuildLog:
         if number is None or not isinstance(offset, int):
             return False
         changed = False
-        for name in list_if_there(self._files, shard):
-            other = wal_file_no(name)
-            if other is None or other < number:
-                continue
-            path = f"{shard}/{name}"
+        for other, path in self._files_from(shard, number):
             data = await read_file(self._files, path)
             kept = data[:offset].ljust(len(data), b"\0") if other == number and offset > BLOCK_BYTES else None
             if kept == data:
