@@ -79,8 +79,8 @@ class DirectoryFormat:
 
         def on_raised() -> None:
             error = raising.result()
-            if error is None and self.number < number:  # it was raised for another caller
-                self.when_raised(number, done)
+            if error is None:
+                self.when_raised(number, done)  # again, if it was raised to less for another caller
             else:
                 done(error)
 

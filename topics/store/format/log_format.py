@@ -481,7 +481,7 @@ def pack_delay(delay_ms: int) -> bytes:
     return _TLV.pack(EXT_DELAY, 8) + delay_ms.to_bytes(8, "little")
 
 
-def delay_of(ext: bytes) -> int:
+def delay_of(ext: bytes | memoryview) -> int:
     """Return the delay (ms) in an extension area; 0 if it has none."""
     if len(ext) < EXT_DELAY_BYTES or _TLV.unpack_from(ext) != (EXT_DELAY, 8):
         return 0

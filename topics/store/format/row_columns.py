@@ -46,13 +46,12 @@ def dues_of(frames: Frames, data: Buffer, base: int) -> NDArray[np.uint64] | Non
     if not len(extended):
         return None
     starts = frames["offset"][extended].astype(np.int64) - base + FRAME_HEADER_BYTES
-    bytes_of = np.frombuffer(memoryview(data), np.uint8)
-    begins = bytes_of[starts] == EXT_DELAY
+    view = memoryview(data).cast("B")
+    begins = np.frombuffer(view, np.uint8)[starts] == EXT_DELAY
     if not begins.any():
         return None
     extended, starts = extended[begins], starts[begins]
-    entries = bytes_of[starts[:, np.newaxis] + np.arange(EXT_DELAY_BYTES)]
-    delays = np.array([delay_of(entry.tobytes()) for entry in entries], np.uint64)
+    delays = np.array([delay_of(view[at : at + EXT_DELAY_BYTES]) for at in starts.tolist()], np.uint64)
     dues = np.zeros(len(frames), np.uint64)
     dues[extended] = np.where(delays == 0, np.uint64(0), frames["ts_ms"][extended] + delays)
     return dues

@@ -364,11 +364,11 @@ class IndexColumns(NamedTuple):
     def pack(self, before: bytes = b"") -> bytearray:
         """Return `before` and the columns as a file with their marks stores them."""
         tag_lengths = np.fromiter((len(tag) for tag in self.tag_table), "<u2", len(self.tag_table))
-        flags = self.flags
-        if self.marks & _HAS_ROUTED:
+        flags, marks = self.flags, self.marks
+        if marks & _HAS_ROUTED:
             flags = (flags & _OTHERS) | ((flags & np.uint8(FLAG_ROUTED)) >> np.uint8(_MOVED))
         columns = [np.ascontiguousarray(column).data for column in (*self[:6], _WITH_PARITY[flags], tag_lengths)]
-        dues = [np.ascontiguousarray(self.dues, np.uint64).data] if self.marks & _HAS_DUES else []
+        dues = [np.ascontiguousarray(self.dues, np.uint64).data] if marks & _HAS_DUES else []
         return bytearray().join((before, *columns, *self.tag_table, *dues))
 
     @classmethod
@@ -420,7 +420,7 @@ def _index_checksum(head: bytes | memoryview, columns: memoryview, rows: int, be
 
 INDEX_MAGIC = b"TPIX"
 _INDEX_HEADER = struct.Struct("<4sHHQQQIIQ8x")
-"""magic, version, marks of the flags, topic_id, epoch, first_seq, rows, tags, sum.
+"""magic, version, marks of the columns, topic_id, epoch, first_seq, rows, tags, sum.
 
 U64 checksum.
 """
@@ -551,7 +551,7 @@ RUN_DTYPE = np.dtype(
 
 PACK_FOOTER_MAGIC = b"TPPF"
 _PACK_FOOTER = struct.Struct("<4sHHQIIIIQ80x")
-"""magic, version, marks of the flags, epoch, runs, rows, tags, 0, offset of the run table.
+"""magic, version, marks of the columns, epoch, runs, rows, tags, 0, offset of the run table.
 
 U64 checksum.
 """
@@ -567,7 +567,7 @@ class PackFooter(NamedTuple):
     tag_count: int
     table_offset: int
     marks: int = _HAS_PARITY
-    """Marks of the flags column (`IndexColumns.marks`)."""
+    """Marks of the columns (`IndexColumns.marks`)."""
 
     @property
     def columns_offset(self) -> int:
