@@ -207,8 +207,9 @@ class Connection:
     def write(self, data: bytes) -> None:
         """Stage bytes. All bytes of a pass are sent in one send, or several if some are large.
 
-        Bytes are dropped silently once the connection is closing. If one connection has the loop to
-        itself, its first bytes, and the first of one other, are sent before this returns.
+        Bytes are dropped silently once the connection is closing. If one connection, or two by
+        turns, have the loop to themselves, the first bytes of the one that was heard in this pass,
+        and the first of one other, are sent before this returns.
         """
         if self.expected == 0 and 0 < len(data) <= self.high_water:
             traffic = self._traffic

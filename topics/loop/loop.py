@@ -51,7 +51,7 @@ class Loop:
     may be broken (a completion, a handler, a hook).
 
     one_sender_passes: passes in which a connection must have been the only one to send data, to
-    have the loop to itself.
+    have the loop to itself; or two, by turns, the only ones.
     """
 
     def __init__(self, ring: Ring, clock: Clock, *, one_sender_passes: int = ONE_SENDER_PASSES) -> None:
@@ -291,7 +291,8 @@ class Loop:
     def has_few_senders(self) -> bool:
         """Return whether one or two connections, never at once, had the loop to themselves.
 
-        Neither waits longer for work that takes no longer than a pass.
+        Work that takes no longer than a pass may be done in place then: the other connection would
+        wait as long for the pass.
         """
         return self._traffic.few_senders
 

@@ -254,7 +254,8 @@ class Traffic:
             sends.clear()
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
-        """Send bytes after a lone connection sent data: the first of its own, and of one other's.
+        """Send bytes after data came from a connection that has the loop to itself, or with one
+        other: the first of its own, and of one other's.
 
         No connection gains if they wait for the end of the pass, and the clients are awake sooner.
         Returns: what was not sent; it is sent the usual way, which also handles errors.

@@ -36,7 +36,7 @@ _MISS_BODY = lib.TP_MISS_BODY
 MISS_LONE = lib.TP_MISS_BODY + 1
 """Reason of a miss beside those of scan.h, of the only receive of a pass, for which columns would
 cost more than they save: it is the first of its connection, or none of HTTP/1.1; or it is a write,
-and neither one client nor two by turns have the loop to themselves, whom its commit may block.
+whose commit may block clients other than one, or two by turns, that have the loop to themselves.
 """
 
 

@@ -226,8 +226,9 @@ class ShardedLog:
     ) -> LoneWritten | None:
         """Stage and commit rows in this call, synced with `fsync`, if one write is all it takes.
 
-        For a caller with exclusive use of the loop: after `commit_in_place`, or while only one
-        connection exists (`Loop.has_one_sender`) and the pass received nothing but this request.
+        For a caller with exclusive use of the loop: after `commit_in_place`, or while its
+        connection is the only sender (`Loop.has_one_sender`) or, without `fsync`, one of two by
+        turns (`Loop.has_few_senders`), and the pass received nothing but this request.
 
         Return None if one write is not enough, and nothing was done.
         """
