@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -642,6 +643,24 @@ def test_a_write_that_waits_for_its_turn_is_learnt_from_too() -> None:
             conn.send(plain(f"t{number}"))
         assert [conn.answer("POST").status for conn in conns] == [(201, 200)[turn]] * 30
     assert world.server.lane.taken == 30
+
+
+def test_a_request_of_a_key_that_was_taken_away_is_not_learnt_from(tmp_path: Path) -> None:
+    """R-AUTH-10: requests are learnt from by the next receive, and keys may change before it."""
+    keys = tmp_path / "keys"
+    keys.write_text("one")
+    keys.chmod(0o600)
+    world = SimWorld(api_keys_file=str(keys))
+    world.start()
+    assert world.server is not None
+    assert world.server.lane is not None
+    conn = world.connect()
+    assert conn.send(plain("t", key="one")).answer("POST").status == 201
+    keys.write_text("two:r")
+    world.server.reload_keys()
+    assert conn.send(plain("t", key="one")).answer("POST").status == 401
+    assert conn.send(plain("t", key="two")).answer("POST").status == 403
+    assert world.server.lane._topics.names == []
 
 
 def test_idempotency_keys_mean_the_same_in_the_lane() -> None:
