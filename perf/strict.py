@@ -1,10 +1,10 @@
-"""Measure what `Prefer: handling=strict` costs a lone request, and requests of the Python client.
+"""Measure what `Prefer: handling=strict` costs a lone request, and how long calls of the Python client take.
 
     python -m perf.strict [--requests 2000] [--rounds 5] [--smoke]
 
 One connection, blocking, in this process; a server of its own. Plain and strict requests are sent by
-turns, so that both meet the same machine. A figure is the median of the rounds' medians, in
-microseconds from sending the request to the whole answer. The client's calls include its own work.
+turns, so that both meet the same machine. A figure is the median of the rounds' medians and their range, in
+microseconds from sending the request to the whole answer. The client's calls are strict, and include its own work.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import topics
+from perf.peers import machine
 from perf.servers import http_request, topics_server
-from perf.writes import PAYLOAD, commit_id
+from perf.writes import PAYLOAD, commit_id, spread
 
 ROWS = {
     "read of one record": ("/v0/topics/bench/diff", '{"from_seq":0,"limit":1}'),
@@ -38,8 +39,8 @@ def ask(link: socket.socket, request: bytes) -> None:
     assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")), answer
 
 
-def by_turns(calls: list[Callable[[], object]], options: argparse.Namespace) -> list[float]:
-    """Return the median time of each call."""
+def by_turns(calls: list[Callable[[], object]], options: argparse.Namespace) -> list[list[float]]:
+    """Return the median time of each round, by call, in us."""
     rounds = []
     for _ in range(options.rounds):
         times: list[list[int]] = [[] for _ in calls]
@@ -49,7 +50,7 @@ def by_turns(calls: list[Callable[[], object]], options: argparse.Namespace) -> 
                 call()
                 took.append(time.perf_counter_ns() - began_ns)
         rounds.append([statistics.median(took) / 1000 for took in times])
-    return [statistics.median(figures) for figures in zip(*rounds, strict=True)]
+    return [list(figures) for figures in zip(*rounds, strict=True)]
 
 
 def main() -> None:
@@ -60,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.smoke:
         options.requests, options.rounds = 20, 1
-    print(f"commit {commit_id()}, {options.rounds} rounds of {options.requests} requests of each kind")
+    print(f"{machine()}, commit {commit_id()}, {options.rounds} rounds of {options.requests} requests of each kind")
     print("| one connection | plain, us | strict, us | ratio |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=".") as name, topics_server(Path(name) / "data") as server:
         server.request("PUT", "/v0/topics/bench", {"durability": "disk"})
@@ -74,7 +75,8 @@ def main() -> None:
                 plain_us, strict_us = by_turns(
                     [lambda request=request: ask(link, request), lambda request=of_strict: ask(link, request)], options
                 )
-                print(f"| {row} | {plain_us:.0f} | {strict_us:.0f} | {strict_us / plain_us:.2f} |")
+                ratio = statistics.median(strict_us) / statistics.median(plain_us)
+                print(f"| {row} | {spread(plain_us)} | {spread(strict_us)} | {ratio:.2f} |")
         with topics.connect(f"http://127.0.0.1:{server.port}") as log:
             calls: dict[str, Callable[[], object]] = {
                 "client: `page`, one record": lambda: log.page("bench", 0, limit=1),
@@ -83,7 +85,7 @@ def main() -> None:
             for row, call in calls.items():
                 for _ in range(50):
                     call()
-                print(f"| {row} | - | {by_turns([call], options)[0]:.0f} | - |")
+                print(f"| {row} | - | {spread(by_turns([call], options)[0])} | - |")
 
 
 if __name__ == "__main__":
