@@ -75,7 +75,7 @@ RANGES = {
     "max_wait_topics": (0, 1_000_000),
     # A pass of the loop looks at as many chunks of an index.
     "max_last": (0, 50_000),
-    # A read looks at their tags in one pass of the loop.
+    # One pass of the loop looks at the tags of as many records.
     "max_filter_records": (1_000, 4_000_000),
     "max_record_bytes": (0, 1 << 30),
     "max_meta_bytes": (0, 1 << 30),
@@ -418,7 +418,9 @@ class Config:
     max_last: int = 10_000
     """Records that a read may ask for from the end, by `from: {"last": n}`."""
     max_filter_records: int = 1_000_000
-    """Records whose tags one read with a filter looks at; a hundredth of it if it reads them."""
+    """Records whose tags one read with a filter looks at; a hundredth as many if it has to read the
+    records themselves, for their nodes.
+    """
     max_waits: int = 10_000
     max_waited_topics: int = 262_144
     """Topics in all waits, counted each time that one is named, 250 bytes each."""
