@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import topics
 from tests.contract.world.live_world import LiveWorld
 from tests.embedded.conftest import SMALL
+from tests.server.clients.called_twin import Called, LoopThread
 
 
 @pytest.fixture(scope="session")
@@ -43,13 +46,34 @@ PREPARED: dict[str, Callable[[Any], object]] = {
 """By module of the library's tests, what its fixture `log` puts into the log."""
 
 
-@pytest.fixture
-def log(url: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    with topics.connect(url) as client:
+@pytest.fixture(params=["client", "client of asyncio", "log of asyncio"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """What the tests of the library ask in the place of a log."""
+    with _opened(request, tmp_path) as found:
         prepare = PREPARED.get(request.function.__module__.rpartition(".")[2])
         if prepare is not None:
-            prepare(client)
-        yield client
+            prepare(found)
+        yield found
+
+
+@contextmanager
+def _opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "client":
+        with topics.connect(request.getfixturevalue("url")) as client:
+            yield client
+        return
+    if "append_soon" in inspect.getsource(request.function):
+        pytest.skip("append_soon has no twin for asyncio")
+    with LoopThread() as thread:
+        if request.param == "log of asyncio":
+            with topics.open(tmp_path / "data", io="portable", **SMALL) as opened:
+                yield Called(opened.aio, thread, aio=opened.aio, close=opened.close)
+        else:
+            url = request.getfixturevalue("url")
+            client, in_loops_of_tests = topics.AsyncClient(url), topics.AsyncClient(url)
+            yield Called(client, thread, aio=in_loops_of_tests)
+            thread.run(client.close())
+            in_loops_of_tests.drop()
 
 
 @pytest.fixture(params=["directory", "server"])

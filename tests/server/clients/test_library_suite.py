@@ -1,4 +1,4 @@
-"""Tests of the library, with a client in the place of the log: the same calls, results and errors."""
+"""Tests of the library, with a client or a twin for asyncio in the place of the log: the same results and errors."""
 
 # ruff: noqa: F401
 
