@@ -211,12 +211,11 @@ def __getattr__(name: str) -> Any:
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
-        if module.startswith("topics.client"):
+        from topics.common.extras import engine_missing, is_engine_missing  # noqa: PLC0415 - nor who meets no error
+
+        if module.startswith("topics.client") or not is_engine_missing(error):
             raise
-        raise ImportError(
-            f"topics.{name} needs the engine, which is not in this installation ({error}): "
-            "install topics-log on Linux, or use topics.connect(url) and a server"
-        ) from error
+        raise ImportError(engine_missing(f"topics.{name}", error), name=error.name) from error
     value = getattr(found, attribute)
     globals()[name] = value
     return value

@@ -149,3 +149,10 @@ def test_a_wheel_of_python_alone_is_a_client_on_any_machine(sdist: Path, tmp_pat
     done = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("<topics.Client of 'http://localhost:4000', open>\ntopics.open needs the engine")
     assert done.stderr == ""
+    for command in (["serve", "--data-dir", "data"], ["doctor"], ["bench", "list"]):
+        done = subprocess.run(
+            [python.parent / "topics", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch("topics: this command needs the engine, .*: install it by .*\n", done.stderr)
+    assert not (tmp_path / "data").exists()

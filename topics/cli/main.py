@@ -6,6 +6,7 @@ import os
 import sys
 
 from topics.cli.root_help import root_help
+from topics.common.extras import engine_missing, is_engine_missing
 from topics.errors import TopicsError
 
 
@@ -18,7 +19,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    from topics.cli.exit_codes import exit_code_of, report  # noqa: PLC0415 - help needs none of these
+    from topics.cli.exit_codes import REFUSED, exit_code_of, report  # noqa: PLC0415 - help needs none of these
     from topics.cli.root_command import app  # noqa: PLC0415
 
     if "_TOPICS_COMPLETE" in os.environ:
@@ -30,3 +31,8 @@ def _run() -> None:
     except (TopicsError, OSError) as error:
         report(error)
         raise SystemExit(exit_code_of(error)) from None
+    except ImportError as error:
+        if not is_engine_missing(error):
+            raise
+        report(ImportError(engine_missing("this command", error)))
+        raise SystemExit(REFUSED) from None
