@@ -21,7 +21,7 @@ def install_command(extra: str) -> str:
 def is_engine_missing(error: ImportError) -> bool:
     """Return whether an import failed because this installation is the client, without the engine.
 
-    That of Python alone has neither the C modules nor the packages that only the engine uses.
+    One of Python only has neither the C modules nor the packages that only the engine uses.
     """
     first, *_, last = (error.name or "").split(".") * 2
     return first in _OF_THE_ENGINE or (first == "topics" and last.startswith("_"))

@@ -53,7 +53,7 @@ class LoopThread:
 
 
 class Called:
-    """An object whose awaitables are awaited by whoever asks for them."""
+    """An object whose awaitables are awaited by the caller's thread."""
 
     def __init__(
         self, twin: Any, thread: LoopThread, aio: Any = None, close: Callable[[], object] | None = None

@@ -48,7 +48,7 @@ PREPARED: dict[str, Callable[[Any], object]] = {
 
 @pytest.fixture(params=["client", "client of asyncio", "log of asyncio"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """What the tests of the library ask in the place of a log."""
+    """The client or twin for asyncio that the tests of the library ask in the place of a log."""
     with _opened(request, tmp_path) as found:
         prepare = PREPARED.get(request.function.__module__.rpartition(".")[2])
         if prepare is not None:
