@@ -16,9 +16,11 @@ install() { pip install -q "$@" || fail "pip install failed: the lines above say
 of_project() { "$venv/bin/python" -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']$1, sep='\n')"; }
 
 if [ "${2:-}" = test ]; then
+    [ ! -e "$unfinished" ] || bash scripts/setup.sh "$venv"
     say "installing the test tools (mypy, ruff, pytest, pyarrow, ...)"
     touch "$unfinished"
-    of_project "['optional-dependencies']['test']" | install -r /dev/stdin
+    needed=$(of_project "['optional-dependencies']['test']")
+    install -r /dev/stdin <<< "$needed"  # not by a pipe: the subshell would not know that it is interrupted
     rm -f "$unfinished"
     touch "$venv/.ready"
     exit
@@ -51,17 +53,25 @@ if [ -e "$unfinished" ]; then
     rm -rf "$venv"
 fi
 say "1 of 4: the virtual environment $venv"
-if [ ! -x "$venv/bin/python" ] || ! pip --version >/dev/null 2>&1; then
+has_pip() { [ -x "$venv/bin/python" ] && pip --version >/dev/null 2>&1; }
+make_environment() {
     mkdir -p "$venv"
     touch "$unfinished"
     "$python" -m venv "$venv" || fail "could not create $venv: apt-get install python3-venv"
-    pip --version >/dev/null || fail "$venv has no pip: remove it, and run this again"
+}
+has_pip || make_environment  # adds pip where there is none, and keeps the rest
+if ! has_pip; then
+    say "pip does not work there: removing $venv"
+    rm -rf "$venv"
+    make_environment
+    has_pip || fail "$venv has no pip that works: apt-get install python3-venv"
 fi
 touch "$unfinished"
 say "2 of 4: installing setuptools and cffi"
 install "setuptools>=77" wheel "cffi>=1.16"
 say "3 of 4: installing Python packages (numpy, httptools, h2, typer, ...)"
-of_project "['dependencies']" | install -r /dev/stdin
+needed=$(of_project "['dependencies']")
+install -r /dev/stdin <<< "$needed"
 say "4 of 4: building the C modules, up to some minutes on a slow machine"
 install --no-build-isolation --no-deps -e .
 rm -f "$unfinished"

@@ -46,13 +46,13 @@ def test_python_without_its_header_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert build_ffi.check_toolchain().endswith("apt-get install python3-dev")
 
 
-def setup(tmp_path: Path, *commands: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def setup(tmp_path: Path, *commands: str, argument: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """scripts/setup.sh where only these commands are on the path."""
     for name in commands:
         found = shutil.which(name)
         assert found is not None
         (tmp_path / name).symlink_to(found)
-    command = ["/bin/bash", str(ROOT / "scripts" / "setup.sh"), str(tmp_path / "venv")]
+    command = ["/bin/bash", str(ROOT / "scripts" / "setup.sh"), str(tmp_path / "venv"), argument]
     env = {"PATH": str(tmp_path), "PYTHON": sys.executable, **environment}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
@@ -81,9 +81,12 @@ def test_setup_refuses_a_python_that_is_missing_broken_or_old(tmp_path: Path) ->
 FAKE_PYTHON = """
 [ "$1" = -V ] && echo Python 3.11.0 && exit 0
 [ "$2" = venv ] && mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && exit 0
-[ "$2$4" = pipinstall ] && [ -e "{at}/cut" ] && kill -{signal} $PPID
+[ "$2" = pip ] && [ -e "${{0%/*}}/no-pip" ] && exit 1
+[ "$2$4" = pipinstall ] && case "$*" in {cut}) [ -e "{at}/cut" ] && kill -{signal} $PPID && exit 1;; esac
 exit 0
 """
+STEPS = {"2": "*cffi*", "3": "*stdin", "4": "*-e*"}
+"""By step of the setup, how pip is called in it."""
 
 
 @pytest.fixture
@@ -94,17 +97,28 @@ def sigint_not_ignored() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+def fake_python(at: Path, cut: str = "never", signal: str = "KILL") -> str:
+    """Make a Python that kills the setup once it installs what `cut` matches, if there is a file `cut`."""
+    script(at / "fake", FAKE_PYTHON.format(at=at, cut=cut, signal=signal))
+    script(at / "cc", "exit 0")
+    return str(at / "fake")
+
+
+COMMANDS = ("dirname", "rm", "mkdir", "touch", "cp", "cat", "bash")
+
+
 @pytest.mark.usefixtures("sigint_not_ignored")
 @pytest.mark.parametrize("cut", ["INT", "KILL"])
-def test_an_environment_in_which_setup_was_cut_off_is_made_anew(tmp_path: Path, cut: str) -> None:
+@pytest.mark.parametrize("step", STEPS)
+def test_an_environment_in_which_setup_was_cut_off_is_made_anew(tmp_path: Path, step: str, cut: str) -> None:
     """By Ctrl-C or by a kill; nothing else is named as the reason."""
-    script(tmp_path / "fake", FAKE_PYTHON.format(at=tmp_path, signal=cut))
-    script(tmp_path / "cc", "exit 0")
-    venv, fake = tmp_path / "venv", str(tmp_path / "fake")
+    venv, fake = tmp_path / "venv", fake_python(tmp_path, STEPS[step], cut)
     (tmp_path / "cut").touch()
-    done = setup(tmp_path, "dirname", "rm", "mkdir", "touch", "cp", "cat", PYTHON=fake)
+    done = setup(tmp_path, *COMMANDS, PYTHON=fake)
     assert done.returncode == (130 if cut == "INT" else -9)
-    assert done.stderr.splitlines()[2:] == (["topics setup: interrupted: the next run begins anew"] * (cut == "INT"))
+    last = done.stderr.splitlines()[int(step) :]
+    assert last == (["topics setup: interrupted: the next run begins anew"] * (cut == "INT"))
+    assert not (venv / ".base").exists(), "so that make begins anew"
     (venv / "half").touch()
     (tmp_path / "cut").unlink()
     done = setup(tmp_path, PYTHON=fake)
@@ -114,6 +128,35 @@ def test_an_environment_in_which_setup_was_cut_off_is_made_anew(tmp_path: Path, 
     (venv / "mine").touch()
     done = setup(tmp_path, PYTHON=fake)
     assert (done.returncode, (venv / "mine").exists()) == (0, True), "one that is whole stays"
+
+
+def test_test_tools_that_were_cut_off_are_installed_into_a_new_environment(tmp_path: Path) -> None:
+    venv, fake = tmp_path / "venv", fake_python(tmp_path, STEPS["3"])
+    assert setup(tmp_path, *COMMANDS, PYTHON=fake).returncode == 0
+    (tmp_path / "cut").touch()
+    assert setup(tmp_path, PYTHON=fake, argument="test").returncode == -9
+    assert (venv / ".base").exists(), "a server may be started"
+    (venv / "half").touch()
+    (tmp_path / "cut").unlink()
+    done = setup(tmp_path, PYTHON=fake, argument="test")
+    assert (done.returncode, (venv / "half").exists()) == (0, False), done.stderr
+    assert (venv / ".base").exists()
+    assert (venv / ".ready").exists()
+
+
+def test_an_environment_without_a_pip_that_works_gets_one(tmp_path: Path) -> None:
+    """One is added; where that does not help, the environment is made anew."""
+    venv, fake = tmp_path / "venv", fake_python(tmp_path)
+    (venv / "bin").mkdir(parents=True)
+    (venv / "mine").touch()
+    done = setup(tmp_path, *COMMANDS, PYTHON=fake)
+    assert (done.returncode, (venv / "mine").exists()) == (0, True), done.stderr
+    (venv / "bin" / "no-pip").touch()
+    done = setup(tmp_path, PYTHON=fake)
+    assert done.returncode == 0
+    assert f"topics setup: pip does not work there: removing {venv}" in done.stderr
+    assert not (venv / "mine").exists()
+    assert (venv / ".base").exists()
 
 
 def spark_setup(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
