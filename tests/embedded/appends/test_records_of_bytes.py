@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,64 @@ def test_a_directory_is_marked_before_its_first_record_of_bytes_and_not_for_json
         assert marked_format(path) == 1
         log.append("t", [b"x"])
         assert marked_format(path) == 2
+
+
+def _append_a_repeated_part(log: topics.Log) -> None:
+    log.append("t", [b"x"], producer=topics.Producer("p", 1, 0, 1, False, "a"))
+
+
+REFUSED: dict[str, tuple[str, Callable[[topics.Log], Any]]] = {
+    "a topic that is not to be created": ("topic_not_found", lambda log: log.append("new", [b"x"], create=False)),
+    "a bad name": ("invalid_request", lambda log: log.append("b ad", [b"x"])),
+    "another incarnation": ("incarnation_mismatch", lambda log: log.append("t", [b"x"], incarnation="0" * 16)),
+    "no incarnation": ("incarnation_mismatch", lambda log: log.append("new", [b"x"], incarnation="0" * 16)),
+    "a record above the cap": ("record_too_large", lambda log: log.append("small", [b"x" * 11])),
+    "a full topic": ("topic_full", lambda log: log.append("small", [b"x" * 9])),
+    "a topic too many": ("throttled", lambda log: log.append("new", [b"x"])),
+    "a piece without the one before": ("producer_incomplete", _append_a_repeated_part),
+    "a reader above the head": ("invalid_request", lambda log: log.reader("t", "r", from_seq=100)),
+    "a bad name of a reader": ("invalid_request", lambda log: log.reader("t", "b ad")),
+    "a delay in a log": ("not_a_queue", lambda log: log.append("t", [topics.NewRecord(b"x", delay_ms=1)])),
+    "a delay in a new log": ("not_a_queue", lambda log: log.append("new", [topics.NewRecord(1, delay_ms=1)])),
+    "several in the background": (
+        "topic_not_found",
+        lambda log: log.append_nowait("new", [b"x"], create=False).result(),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_refused_call_leaves_the_format_of_the_directory(tmp_path: Path, reason: str) -> None:
+    path, (code, call) = tmp_path / "data", REFUSED[reason]
+    with topics.open(path, **{**SMALL, "max_topics": 2}) as log:
+        log.put_topic("t")
+        log.put_topic("small", cap_bytes=10, discard="reject")
+        log.append("small", [12])
+        with pytest.raises(topics.RequestError) as refused:
+            call(log)
+        assert refused.value.code == code
+        assert marked_format(path) == 1
+        assert [record.data for record in log.read("small")] == [12]
+        log.append("t", [b"x"])
+        assert marked_format(path) == 2
+        assert data_of(log, "t") == [b"x"]
+
+
+def test_a_write_after_bytes_that_wait_for_the_format_keeps_its_place(log: topics.Log) -> None:
+    pending = [log.append_nowait("t", [value]) for value in (b"1", 2, b"3", 4)]
+    assert [each.result().last_seq for each in pending] == [1, 2, 3, 4]
+    assert data_of(log, "t") == [b"1", 2, b"3", 4]
+
+
+def test_delays_after_bytes_that_wait_for_a_lower_format_keep_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with topics.open(path, **SMALL) as log:
+        log.put_topic("q", type="queue")
+        values = [b"1", topics.NewRecord(2, delay_ms=1), b"3", 4, topics.NewRecord(b"5", delay_ms=1), 6]
+        pending = [log.append_nowait("q", [value]) for value in values]
+        assert [each.result().last_seq for each in pending] == [1, 2, 3, 4, 5, 6]
+        assert marked_format(path) == 3
+        assert data_of(log, "q") == [b"1", 2, b"3", 4, b"5", 6]
 
 
 class Closing:

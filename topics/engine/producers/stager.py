@@ -22,6 +22,7 @@ from topics.engine.state.producer_part import Part
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.staged_parts import OVERHEAD_BYTES, PartPiece, StagedPart, StagedParts, Total, repeated_piece
 from topics.engine.state.topic import Life, Topic
+from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.admission import QuotaCore, check_caps, check_quota
 from topics.engine.write.appender import Appender
@@ -34,6 +35,7 @@ from topics.store.format.rows import Rows
 class StagerCore(AssemblyCore, QuotaCore, Protocol):
     """The part of the core that the stager needs."""
 
+    format: FormatPort
     staged: StagedParts
 
 
@@ -137,6 +139,8 @@ class Stager:
         if 0 < most < core.staged.bytes + self._coming_bytes + held:
             raise refusals.limit_reached("max_staged_bytes", most)
         check_quota(core, piece.size, now_ms)
+        if not core.format.is_newest and appender.waits_for_format(topic, request, done):
+            return
         told = StagedPiece(
             piece.records,
             piece.size,
@@ -188,6 +192,8 @@ class Stager:
         total = before.total.plus(piece)
         check_caps(topic, total.records, total.size)
         check_quota(core, piece.size, now_ms)
+        if not core.format.is_newest and appender.waits_for_format(topic, request, done):
+            return
         extension = part.begin_whole(core, topic, total.records, total.sum, now_ms)
         topic.begin_identity(part.name)
         part.hold(core, topic)

@@ -193,16 +193,16 @@ class ReaderCalls:
                 return
             check_backlog(core.log)
             core.log.check_writable()
+            if topic.readers is None:
+                topic.readers = TopicReaders()
+            readers = topic.readers
+            position = self._position_of_new(topic, readers, begin) if found is None else 0
             if core.format.number < SECOND_DIRECTORY_FORMAT:
                 # An older build would lose the positions.
                 core.format.when_raised(
                     SECOND_DIRECTORY_FORMAT, lambda error: done(error) if error is not None else again()
                 )
                 return
-            if topic.readers is None:
-                topic.readers = TopicReaders()
-            readers = topic.readers
-            position = self._position_of_new(topic, readers, begin) if found is None else 0
             payload = encode(ReaderPayload(name, *config))
             now_ms = core.clock.now_ms()
             with reserve_for(core, found):

@@ -14,6 +14,7 @@ from topics.engine.state import refusals
 from topics.engine.state.named_reader import NO_HOLD
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort
+from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.retention import ExpiryCore, expire, expired_through
 from topics.store.format.rows import Rows
 
@@ -72,14 +73,21 @@ def check_caps(topic: Topic, count: int, size: int) -> None:
     """
     config = topic.config
     if config.discard == "reject" or topic.held != NO_HOLD:
-        for amount, field in ((count, "cap_records"), (size, "cap_bytes")):
-            if 0 < getattr(config, field) < amount:
-                raise refusals.over_whole_cap(topic, field)
+        field = exceeded_cap(config, count, size)
+        if field:
+            raise refusals.over_whole_cap(topic, field)
         room = cap_room(topic)
         if room is not None and (room[0] < count or room[1] < size):
             field = "cap_records" if room[0] < count else "cap_bytes"
             readers = topic.readers if config.discard == "old" else None
             raise refusals.topic_full(topic, field, None if readers is None else readers.holder)
+
+
+def exceeded_cap(config: TopicConfig, count: int, size: int) -> str:
+    """Return the cap that one write exceeds by itself; "" if none."""
+    if 0 < config.cap_records < count:
+        return "cap_records"
+    return "cap_bytes" if 0 < config.cap_bytes < size else ""
 
 
 def cap_room(topic: Topic) -> tuple[int, int] | None:

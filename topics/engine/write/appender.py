@@ -27,6 +27,7 @@ from topics.engine.write.admission import (
     check_admission,
     check_backlog,
     check_log,
+    exceeded_cap,
     expire_for_quota,
 )
 from topics.engine.write.append import Append, AppendCore, append_to, index_some, notify
@@ -145,12 +146,13 @@ class Appender:
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`."""
-        wait = self._format_wait
-        if not self._format.is_newest and wait.concerns(request.rows.spans) and wait.hold(request, done, self.append):
+        if not self._format.is_newest and self._format_wait.join(request, done):
             return
         topic = None if any_delayed(request.rows.spans) else self._plain(request)
         try:
             if topic is not None and request.frames is None:
+                if not self._format.is_newest and self.waits_for_format(topic, request, done):
+                    return
                 self._stage(topic, request.rows, request.node, self._core.clock.now_ms(), None, False, done)
             else:
                 self._append_checked(self._core.registry.named(request.topic), request, done)
@@ -262,6 +264,8 @@ class Appender:
         created = topic is None
         now_ms = core.clock.now_ms()
         if topic is None:
+            if not self._format.is_newest and self._waits_to_create(request, done):
+                return
             if request.frames is not None:
                 # The batch that the creation begins has no room for the losses of other topics.
                 expire_for_quota(core, request.rows.size, now_ms)
@@ -293,6 +297,8 @@ class Appender:
                     self._pieces.take(self, topic, request, now_ms, created=created, done=done)
                     return
             check_admission(core, topic, request.rows, now_ms)
+            if not self._format.is_newest and self.waits_for_format(topic, request, done):
+                return
             if request.frames is None:
                 self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
             else:
@@ -301,6 +307,32 @@ class Appender:
             if not created:
                 raise
             LateRefusal(core, topic, error, done).stage_unlogged()
+
+    def waits_for_format(self, topic: Topic, request: AppendRequest, done: Done[AppendResult]) -> bool:
+        """Let a write that passed its other checks wait for the format of its records.
+
+        Returns: whether it waits; the caller returns then, and `append` repeats the write.
+        Raises: TopicsError, as `_stage`; the format is not raised then.
+        """
+        core, rows, identity = self._core, request.rows, request.identity
+        if not self._format_wait.lacks(rows.spans):
+            return False
+        if identity is not None and not identity.is_piece:
+            identity.begin(core, topic, rows, request.node, core.clock.now_ms())
+        if topic.stage_class != "ephemeral":
+            check_log(core)
+            core.log.check_writable()
+        return self._format_wait.hold(request, done, self.append)
+
+    def _waits_to_create(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
+        """Let a write that will create its topic wait, as `waits_for_format`."""
+        if not self._format_wait.lacks(request.rows.spans):
+            return False
+        config = self._lifecycle.check_creation(request)
+        if config.discard == "reject" and exceeded_cap(config, request.rows.count, request.rows.size):
+            return False  # the write is refused once the topic exists, and stages no record
+        self._core.log.check_writable()
+        return self._format_wait.hold(request, done, self.append)
 
     def _is_duplicate(
         self, topic: Topic, identity: Identity, now_ms: int, request: AppendRequest, done: Done[AppendResult]

@@ -2,8 +2,9 @@
 
 A record of bytes would be misread by a build that knows only the first format, and a job with a
 delay would be claimed too early by one that knows only the second. The first such write of a
-directory therefore raises its format, and is staged once that is durable. Later writes to the same
-topic wait for it, so that they keep their order; all others continue.
+directory therefore raises its format, and is staged once that is durable. It does so after its own
+checks, because a refused write leaves the format as it is. Later writes to the same topic wait for
+it, so that they keep their order; all others continue.
 """
 
 from __future__ import annotations
@@ -31,14 +32,22 @@ class FormatWait:
 
     def concerns(self, spans: bytes) -> bool:
         """Return whether a write of these rows may have to wait, before the newest format."""
-        return bool(self._waiting or self._lacks(spans))
+        return bool(self._waiting or self.lacks(spans))
 
-    def _lacks(self, spans: bytes) -> int:
+    def lacks(self, spans: bytes) -> int:
         """Return the format that the directory needs for these rows; 0 if it has it."""
         number = self.format.number
         if number < DIRECTORY_FORMAT and any_delayed(spans):
             return DIRECTORY_FORMAT
         return SECOND_DIRECTORY_FORMAT if number < SECOND_DIRECTORY_FORMAT and any_bytes(spans) else 0
+
+    def join(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
+        """Let a write wait after those of its topic that wait. Return whether there are any."""
+        waiting = self._waiting.get(request.topic)
+        if waiting is None:
+            return False
+        waiting.append(self._held_write(request, done))
+        return True
 
     def hold(
         self,
@@ -46,29 +55,29 @@ class FormatWait:
         done: Done[AppendResult],
         append: Callable[[AppendRequest, Done[AppendResult]], None],
     ) -> bool:
-        """Let a write wait if it has to, and then `append` it. Return whether it waits.
+        """Let a write that `lacks` a format wait, the first of its topic, and then `append` it.
 
-        If the format cannot be raised, writes that need it get the error with nothing staged.
+        Returns: True, it waits. If the format cannot be raised, writes that need it get the error
+        with nothing staged.
         """
-        rows, waiting = request.rows, self._waiting.get(request.topic)
-        needed = 0 if request.violation is not None else self._lacks(rows.spans)
-        if waiting is None and not needed:
-            return False
-        if type(rows.buffer) is not bytes:  # it may be used for other bytes from the next pass on
-            request = request._replace(rows=rows._replace(buffer=bytes(rows.buffer)))
-        done = self._held.hold(done)
-        if waiting is not None:
-            waiting.append((request, done))
-            return True
+        needed = self.lacks(request.rows.spans)
+        request, done = self._held_write(request, done)
         self._waiting[request.topic] = [(request, done)]
         self.format.when_raised(needed, partial(self._on_raised, request.topic, append))
         return True
+
+    def _held_write(self, request: AppendRequest, done: Done[AppendResult]) -> tuple[AppendRequest, Done[AppendResult]]:
+        rows = request.rows
+        if type(rows.buffer) is not bytes:  # it may be used for other bytes from the next pass on
+            request = request._replace(rows=rows._replace(buffer=bytes(rows.buffer)))
+        done = self._held.hold(done)
+        return request, done
 
     def _on_raised(
         self, topic: str, append: Callable[[AppendRequest, Done[AppendResult]], None], error: StorageError | None
     ) -> None:
         for request, done in self._waiting.pop(topic):
-            if error is not None and request.violation is None and self._lacks(request.rows.spans):
+            if error is not None and request.violation is None and self.lacks(request.rows.spans):
                 done(error)
             else:
                 append(request, done)

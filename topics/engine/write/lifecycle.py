@@ -228,9 +228,14 @@ class Lifecycle:
             done(error)
 
     def create_for(self, request: AppendRequest) -> Topic:
-        """Create the topic that a write asks for.
+        """Create the topic that a write asks for. Raises: as `check_creation`."""
+        config = self.check_creation(request)
+        return self._stage_creation(request.topic, config, None, begins_batch=request.frames is not None)
 
-        Raises: RequestError, the first failing check of 7.5, 2 to 5.
+    def check_creation(self, request: AppendRequest) -> TopicConfig:
+        """Return the config of the topic that a write would create; nothing is created.
+
+        Raises: RequestError, the first failing check of 7.5, 2 to 5, or throttled.
         """
         config, name = request.config, request.topic
         if config is not None and request.may_create_with_config is not True:
@@ -247,7 +252,8 @@ class Lifecycle:
         config = config or self._config_of_writes
         if not config.is_queue and any_delayed(request.rows.spans):
             raise refusals.not_a_queue_for_delays(name)
-        return self._create(name, config, None, begins_batch=request.frames is not None)
+        self._check_new(name, config)
+        return config
 
     def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
         """Return the topics of these names; create missing ones with the default config.
@@ -262,22 +268,27 @@ class Lifecycle:
         first, second = (registry.named(name) or self._create(name, DEFAULT, None) for name in names)
         return first, second
 
-    def _create(
-        self, name: str, config: TopicConfig, done: Done[PutResult] | None, *, begins_batch: bool = False
-    ) -> Topic:
+    def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
+        self._check_new(name, config)
+        return self._stage_creation(name, config, done)
+
+    def _check_new(self, name: str, config: TopicConfig) -> None:
         check_topic_name(name)
         check_dead_letter_of(config, name)
         most = self._core.config.max_topics
         if most and len(self._core.registry) >= most:
             raise refusals.limit_reached("max_topics", most)
-        return self._stage_creation(name, config, done, begins_batch=begins_batch)
+        check_log(self._core)
 
     def staging(self) -> Topic:
         """Return the staging area of producers, which the first piece creates.
 
         Raises: as a creation.
         """
-        return self._core.registry.staging or self._stage_creation(STAGING, DEFAULT, None)
+        if self._core.registry.staging is None:
+            check_log(self._core)
+            return self._stage_creation(STAGING, DEFAULT, None)
+        return self._core.registry.staging
 
     def _stage_creation(
         self, name: str, config: TopicConfig, done: Done[PutResult] | None, *, begins_batch: bool = False
@@ -287,7 +298,6 @@ class Lifecycle:
         begins_batch: its frame begins a batch, which prebuilt frames may end.
         """
         core = self._core
-        check_log(core)
         drawn = incarnation.draw(core.loop.random_bytes)
         topic = Topic(name, core.registry.take_id(), config, core.registry.take_order(), core.usage, drawn)
         payload = encode(CreatePayload(name, msgspec.Raw(config.as_json()), drawn))
