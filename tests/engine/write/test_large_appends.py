@@ -14,7 +14,7 @@ from topics.engine.state.producer_part import Part
 from topics.engine.values.results import AppendResult
 from topics.engine.values.topic_config import make_config
 from topics.errors import DiskFullError, RequestError
-from topics.store.format.rows import Rows
+from topics.store.format.rows import BYTES, ROW, Rows
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
 from topics.store.wal.staging import Staging
@@ -229,3 +229,34 @@ def test_one_that_a_full_disk_refuses_evicts_nothing() -> None:
         refused.get()
     h.restart()
     assert [record["data"] for record in h.read()] == ["a"]
+
+
+def beyond_a_batch(flags: int = 0) -> Rows:
+    """Rows whose frames have more than 4 GiB: all have the same payload, of 16 MiB."""
+    payload = b"1" * (16 << 20)
+    row = ROW.pack(0, len(payload), 0, 0, 0, 0, 0, 0, len(payload), flags)
+    return Rows(payload, row * 256, 256, 256 * len(payload))
+
+
+@pytest.mark.parametrize("flags", [0, BYTES])
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_frames_beyond_a_batch_are_refused_before_their_topic_is_created(flags: int, key: bytes | None) -> None:
+    harness = Harness()
+    answer = harness.start_append(beyond_a_batch(flags), key=key)
+    with pytest.raises(RequestError, match="bytes as they are stored: write less than 4 GiB") as refused:
+        answer.get()
+    assert refused.value.code == "batch_too_large"
+    harness.settle()
+    assert len(harness.stored.registry) == 0
+    assert not harness.store.format.waiting
+    assert harness.append(1).created
+
+
+@pytest.mark.parametrize("flags", [0, BYTES])
+def test_frames_beyond_a_batch_are_refused_by_a_topic_without_a_new_format(flags: int) -> None:
+    harness = Harness()
+    harness.append(1)
+    with pytest.raises(RequestError, match="write less than 4 GiB"):
+        harness.start_append(beyond_a_batch(flags)).get()
+    assert not harness.store.format.waiting
+    assert harness.append(2).last_seq == 2

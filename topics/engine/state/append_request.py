@@ -18,7 +18,7 @@ from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
 from topics.store.format.rows import Rows
-from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, check_room
 
 
 class IdentityCore(KeyCore, PartCore, Protocol):
@@ -111,6 +111,11 @@ class AppendRequest(NamedTuple):
     """
     frames: PrebuiltFrames | None = None
     """The rows of a large write as frames, which were encoded in turns."""
+
+    def check_frames(self) -> None:
+        """Check that the frames fit in a batch. Raises: RequestError batch_too_large."""
+        if self.frames is None:  # otherwise they were built for one
+            check_room(self.rows, self.node, 0 if self.identity is None else self.identity.extension_bytes)
 
 
 Waiting = list[tuple[AppendRequest, Done[AppendResult]]]

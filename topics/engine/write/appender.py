@@ -322,6 +322,7 @@ class Appender:
         if topic.stage_class != "ephemeral":
             check_log(core)
             core.log.check_writable()
+        request.check_frames()
         return self._format_wait.hold(request, done, self.append)
 
     def _waits_to_create(self, request: AppendRequest, done: Done[AppendResult]) -> bool:

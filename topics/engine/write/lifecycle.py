@@ -235,7 +235,7 @@ class Lifecycle:
     def check_creation(self, request: AppendRequest) -> TopicConfig:
         """Return the config of the topic that a write would create; nothing is created.
 
-        Raises: RequestError, the first failing check of 7.5, 2 to 5, or throttled.
+        Raises: RequestError, the first failing check of 7.5, 2 to 5, throttled or batch_too_large.
         """
         config, name = request.config, request.topic
         if config is not None and request.may_create_with_config is not True:
@@ -253,6 +253,7 @@ class Lifecycle:
         if not config.is_queue and any_delayed(request.rows.spans):
             raise refusals.not_a_queue_for_delays(name)
         self._check_new(name, config)
+        request.check_frames()
         return config
 
     def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:

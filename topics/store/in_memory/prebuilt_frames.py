@@ -44,9 +44,8 @@ class PrebuiltFrames:
         """
         self._extension_bytes = extension_bytes
         self._extension_at = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES
-        room += extension_bytes
-        check_batch_bytes(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
-        self.memory: mmap.mmap = page_aligned(BATCH_HEADER_BYTES + room + _CONTROL_ROOM)
+        size = _batch_bytes(room + extension_bytes)
+        self.memory: mmap.mmap = page_aligned(size)
         self.used = BATCH_HEADER_BYTES
         self.count = 0
         """Number of records."""
@@ -184,6 +183,24 @@ def parts_of(rows: Rows, size: int) -> Iterator[Rows]:
         accounted = int(sizes[end - 1]) - (int(sizes[begin - 1]) if begin else 0)
         yield Rows(rows.buffer, rows.spans[begin * ROW_BYTES : end * ROW_BYTES], end - begin, accounted)
         begin = end
+
+
+def check_room(rows: Rows, node: bytes | None, extension_bytes: int) -> None:
+    """Check that rows and the control frames of a creation fit in one batch, as frames.
+
+    Raises: RequestError batch_too_large.
+    """
+    # As if each of a row's four texts were the whole buffer.
+    most = rows.count * (4 * len(rows.buffer) + FRAME_MIN_BYTES + len(node or b""))
+    if most + extension_bytes >= 1 << 31:
+        _batch_bytes(room_for(rows, node) + extension_bytes)
+
+
+def _batch_bytes(room: int) -> int:
+    """Return the bytes of a batch with so many bytes of frames of records. Raises: RequestError."""
+    size = BATCH_HEADER_BYTES + room + _CONTROL_ROOM
+    check_batch_bytes(size)
+    return size
 
 
 def room_for(rows: Rows, node: bytes | None) -> int:
