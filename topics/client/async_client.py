@@ -170,7 +170,7 @@ class AsyncClient(AwaitedComposedCalls):
     async def page(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int = 0,
         max_bytes: int = 0,
@@ -214,7 +214,7 @@ class AsyncClient(AwaitedComposedCalls):
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         from_: From | None = None,
     ) -> OpeningReader[AsyncClientReader]:
         """Open a named reader, as `Client.reader`: `await` it, or use it by `async with`."""

@@ -298,7 +298,7 @@ def _shown_begin(begin: Begin) -> Any:
 
 def page(
     topic: str,
-    from_seq: int,
+    from_seq: int | None,
     *,
     limit: int,
     max_bytes: int,
@@ -308,14 +308,14 @@ def page(
     is_sized: bool = False,
 ) -> ServerCall[Page]:
     """Return the call of one read. is_sized: the page shall have its size."""
-    arguments.count("from_seq", from_seq)
+    first = arguments.cursor(from_seq)
     arguments.count("limit", limit)
     arguments.count("max_bytes", max_bytes)
     arguments.count("wait_ms", wait_ms)
     wait_ms = min(wait_ms, MAX_WAIT_MS)
     body: dict[str, Any] = {"include_tags": True, "wait_ms": wait_ms}
     if begin is None:
-        body["from_seq"] = from_seq
+        body["from_seq"] = first
     else:
         body["from"] = _shown_begin(begin)
     if limit or max_bytes:
@@ -366,7 +366,7 @@ class ClientReads:
     def paging(
         self,
         topic: str,
-        from_seq: int,
+        from_seq: int | None,
         *,
         limit: int,
         max_bytes: int,

@@ -186,7 +186,7 @@ class Client(ComposedCalls):
     def page(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int = 0,
         max_bytes: int = 0,
@@ -230,7 +230,7 @@ class Client(ComposedCalls):
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         from_: From | None = None,
     ) -> ClientReader:
         begin = calls.beginning(from_seq, from_, None)

@@ -122,7 +122,7 @@ class AnyLog(Protocol):
     def read(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int | None = None,
         max_bytes: int | None = None,
@@ -163,7 +163,7 @@ class AnyLog(Protocol):
     def page(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int = 0,
         max_bytes: int = 0,
@@ -190,7 +190,7 @@ class AnyLog(Protocol):
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         from_: From | None = None,
     ) -> AnyReader: ...
 

@@ -48,13 +48,13 @@ class ComposedCalls(QueueCalls):
         """Make a call, and return its answer."""
 
     @abstractmethod
-    def reader(self, topic: str, name: str, *, from_seq: int = 0, from_: From | None = None) -> Any:
+    def reader(self, topic: str, name: str, *, from_seq: int | None = None, from_: From | None = None) -> Any:
         """Return a named reader."""
 
     def read(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int | None = None,
         max_bytes: int | None = None,
@@ -119,7 +119,7 @@ class ComposedCalls(QueueCalls):
             check_reader_tail(WhichRecords.of(node, only_node, match), from_time, max_bytes, on_gap)
             name = reader
             return tail_reader(
-                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
+                lambda: self.reader(topic, name, from_seq=from_seq, from_=from_),
                 lambda: self.closed,
                 max_bytes,
                 on_gap,
@@ -238,13 +238,13 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         """Make a call, and return its answer."""
 
     @abstractmethod
-    def reader(self, topic: str, name: str, *, from_seq: int = 0, from_: From | None = None) -> Any:
+    def reader(self, topic: str, name: str, *, from_seq: int | None = None, from_: From | None = None) -> Any:
         """Return a named reader, to be awaited."""
 
     def read(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int | None = None,
         max_bytes: int | None = None,
@@ -295,7 +295,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
             check_reader_tail(WhichRecords.of(node, only_node, match), from_time, max_bytes, on_gap)
             name = reader
             return tail_awaited_reader(
-                lambda: self.reader(topic, name, from_seq=from_seq or 0, from_=from_),
+                lambda: self.reader(topic, name, from_seq=from_seq, from_=from_),
                 lambda: self.closed,
                 max_bytes,
                 on_gap,

@@ -38,7 +38,7 @@ class RecordCalls(Protocol):
     def paging(
         self,
         topic: str,
-        from_seq: int,
+        from_seq: int | None,
         *,
         limit: int,
         max_bytes: int,
@@ -73,7 +73,7 @@ def _pass_gap_of(page: Page, on_gap: OnGap) -> None:
 def read_steps(
     calls: RecordCalls,
     topic: str,
-    from_seq: int,
+    from_seq: int | None,
     *,
     limit: int | None,
     max_bytes: int | None,
@@ -87,11 +87,11 @@ def read_steps(
     begin = calls.beginning(from_seq, from_, from_time)
     arguments.optional_count("limit", limit)
     arguments.optional_count("max_bytes", max_bytes, least=1)
-    left, largest, room, has_records = limit, calls.max_limit, max_bytes, False
+    at, left, largest, room, has_records = from_seq, limit, calls.max_limit, max_bytes, False
     while (left is None or left > 0) and (room is None or room > 0):
         page = yield calls.paging(
             topic,
-            from_seq,
+            at,
             limit=min(left or largest, largest),
             max_bytes=room or 0,
             which=which,
@@ -105,7 +105,7 @@ def read_steps(
             room -= page.size
         yield page.records
         has_records = has_records or bool(page.records)
-        from_seq, begin = page.next_from_seq, None
+        at, begin = page.next_from_seq, None
         if left is not None:
             left -= len(page.records)
         if page.caught_up:
@@ -133,7 +133,7 @@ def tail_steps(
     begin = calls.beginning(from_seq, from_, from_time)
     if from_seq is None and begin is None:
         begin = NOW
-    at, has_begun = from_seq or 0, False
+    at, has_begun = from_seq, False
     while True:
         try:
             page = yield calls.paging(
@@ -182,7 +182,7 @@ def tail_many_steps(
             for name in list(behind):
                 page = yield calls.paging(
                     name,
-                    cursors[name],
+                    cursors[name] if begins[name] is None else None,
                     limit=calls.max_limit,
                     max_bytes=max_bytes or 0,
                     which=which,

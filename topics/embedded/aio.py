@@ -210,7 +210,7 @@ class AsyncLog(AwaitedComposedCalls):
     async def page(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int = 0,
         max_bytes: int = 0,
@@ -251,7 +251,7 @@ class AsyncLog(AwaitedComposedCalls):
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         from_: From | None = None,
     ) -> OpeningReader[AsyncLogReader]:
         """Open a named reader, as `Log.reader`: `await` it, or use it by `async with`."""

@@ -296,7 +296,7 @@ class Log(ComposedCalls):
     def page(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int = 0,
         max_bytes: int = 0,
@@ -351,7 +351,7 @@ class Log(ComposedCalls):
     def columns(
         self,
         topic: str,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         *,
         limit: int = 100_000,
         max_bytes: int = 64 << 20,
@@ -383,7 +383,7 @@ class Log(ComposedCalls):
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
-        from_seq: int = 0,
+        from_seq: int | None = None,
         from_: From | None = None,
     ) -> LogReader:
         """Return a named reader, which the topic remembers; it is created if it is missing.

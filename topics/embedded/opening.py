@@ -70,12 +70,15 @@ def open_log(
     return ReadOnlyLog(config) if read_only else Log(config)
 
 
-def _refusal(call: str) -> UsageError:
-    return UsageError(f"{call} writes, and this log was opened with read_only: open it without")
+def _refusal(what: str) -> UsageError:
+    """what: a subject and its verb."""
+    return UsageError(f"{what}, and this log was opened with read_only: open it without")
 
 
-def _refusing(*calls: str) -> Callable[[type[T]], type[T]]:
+def _refusing(does: str, *calls: str) -> Callable[[type[T]], type[T]]:
     """Return a class decorator: these of the methods that the class has are refused.
+
+    does: what each of them does, in the words of the refusal.
 
     An awaitable is refused when it is awaited.
     """
@@ -84,27 +87,28 @@ def _refusing(*calls: str) -> Callable[[type[T]], type[T]]:
         for call in calls:
             method = getattr(kind, call, None)
             if method is not None:
-                setattr(kind, call, _refused(call, method))
+                setattr(kind, call, _refused(f"{call} {does}", method))
         return kind
 
     return refuse
 
 
-def _refused(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _refused(what: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method that takes the place of one that writes."""
 
     @wraps(method)
     def refuse(*_arguments: object, **_options: object) -> NoReturn:
-        raise _refusal(call)
+        raise _refusal(what)
 
     @wraps(method)
     async def refuse_awaited(*_arguments: object, **_options: object) -> NoReturn:
-        raise _refusal(call)
+        raise _refusal(what)
 
     return refuse_awaited if iscoroutinefunction(method) else refuse
 
 
 _refusing_writes = _refusing(
+    "writes",
     "append",
     "append_many",
     "append_nowait",
@@ -125,7 +129,7 @@ _refusing_writes = _refusing(
     "checkpoint",
     "flush",
 )
-_refusing_moves = _refusing("read", "commit", "seek")
+_refusing_moves = _refusing("moves the named reader", "read", "commit", "seek")
 
 
 class _ReadOnlyStarts(Starts):
@@ -139,7 +143,7 @@ class _ReadOnlyStarts(Starts):
 
         def start(done: Done[ReaderPut]) -> None:
             def on_put(found: ReaderPut | TopicsError) -> None:
-                done(_refusal("making or changing a reader") if isinstance(found, LogReadOnlyError) else found)
+                done(_refusal("making or changing a reader writes") if isinstance(found, LogReadOnlyError) else found)
 
             opening(on_put)
 

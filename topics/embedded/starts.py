@@ -296,7 +296,7 @@ class Starts:
     def paging(
         self,
         topic: str,
-        from_seq: int,
+        from_seq: int | None,
         *,
         limit: int,
         max_bytes: int,
@@ -306,7 +306,7 @@ class Starts:
         from_time: int | None = None,
     ) -> Start[UnreadPage]:
         arguments.text("topic", topic)
-        arguments.count("from_seq", from_seq)
+        first = arguments.cursor(from_seq)
         begin = self.beginning(from_seq, from_, from_time)
         arguments.count("limit", limit)
         arguments.count("max_bytes", max_bytes)
@@ -315,7 +315,7 @@ class Starts:
         if max_bytes and not limit:
             limit = self._config.max_limit
         query = DiffQuery(
-            from_seq,
+            first,
             limit,
             node_set((node.encode(),) if node else ()),
             include_tags=True,
@@ -399,14 +399,14 @@ class Starts:
         return self._engine.sync_lone(*asked)
 
     def reading_columns(
-        self, topic: str, from_seq: int, limit: int, max_bytes: int, from_: From | None
+        self, topic: str, from_seq: int | None, limit: int, max_bytes: int, from_: From | None
     ) -> Start[UnreadColumns]:
         arguments.text("topic", topic)
-        arguments.count("from_seq", from_seq)
+        first = arguments.cursor(from_seq)
         arguments.count("limit", limit, least=1)
         arguments.count("max_bytes", max_bytes)
         query = DiffQuery(
-            from_seq, limit, max_batch_bytes=max_bytes, begin=self.beginning(from_seq, from_, None), bytes_apart=True
+            first, limit, max_batch_bytes=max_bytes, begin=self.beginning(from_seq, from_, None), bytes_apart=True
         )
 
         def start(done: Done[UnreadColumns]) -> None:

@@ -95,7 +95,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 
 def answers(log: topics.Log) -> list[Any]:
     """Return the answers of a log to all calls that read."""
-    columns = log.columns("t", 0, from_="first")
+    columns = log.columns("t", from_="first")
     reader = log.reader("t", "billing")
     said = [
         log.page("t"),
@@ -143,10 +143,11 @@ def test_an_awaitable_that_writes_is_refused_when_it_is_awaited(directory: Path)
             aio.work("q", "n")  # an iterator
         awaited = _AWAITED - {"work"}
         awaitables = {name: getattr(aio, name)(*arguments) for name, arguments in _WRITES.items() if name in awaited}
-        awaitables |= {"read": reader.read(), "commit": reader.commit(), "seek": reader.seek(1)}
-        for name, awaitable in awaitables.items():
-            with pytest.raises(topics.UsageError, match=rf"^{name} writes, .*read_only: open it without"):
-                await awaitable
+        moves = {"read": reader.read(), "commit": reader.commit(), "seek": reader.seek(1)}
+        for does, calls in (("writes", awaitables), ("moves the named reader", moves)):
+            for name, awaitable in calls.items():
+                with pytest.raises(topics.UsageError, match=rf"^{name} {does}, .*read_only: open it without"):
+                    await awaitable
 
     async def look() -> None:
         async with topics.open(directory, read_only=True) as log:

@@ -237,7 +237,7 @@ def _call(log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, 
         case "POST", ["diff"]:
             limit, most = body["limit"], body.get("max_batch_bytes", 0)
             which = {key: body[key] for key in ("match", "node", "only_node") if key in body}
-            page = log.page(name, body.get("from_seq", 0), limit=limit, max_bytes=most, from_=body.get("from"), **which)
+            page = log.page(name, body.get("from_seq"), limit=limit, max_bytes=most, from_=body.get("from"), **which)
             records = [
                 {
                     "$seq": row.seq,

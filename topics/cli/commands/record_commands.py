@@ -108,7 +108,7 @@ def get(
             return
         records = log.read(
             topic,
-            beginning.from_seq or 0,
+            beginning.from_seq,
             limit=limit,
             node=node,
             only_node=only_node,

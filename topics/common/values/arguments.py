@@ -74,14 +74,22 @@ def optional_count(name: str, value: object, least: int = 0) -> None:
         count(name, value, least=least)
 
 
+def cursor(from_seq: int | None) -> int:
+    """Return the cursor where a read begins, 0 if none is given. Raises: UsageError."""
+    if from_seq is None:
+        return 0
+    count("from_seq", from_seq)
+    return from_seq
+
+
 def beginning(from_seq: object, from_: object, from_time: object, last_max: int) -> Begin | None:
     """Return where a read begins if it is not `from_seq`; None if it is.
 
     from_: "first", "now", {"last": n}, {"time": ms}, or a Begin that was made of one. from_time:
-    the same as {"time": from_time}.
+    the same as {"time": from_time}. Each is None if it is not given.
     """
     given = [name for name, value in (("from_", from_), ("from_time", from_time)) if value is not None]
-    if from_seq:
+    if from_seq is not None:
         given.insert(0, "from_seq")
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} both say where to begin: use one of them")

@@ -41,7 +41,7 @@ def opening(  # noqa: PLR0917 - as `Log.reader`
     commit_every: int,
     holds: bool | None,
     trims: bool | None,
-    from_seq: int,
+    from_seq: int | None,
     begin: Begin | None,
 ) -> Opening:
     """Check the arguments of `Log.reader`. Raises: UsageError.
@@ -56,5 +56,5 @@ def opening(  # noqa: PLR0917 - as `Log.reader`
     arguments.count("commit_every", commit_every, least=1)
     arguments.optional_flag("holds", holds)
     arguments.optional_flag("trims", trims)
-    arguments.count("from_seq", from_seq)
-    return Opening(topic, name, delivery, commit_every, holds, trims, begin or Begin("seq", from_seq))
+    first = arguments.cursor(from_seq)
+    return Opening(topic, name, delivery, commit_every, holds, trims, begin or Begin("seq", first))

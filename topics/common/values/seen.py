@@ -44,7 +44,7 @@ def places(
     for name, place in topics.items():
         is_cursor = isinstance(place, int) and not isinstance(place, bool)
         cursors[name] = place if is_cursor else 0  # type: ignore[assignment]  # an integer
-        begins[name] = None if is_cursor else NOW if place is None else arguments.beginning(0, place, None, last_max)
+        begins[name] = None if is_cursor else NOW if place is None else arguments.beginning(None, place, None, last_max)
     known_topics(cursors, topics_max)
     return cursors, begins
 
