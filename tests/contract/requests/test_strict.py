@@ -119,6 +119,12 @@ def test_what_is_ignored_remains_ignored(world: World, route: Route) -> None:
         ),
         (
             "POST",
+            "/v0/topics/t",
+            {"records": [{"data": 1}], "producer": {"id": "p", "epoch": 1, "prt": 1}},
+            "producer.prt is an unknown key: did you mean part?",
+        ),
+        (
+            "POST",
             "/v0/wait",
             {"topics": {"t": {"seq": 1, "incarnatio": "0"}}},
             "topics.t.incarnatio is an unknown key: did you mean incarnation?",
@@ -223,6 +229,10 @@ def test_a_strict_websocket_refuses_unknown_keys(world: World) -> None:
         (
             {"op": "publish", "topic": "t", "records": [{"data": 1}], "producer": producer},
             "producer.prt is an unknown key: did",
+        ),
+        (
+            {"op": "publish", "topic": "t", "records": [{"data": 1}], "producer": {"id": "p", "epch": 1, "part": 0}},
+            "producer.epch is an unknown key: did you mean epoch?",
         ),
     ):
         reply = client.ask(command)

@@ -22,6 +22,7 @@ PART_MAX = 65_535
 PIECE_MAX = 65_535
 PART_NAMES = ("id", "epoch", "part", "piece", "last", "attempt")
 """The members of `producer`."""
+_REQUIRED = PART_NAMES[:3]
 
 
 class PartTopic(refusals.NamedTopic, HasProducers, Protocol):
@@ -132,6 +133,12 @@ def parse_part(text: bytes, limits: Config) -> Part:
     attempt = (given.string("attempt") if "attempt" in given else "").encode()
     check_attempt(attempt, limits)
     return Part(producer, epoch, part, given.number("piece", PIECE_MAX), given.boolean("last", True), attempt)
+
+
+def lacks_a_member(text: bytes) -> bool:
+    """Return whether a required member is missing in the `producer` of a write, an object."""
+    given = read_object(text, "producer", "producer.")
+    return not all(name in given for name in _REQUIRED)
 
 
 def check_id(producer: bytes, limits: Config) -> None:

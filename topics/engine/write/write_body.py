@@ -31,7 +31,7 @@ from topics.engine.json.strict_json import (
     string_value,
     too_many,
 )
-from topics.engine.state.producer_part import PART_NAMES, Part, parse_part
+from topics.engine.state.producer_part import PART_NAMES, Part, lacks_a_member, parse_part
 from topics.engine.values.incarnation import check_incarnation
 from topics.engine.values.topic_config import CONFIG_KEYS, TopicConfig, read_config
 from topics.errors import RequestError
@@ -269,8 +269,13 @@ class WriteScanner:
 
         Raises: RequestError, as `check_keys`: the unknown key may be that one, misspelled.
         """
-        if self._writer.error.code == lib.E_MISSING:
+        code = self._writer.error.code
+        if code == lib.E_MISSING:
             self._check_own_keys(body)
+        elif not code:
+            producer = _FIELDS.unpack(self._fields)[_PRODUCER]
+            if producer[-1] == JsonKind.OBJECT and lacks_a_member(self._inner(body, producer, "producer")):
+                self.check_keys(body)
 
     def _check_own_keys(self, body: bytes | bytearray | memoryview) -> None:
         """Check the keys of the body and of its records, as `check_keys` does."""
