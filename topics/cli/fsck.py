@@ -49,7 +49,8 @@ def lines(outcome: FsckReport) -> Iterator[str]:
         yield f"{'still damaged' if outcome.rebuilt else 'damage'}: {report.describe(finding)}"
     yield (
         f"{outcome.data_dir}: {report.snapshots} snapshots, {report.segments} segments, {report.packs} packs, "
-        f"{report.records} records, {report.log_batches} batches of log read; {verdict(outcome)}"
+        f"{report.records} records, {report.log_batches} batches of log with {report.log_records} records read; "
+        f"{verdict(outcome)}"
     )
 
 

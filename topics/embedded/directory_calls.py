@@ -54,10 +54,12 @@ def _log_rebuild(outcome: FsckReport) -> None:
     else:
         what = "records at the damaged places that are not among these are lost, and no tombstone reports them"
     _log.warning(
-        "data directory %s was damaged and is rebuilt: %d records of %d topics are kept in segments and packs; %s",
+        "data directory %s was damaged and is rebuilt: %d records of %d topics are kept in segments and packs, "
+        "and %d records in the log; %s",
         outcome.data_dir,
         rebuilt.records,
         rebuilt.topics,
+        report.log_records,
         what,
     )
     for finding in report.findings:

@@ -90,6 +90,23 @@ def test_an_open_with_a_rebuild_logs_what_it_could_not_restore(
     assert not caplog.records, "the directory is sound by now"
 
 
+def test_an_open_with_a_rebuild_logs_how_many_records_are_left_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with topics.open(tmp_path / "open", **SMALL) as log:
+        for number in range(100):
+            log.append("t", [number])
+        copy = copy_open(tmp_path / "open", tmp_path / "data")
+    file = min((copy / "wal").rglob("wal-*.log"))
+    data = file.read_bytes()
+    last = data.rindex(b"99")
+    file.write_bytes(data[:last] + b"98" + data[last + 2 :])
+    os.truncate(file, len(data) - 7)
+    with caplog.at_level("WARNING", "topics"), topics.open(copy, rebuild=True, **SMALL) as log:
+        assert len(log.page("t", from_="first").records) == 99
+    assert "0 records of 0 topics are kept in segments and packs, and 99 records in the log;" in caplog.text
+
+
 def test_a_log_that_would_not_open_is_opened_after_a_rebuild(tmp_path: Path) -> None:
     with topics.open(tmp_path / "open", **SMALL) as log:
         log.put_topic("t", durability="fsync")

@@ -22,7 +22,7 @@ from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
 from topics.store.format.file_table import FileTable
-from topics.store.format.log_format import DELETED, DELETED_LIVE, shard_directory
+from topics.store.format.log_format import DELETED, DELETED_LIVE, FrameType, shard_directory
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     PACK_DIRECTORY,
@@ -75,6 +75,8 @@ class VerifyReport:
     records: int = 0
     """Number of records in segments and packs, deleted ones included."""
     log_batches: int = 0
+    log_records: int = 0
+    """Number of records in the log from where a start replays it, deleted ones included."""
     names: dict[int, str] = field(default_factory=dict)
     """Names of topics by id, as segments and packs state them."""
 
@@ -297,8 +299,12 @@ async def _verify_log(loop: Loop, directory: str, part: StorePart | None, report
     for shard in shards_of(loop.files, directory, starts):
         path = f"{directory}/{shard_directory(shard)}"
         start = starts.get(shard)
+
+        def count(chunk: VerifiedBatches) -> None:
+            report.log_records += int(np.count_nonzero(chunk.frames["type"] == FrameType.RECORD))
+
         try:
-            replay = await replay_shard(loop, reader, path, start)
+            replay = await replay_shard(loop, reader, path, start, count)
         except (CorruptError, FormatError) as error:
             detail = getattr(error, "detail", None) or {}
             report.findings.append(Damage(detail.get("path", path), without_remedy(error), detail.get("offset", -1)))
