@@ -43,6 +43,7 @@ from topics.common.values.record_json import (
     bytes_of,
     fields_of,
     first_unencodable,
+    not_json,
     refuse_non_finite,
     refuse_other_names,
 )
@@ -234,7 +235,7 @@ def _appending(  # noqa: PLR0917 - the options of an append
     try:
         text = _encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_request", f"the records cannot be JSON: {error}") from None
+        raise not_json("the records", error) from None
     path = _topic_path(topic)
     return ServerCall(
         ServerRequest("POST", f"{path}?return_seqs=false", text),
@@ -263,7 +264,7 @@ def _records(values: Sequence[Any]) -> list[dict[str, Any]]:
     try:
         body = _encode([fields_of(record) for record in plain])
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_request", f"{first_unencodable(plain)} cannot be JSON: {error}") from None
+        raise not_json(first_unencodable(plain), error) from None
     if b"null" in body:
         refuse_non_finite(plain)
     rows = []

@@ -616,7 +616,10 @@ def closed_log() -> UsageError:
 
 def called_within() -> UsageError:
     """Return the error for a call made within a pass, where it would have to wait."""
-    return UsageError("this log was called from within a call of its own (by a finalizer, or a logging handler)")
+    return UsageError(
+        "this log was called from within a call of its own (by a finalizer, a logging handler or a callback): "
+        "call it once that has returned, or use append_soon, which does not wait"
+    )
 
 
 def _forked() -> UsageError:

@@ -76,6 +76,13 @@ def test_bytes_before_another_value_are_what_they_are_alone(log: topics.Log, oth
     assert outcome([b"bytes", b"more", other]) == outcome([other])
 
 
+def test_a_value_that_json_cannot_hold_is_refused_with_what_to_use(log: topics.Log) -> None:
+    with pytest.raises(topics.RequestError, match=r"^records\[1\] cannot be JSON: .*; use .* or bytes as data$"):
+        log.append("t", [1, object()])
+    with pytest.raises(topics.RequestError, match=r"^the value cannot be JSON: .*; use .* or bytes as data$"):
+        log.append_soon("t", object())
+
+
 @pytest.mark.parametrize("others", [[], [b"bytes"], [{"a": 1}]])
 def test_a_view_that_was_released_is_refused_by_name(log: topics.Log, others: list[Any]) -> None:
     view = memoryview(b"gone")

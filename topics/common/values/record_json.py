@@ -23,12 +23,19 @@ def bytes_of(data: bytes | bytearray | memoryview, where: str = "the value") -> 
         raise RequestError("invalid_request", message) from None
 
 
+def not_json(what: str, error: Exception) -> RequestError:
+    """Build the error for a value that JSON cannot hold."""
+    return RequestError(
+        "invalid_request", f"{what} cannot be JSON: {error}; use values that JSON has, or bytes as data"
+    )
+
+
 def encoded(value: Any) -> bytes:
     """Return one record's data as JSON. Raises: RequestError, JSON cannot hold the value."""
     try:
         text = _encoder.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_request", f"the value cannot be JSON: {error}") from None
+        raise not_json("the value", error) from None
     if b"null" in text and value is not None and not is_finite(value):
         message = "the value holds NaN or infinity, which JSON has not: use null or a string"
         raise RequestError("invalid_request", message)

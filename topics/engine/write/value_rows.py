@@ -15,6 +15,7 @@ from topics.common.values.record_json import (
     bytes_of,
     fields_of,
     first_unencodable,
+    not_json,
     refuse_non_finite,
     refuse_other_names,
 )
@@ -109,7 +110,7 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
     try:
         body = msgspec.json.encode({"records": [fields_of(record) for record in records]})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_request", f"{first_unencodable(records)} cannot be JSON: {error}") from None
+        raise not_json(first_unencodable(records), error) from None
     if b"null" in body:
         refuse_non_finite(records)  # msgspec writes NaN and the infinities as null.
     scanned = scanner.scan(body)
