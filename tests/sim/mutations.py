@@ -18,6 +18,8 @@ _LANE = "tests/server/test_lane.py"
 _FILES = "tests/files/test_beside_checkpoints.py"
 _BESIDE = "tests/embedded/calls/test_readers_beside.py"
 _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
+_LARGE = "tests/engine/write/test_large_appends.py"
+_COMPRESSED = "tests/store/checkpoint/test_compressed_segments.py"
 _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
@@ -1433,6 +1435,30 @@ MUTANTS = (
         "        self._waiting[request.topic] = []\n        self.format.when_raised("
         "needed, partial(self._on_raised, request.topic, append))\n        return False",
         _BYTES,
+    ),
+    _one(
+        "a refused write of bytes raises the format of the directory",
+        "engine/write/appender.py",
+        "        if not self._format.is_newest and self._format_wait.join(request, done):\n",
+        "        wait = self._format_wait\n"
+        "        if wait.join(request, done) or (\n"
+        "            wait.lacks(request.rows.spans) and wait.hold(request, done, self.append)\n"
+        "        ):\n",
+        _BYTES,
+    ),
+    _one(
+        "a topic created for more frames than a batch has",
+        "engine/write/lifecycle.py",
+        "        request.check_frames()\n",
+        "",
+        _LARGE,
+    ),
+    _one(
+        "a compressed segment begun before the directory is marked",
+        "store/checkpoint/checkpointer.py",
+        "            await self._format.raise_to(SECOND_DIRECTORY_FORMAT)\n        moved",
+        "            pass\n        moved",
+        _COMPRESSED,
     ),
     _one(
         "a refused append that was staged",
