@@ -197,6 +197,8 @@ def test_a_rebuild_gives_up_the_damaged_record_alone_and_keeps_a_copy_of_the_fil
 
 def test_a_rebuild_sets_an_unreadable_marker_aside(data: Path) -> None:
     (data / "topics.json").write_text("garbage")
+    with pytest.raises(topics.FormatError, match=r"topics\.json: .*: `topics fsck` shows all damage"):
+        topics.open(data, **SETTINGS)
     assert fsck(data).exit_code == 1
     done = fsck(data, "--rebuild")
     assert done.exit_code == 0, done.output

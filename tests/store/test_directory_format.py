@@ -127,5 +127,7 @@ def test_a_build_that_knows_the_first_format_only_refuses_the_next_one_with_a_se
 ) -> None:
     ring = raised().end(power_cut=False)
     monkeypatch.setattr("topics.store.disk.directory_format.KNOWN_FORMATS", range(1, 2))
-    with pytest.raises(FormatError, match=r"^data: format 3; this build knows 1 to 1$"):
+    with pytest.raises(
+        FormatError, match=r"^data: format 3; this build knows 1 to 1: use the version of topics that made it$"
+    ):
         StoreWorld(ring).open()

@@ -14,7 +14,7 @@ from collections.abc import Container
 import msgspec
 
 from topics.config import Config
-from topics.errors import FormatError, LockedError, StorageError
+from topics.errors import FSCK_REMEDY, FormatError, LockedError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.store.disk.directory_format import Marker, refused_marker
@@ -219,7 +219,7 @@ async def check_marker(loop: Loop, locked: LockedDirectory, *, cores: int = 1) -
         await replace_file(loop.files, path, msgspec.json.encode(marker))
         return marker
     except msgspec.DecodeError as error:
-        raise FormatError(f"{path}: {error}") from error
+        raise FormatError(f"{path}: {error}: {FSCK_REMEDY}") from error
     if refusal := refused_marker(marker, locked.path, cores=cores):
         raise FormatError(refusal)
     return marker

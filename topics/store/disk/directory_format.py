@@ -36,7 +36,7 @@ def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
     """Return why a directory with this marker is not opened; "" if it may be."""
     if marker.format not in KNOWN_FORMATS:
         known = f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}"
-        return f"{path}: format {marker.format}; this build knows {known}"
+        return f"{path}: format {marker.format}; this build knows {known}: use the version of topics that made it"
     if marker.cores != cores:
         return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
     return ""
