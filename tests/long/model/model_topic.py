@@ -141,14 +141,18 @@ class Topic:
         stop = max(cursor, stop if upto is None else min(stop, upto))
         reach = [record for record in self.live.values() if cursor < record.seq <= stop]
         seqs: list[int] = []
+        passed = 0  # a record that was left out after a look at its node
         for record in reach:
-            if (node is not None and record.node == node) or (only_node is not None and record.node != only_node):
-                continue
             if match is not None and (record.tag is None or not matches(match, record.tag)):
                 continue
+            if (node is not None and record.node == node) or (only_node is not None and record.node != only_node):
+                passed = passed if record.node is None else record.seq
+                continue
             most_bytes -= record.shown_size
-            if len(seqs) == limit or (seqs and most_bytes < 0):
+            if len(seqs) == limit:
                 return seqs, seqs[-1], tombstone
+            if seqs and most_bytes < 0:
+                return seqs, max(seqs[-1], passed), tombstone
             seqs.append(record.seq)
         # Without a node, a record needs no look by a reader of one node.
         looked_at = [record.seq for record in reach if only_node is None or record.node is not None]
