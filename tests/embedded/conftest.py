@@ -44,6 +44,16 @@ def copy_open(directory: Path, copy: Path) -> Path:
     return copy
 
 
+def damage_record(place: topics.Location | None) -> Path:
+    """Flip the bits of a byte of the record that is there. Return the path of its file."""
+    assert place is not None
+    at, path = place.offset + place.length - 3, Path(place.path)
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0xFF
+    path.write_bytes(data)
+    return path
+
+
 def handlers() -> dict[signal.Signals, Any]:
     """By signal, what handles it. SIGALRM is that of the test's timeout, which a failure ends."""
     signals = [number for number in signal.valid_signals() if isinstance(number, signal.Signals)]

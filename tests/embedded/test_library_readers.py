@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import topics
-from tests.embedded.conftest import SMALL
+from tests.embedded.conftest import SMALL, damage_record
 from tests.embedded.test_fork import in_child
 from tests.embedded.test_reentrance import within_a_pass
 from topics import GapError, RequestError, UsageError
@@ -60,10 +60,7 @@ def test_a_page_that_cannot_be_read_is_not_handed_out(tmp_path: Path) -> None:
         log.append("t", [{"n": number} for number in range(100)])
         log.checkpoint()
         place = log.locate("t", 60)
-    assert place is not None
-    with open(place.path, "r+b") as damaged:
-        damaged.seek(place.offset + place.length - 2)
-        damaged.write(b"\xff")
+    damage_record(place)
     with topics.open(tmp_path / "data", io="portable", **SMALL) as log, log.reader("t", "billing") as reader:
         assert seqs(reader.read(limit=10)) == list(range(1, 11))
         with pytest.raises(topics.CorruptError):

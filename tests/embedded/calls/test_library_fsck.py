@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import topics
-from tests.embedded.conftest import SMALL, copy_open
+from tests.embedded.conftest import SMALL, copy_open, damage_record
 from topics import LockedError, UsageError
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 
@@ -27,11 +27,7 @@ def damaged(path: Path) -> Path:
     """Damage the second record of `path`."""
     with topics.open(path, **SMALL) as log:
         place = log.locate("t", 2)
-    assert place is not None
-    with open(place.path, "r+b") as file:
-        file.seek(place.offset + place.length - 3)
-        file.write(b"\xff")
-    return Path(place.path)
+    return damage_record(place)
 
 
 def test_a_sound_directory_has_no_findings_and_is_left_as_it_is(path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import topics
 from tests.embedded.appends.test_flush import sim_log
-from tests.embedded.conftest import SMALL, copy_open
+from tests.embedded.conftest import SMALL, copy_open, damage_record
 from topics.errors import CorruptError
 
 
@@ -154,9 +154,7 @@ def test_a_damaged_record_is_logged_once_with_its_place_and_counted_each_time(
         log.checkpoint()
         place = log.locate("t", 2)
     assert place is not None
-    with open(place.path, "r+b") as file:
-        file.seek(place.offset + place.length - 3)
-        file.write(b"\xff")
+    damage_record(place)
     with caplog.at_level(logging.ERROR), topics.open(tmp_path, **SMALL) as log:
         for _ in range(3):
             with pytest.raises(CorruptError):
