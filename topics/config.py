@@ -73,6 +73,8 @@ RANGES = {
     "max_delay_ms": (0, 1 << 48),
     "max_watch_topics": (0, 1_000_000),
     "max_wait_topics": (0, 1_000_000),
+    # A creation looks up as many beginnings of a name at most as it has characters.
+    "max_prefixes": (0, 10_000),
     # A pass of the loop looks at as many chunks of an index.
     "max_last": (0, 50_000),
     # One pass of the loop looks at the tags of as many records.
@@ -115,6 +117,7 @@ _ZERO_IS_THE_MOST = (
     "max_claim",
     "max_watch_topics",
     "max_wait_topics",
+    "max_prefixes",
     "max_last",
 )
 """Settings whose 0 stands for the largest possible value (wire contract, section 14)."""
@@ -415,6 +418,8 @@ class Config:
     """The longest `delay_ms` of a record; 0: no record may have one."""
     max_watch_topics: int = 256
     max_wait_topics: int = 256
+    max_prefixes: int = 64
+    """Prefixes of names in a watch or a wait, and of all subscriptions of a WebSocket."""
     max_last: int = 10_000
     """Records that a read may ask for from the end, by `from: {"last": n}`."""
     max_filter_records: int = 1_000_000

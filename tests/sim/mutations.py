@@ -26,6 +26,7 @@ _ATTEMPTS = "tests/contract/queues/test_attempts.py"
 _REDRIVE = "tests/contract/queues/test_redrive.py"
 _FILTERS = "tests/contract/records/test_filters.py"
 _DELAYS = "tests/contract/queues/test_delays.py"
+_PREFIXES = "tests/contract/streams/test_prefixes.py"
 
 
 class Mutant(NamedTuple):
@@ -936,6 +937,55 @@ MUTANTS = (
         "if self._cursors[only.name] != cursor:",
         "if False:",
         "tests/server/test_shared_sends.py",
+    ),
+    _one(
+        "a topic that is made later not taken in by a watch of its prefix",
+        "engine/write/lifecycle.py",
+        "if (self.core.awaited or self.core.prefix_waits) and",
+        "if self.core.awaited and",
+        _PREFIXES,
+    ),
+    _one(
+        "the staging area of producers taken in by a watch of all names",
+        "engine/write/lifecycle.py",
+        " and self.topic.name != STAGING:",
+        ":",
+        _PREFIXES,
+    ),
+    _one(
+        "a topic without a place left out without a word",
+        "engine/delivery/prefix_watch.py",
+        "if not self._feed.sink.deliver_left_out(self._left_out, most):",
+        "if False:",
+        _PREFIXES,
+    ),
+    _one(
+        "a topic of another key taken in by a watch of its prefix",
+        "engine/delivery/prefix_watch.py",
+        "starts_of(prefixes, self._within)",
+        "starts_of(prefixes, ())",
+        _PREFIXES,
+    ),
+    _one(
+        "the place of a topic that has ended stays empty",
+        "engine/delivery/prefix_watch.py",
+        "            self._refills = True\n",
+        "",
+        _PREFIXES,
+    ),
+    _one(
+        "a topic created again continued where a watch of its prefix was in the first",
+        "engine/delivery/feed.py",
+        "if topic is not None and prefixes is not None and subscription.name in prefixes:",
+        "if False:",
+        _PREFIXES,
+    ),
+    _one(
+        "a wait for a prefix answered with topics of other keys",
+        "http/handlers/wait_endpoint.py",
+        "wait(known, wait_ms, done, prefixes, call.principal.prefixes)",
+        "wait(known, wait_ms, done, prefixes)",
+        _PREFIXES,
     ),
     _one(
         "readers that wait not told of a write",

@@ -36,6 +36,7 @@ class Feed:
         self.resumed = 0
         self.closed = False
         self.subscriptions: dict[str, None] = {}
+        self.prefixes = None
 
     @property
     def names(self) -> set[str]:

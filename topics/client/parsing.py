@@ -15,6 +15,7 @@ from topics.common.values.answers import (
     DeleteTopicResult,
     ExtendResult,
     FailedJob,
+    News,
     PatchResult,
     PutResult,
     QueueState,
@@ -313,9 +314,11 @@ def delete_result(body: bytes) -> DeleteResult:
     return DeleteResult(raw["deleted"], raw["earliest_seq"], raw["head_seq"], raw["count"], raw["bytes"])
 
 
-def heads_of(body: bytes) -> dict[str, TopicHead | None]:
-    topics = _object(body)["topics"]
-    return {name: head and TopicHead(head["head_seq"], head["incarnation"]) for name, head in topics.items()}
+def news_of(body: bytes) -> News:
+    raw = _object(body)
+    topics = raw["topics"].items()
+    heads = {name: head and TopicHead(head["head_seq"], head["incarnation"]) for name, head in topics}
+    return News(heads, raw.get("left_out"))
 
 
 def names_of(listed: str, name: str, body: bytes) -> tuple[list[str], str | None]:

@@ -5,8 +5,8 @@ Raises: UsageError or RequestError for bad arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -24,6 +24,7 @@ from topics.common.values.answers import (
     DeleteResult,
     DeleteTopicResult,
     ExtendResult,
+    News,
     PatchResult,
     PutResult,
     ReaderState,
@@ -47,7 +48,7 @@ from topics.common.values.record_json import (
     refuse_non_finite,
     refuse_other_names,
 )
-from topics.common.values.seen import Seen, known_topics, places
+from topics.common.values.seen import KnownTopic, Seen, TailPlaces, known_topics, places, prefix_places
 from topics.common.values.which import WhichRecords
 from topics.common.values.written import BYTES_TYPES, NewRecord, Producer, Values
 from topics.errors import RequestError, UsageError
@@ -59,8 +60,11 @@ MAX_LIMIT = 1000
 MAX_WAIT_MS = 30_000
 """Longest wait of one request (5.2)."""
 _MAX_BATCH_BYTES = 8 << 20
+T = TypeVar("T")
+
 _MAX_LAST = 10_000
 _MAX_WAIT_TOPICS = 256
+_MAX_PREFIXES = 64
 _PRODUCER_MAX = 2**63 - 1
 _PART_MAX = 65_535
 
@@ -142,13 +146,21 @@ def delete(topic: str, before_seq: int | None, match: str | Predicate | None) ->
 
 def wait(topics: Mapping[str, Seen], wait_ms: int) -> ServerCall[dict[str, TopicHead | None]]:
     arguments.count("wait_ms", wait_ms)
+    return _wait(known_topics(topics, _MAX_WAIT_TOPICS), wait_ms, (), lambda body: parsing.news_of(body).heads)
+
+
+def _wait(
+    topics: Mapping[str, KnownTopic], wait_ms: int, prefixes: Iterable[str], parse: Callable[[bytes], T]
+) -> ServerCall[T]:
     known = {
         name: None if seen.seq is None else {"seq": seen.seq, "incarnation": seen.incarnation}
-        for name, seen in known_topics(topics, _MAX_WAIT_TOPICS).items()
+        for name, seen in topics.items()
     }
     wait_ms = min(wait_ms, MAX_WAIT_MS)
-    request = ServerRequest("POST", "/v0/wait", _encode({"topics": known, "wait_ms": wait_ms}))
-    return ServerCall(request, parsing.heads_of, wait_s=wait_ms / 1000)
+    body: dict[str, Any] = {"topics": known, "wait_ms": wait_ms}
+    if prefixes:
+        body["prefixes"] = list(prefixes)
+    return ServerCall(ServerRequest("POST", "/v0/wait", _encode(body)), parse, wait_s=wait_ms / 1000)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -361,8 +373,11 @@ class ClientReads:
 
     beginning = staticmethod(beginning)
 
-    def places(self, topics: Mapping[str, int | From | None]) -> tuple[dict[str, int], dict[str, Begin | None]]:
-        return places(topics, _MAX_LAST, _MAX_WAIT_TOPICS)
+    def places(
+        self, topics: Mapping[str, int | From | None], prefixes: Mapping[str, int | From | None]
+    ) -> tuple[TailPlaces, TailPlaces]:
+        by_prefix = prefix_places(prefixes, _MAX_LAST, _MAX_PREFIXES)
+        return places(topics, _MAX_LAST, _MAX_WAIT_TOPICS, has_prefixes=bool(prefixes)), by_prefix
 
     def paging(
         self,
@@ -396,8 +411,9 @@ class ClientReads:
         body = {"from": _shown_begin(begin), "limit": 1, "max_batch_bytes": 1}
         return ServerCall(ServerRequest("POST", f"{_topic_path(topic)}/diff", _encode(body)), parse)
 
-    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int) -> ServerCall[dict[str, TopicHead | None]]:
-        return wait(topics, wait_ms)
+    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int, prefixes: Iterable[str]) -> ServerCall[News]:
+        known = known_topics(topics, _MAX_WAIT_TOPICS) if topics else {}
+        return _wait(known, wait_ms, prefixes, parsing.news_of)
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------

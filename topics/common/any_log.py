@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 
 from typing_extensions import Unpack
 
-from topics.common.record_steps import OnGap
+from topics.common.record_steps import OnGap, OnLeftOut
 from topics.common.settings import TopicSettings
 from topics.common.values.answers import (
     AckResult,
@@ -151,13 +151,15 @@ class AnyLog(Protocol):
 
     def tail_many(
         self,
-        topics: Mapping[str, int | From | None],
+        topics: Mapping[str, int | From | None] = ...,
         *,
+        prefixes: Mapping[str, int | From | None] = ...,
         max_bytes: int | None = None,
         node: str = "",
         only_node: str = "",
         match: str | Predicate | None = None,
         on_gap: OnGap = "raise",
+        on_left_out: OnLeftOut = None,
     ) -> Iterator[tuple[str, Record]]: ...
 
     def page(

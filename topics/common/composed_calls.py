@@ -10,6 +10,7 @@ from topics.common.dead_letter_steps import DeadLetterCalls, dead_steps, redrive
 from topics.common.reader_tail import check_reader_tail, tail_awaited_reader, tail_reader
 from topics.common.record_steps import (
     OnGap,
+    OnLeftOut,
     RecordCalls,
     RecordSteps,
     next_step,
@@ -33,7 +34,9 @@ from topics.common.work import (
     work,
     work_awaited,
 )
-from topics.errors import UsageError
+from topics.errors import TopicsError
+
+_NONE: Mapping[str, int | From | None] = {}
 
 
 class ComposedCalls(QueueCalls):
@@ -140,18 +143,23 @@ class ComposedCalls(QueueCalls):
 
     def tail_many(
         self,
-        topics: Mapping[str, int | From | None],
+        topics: Mapping[str, int | From | None] = _NONE,
         *,
+        prefixes: Mapping[str, int | From | None] = _NONE,
         max_bytes: int | None = None,
         node: str = "",
         only_node: str = "",
         match: str | Predicate | None = None,
         on_gap: OnGap = "raise",
+        on_left_out: OnLeftOut = None,
     ) -> Iterator[tuple[str, Record]]:
         """Yield (topic, record) of several topics as records come, until the log is closed.
 
         topics: names to where each begins: a cursor, None for the head there is now, or a
-        beginning as `from_` of `read`. Records of a topic come in order. max_bytes and which
+        beginning as `from_` of `read`. prefixes: the same for the topics whose names begin so; "" is
+        all there are. One that is made later, or created again, begins with its first record. At
+        most 256 topics are followed at once; on_left_out: is called with the name of one beyond,
+        instead of a warning in the log. Records of a topic come in order. max_bytes and which
         records come: as in `tail`, of each topic.
         """
         return self._records(
@@ -159,9 +167,11 @@ class ComposedCalls(QueueCalls):
                 self._reads,
                 lambda: self.closed,
                 topics,
+                prefixes,
                 max_bytes=max_bytes,
                 which=WhichRecords.of(node, only_node, match),
                 on_gap=on_gap,
+                on_left_out=on_left_out,
             )
         )
 
@@ -174,7 +184,7 @@ class ComposedCalls(QueueCalls):
             else:
                 try:
                     answer = self._make(step)
-                except UsageError as error:
+                except TopicsError as error:
                     answer = error
             step = next_step(steps, answer)
 
@@ -316,13 +326,15 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
 
     def tail_many(
         self,
-        topics: Mapping[str, int | From | None],
+        topics: Mapping[str, int | From | None] = _NONE,
         *,
+        prefixes: Mapping[str, int | From | None] = _NONE,
         max_bytes: int | None = None,
         node: str = "",
         only_node: str = "",
         match: str | Predicate | None = None,
         on_gap: OnGap = "raise",
+        on_left_out: OnLeftOut = None,
     ) -> AsyncIterator[tuple[str, Record]]:
         """Read as `Log.tail_many`: pairs of a topic's name and a record, as they come."""
         return self._records(
@@ -330,9 +342,11 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
                 self._reads,
                 lambda: self.closed,
                 topics,
+                prefixes,
                 max_bytes=max_bytes,
                 which=WhichRecords.of(node, only_node, match),
                 on_gap=on_gap,
+                on_left_out=on_left_out,
             )
         )
 
@@ -346,7 +360,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
             else:
                 try:
                     answer = await self._make(step)
-                except UsageError as error:
+                except TopicsError as error:
                     answer = error
             step = next_step(steps, answer)
 

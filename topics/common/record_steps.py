@@ -6,18 +6,23 @@ records to be handed out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+import logging
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from topics.common.values import arguments
+from topics.common.values.answers import News, TopicHead
 from topics.common.values.begin import NOW, Begin, From
 from topics.common.values.delivered import GapError, Page
-from topics.common.values.seen import Seen
+from topics.common.values.seen import Seen, TailPlaces
 from topics.common.values.which import WhichRecords
-from topics.errors import UsageError
+from topics.errors import RequestError, TopicsError, UsageError
 
+_log = logging.getLogger(__name__)
 OnGap = Literal["raise", "skip"] | Callable[[GapError], object]
 """The choice at lost records: raise GapError, read on, or call a function and read on."""
+OnLeftOut = Callable[[str], object] | None
+"""The choice at a topic for which there is no place: call a function with its name, or log it."""
 RecordSteps = Generator[Any, Any, None]
 
 
@@ -33,7 +38,10 @@ class RecordCalls(Protocol):
 
     def beginning(self, from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None: ...
 
-    def places(self, topics: Mapping[str, int | From | None]) -> tuple[dict[str, int], dict[str, Begin | None]]: ...
+    def places(
+        self, topics: Mapping[str, int | From | None], prefixes: Mapping[str, int | From | None]
+    ) -> tuple[TailPlaces, TailPlaces]:
+        """Return where topics begin, by name and by prefix."""
 
     def paging(
         self,
@@ -49,7 +57,8 @@ class RecordCalls(Protocol):
 
     def placing(self, topic: str, begin: Begin) -> Any: ...
 
-    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int) -> Any: ...
+    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int, prefixes: Iterable[str]) -> Any:
+        """Return a call whose answer is `News`."""
 
 
 def check_on_gap(on_gap: object) -> None:
@@ -162,55 +171,154 @@ def tail_many_steps(
     calls: RecordCalls,
     is_closed: Callable[[], bool],
     topics: Mapping[str, int | From | None],
+    prefixes: Mapping[str, int | From | None],
     *,
     max_bytes: int | None,
     which: WhichRecords,
     on_gap: OnGap,
+    on_left_out: OnLeftOut,
 ) -> RecordSteps:
     """Yield the steps of `Log.tail_many`: lists of pairs of a topic's name and a record."""
     check_on_gap(on_gap)
+    if on_left_out is not None and not callable(on_left_out):
+        raise UsageError(f"on_left_out is {arguments.shown(on_left_out)}: use a function of a name, or None")
     arguments.optional_count("max_bytes", max_bytes, least=1)
-    cursors, begins = calls.places(topics)
-    behind, has_begun = list(cursors), False
+    followed = _Followed(*calls.places(topics, prefixes))
+    cursors, begins, seen = followed.cursors, followed.begins, followed.seen
+    has_begun = False
     # All begin at the first step, before the caller gets a record of any topic.
-    for name, begin in begins.items():
+    if prefixes:
+        followed.take_in((yield calls.waiting(dict(cursors), wait_ms=0, prefixes=prefixes)), on_left_out)
+    for name, begin in list(begins.items()):
         if begin is not None and begin.kind != "time":
-            cursors[name], begins[name] = (yield calls.placing(name, begin)), None
-    seen = dict(cursors)
+            try:
+                cursors[name], begins[name] = (yield calls.placing(name, begin)), None
+            except RequestError as error:
+                followed.forget(name, error)
+    seen |= cursors
     while True:
         try:
-            for name in list(behind):
-                page = yield calls.paging(
-                    name,
-                    cursors[name] if begins[name] is None else None,
-                    limit=calls.max_limit,
-                    max_bytes=max_bytes or 0,
-                    which=which,
-                    wait_ms=0,
-                    from_=begins[name],
-                )
+            for name in list(followed.behind):
+                try:
+                    page = yield calls.paging(
+                        name,
+                        cursors[name] if begins[name] is None else None,
+                        limit=calls.max_limit,
+                        max_bytes=max_bytes or 0,
+                        which=which,
+                        wait_ms=0,
+                        from_=begins[name],
+                    )
+                except RequestError as error:
+                    followed.forget(name, error)
+                    continue
                 has_begun = True
-                _pass_gap_of(page, on_gap)
+                if not followed.is_made_again(name, page):
+                    _pass_gap_of(page, on_gap)
                 yield [(name, record) for record in page.records]
                 seen[name] = page.next_from_seq
                 if begins[name] is None or page.has_begun:  # else no record has that time yet
                     cursors[name], begins[name] = page.next_from_seq, None
                 if page.caught_up:
-                    behind.remove(name)
-            if is_closed() or (calls.is_frozen and not behind):
+                    followed.behind.remove(name)
+            if is_closed() or (calls.is_frozen and not followed.behind):
                 return
-            if not behind:
-                heads = yield calls.waiting(seen, wait_ms=calls.max_wait_ms)
-                behind = [name for name, head in heads.items() if head is None or head.head_seq != seen[name]]
+            if not followed.behind:
+                known = followed.known()
+                news = yield calls.waiting(known, wait_ms=calls.max_wait_ms, prefixes=prefixes)
+                followed.take(news, on_left_out)
         except UsageError:
             if is_closed() and has_begun:
                 return  # the log was closed while the call was made
             raise
 
 
+class _Followed:
+    """The topics of a tail: those that were named, and those that a prefix covers."""
+
+    def __init__(self, named: TailPlaces, prefixes: TailPlaces) -> None:
+        self.cursors, self.begins = named
+        self.seen: dict[str, int] = {}
+        """Cursors of the newest pages, also of topics whose beginning has not come."""
+        self.behind = list(self.cursors)
+        """The topics that have records to be read."""
+        self._prefixes = prefixes
+        self._taken: dict[str, str | None] = {}
+        """The incarnation of each topic that is followed because of a prefix; None: not known."""
+        self._left_out: str | None = None
+        """The topic that was reported last."""
+
+    def take_in(self, news: News, on_left_out: OnLeftOut) -> None:
+        """Follow the topics that are there at the first step; each begins as its prefix says."""
+        cursors, begins = self._prefixes
+        for name, head in news.heads.items():
+            if name not in self.cursors and head is not None:
+                prefix = max((prefix for prefix in cursors if name.startswith(prefix)), key=len)
+                begin = begins[prefix]
+                is_now = begin is not None and begin.kind == "now"
+                self._follow(name, head, head.head_seq if is_now else cursors[prefix], None if is_now else begin)
+        self._tell(news.left_out, on_left_out)
+
+    def take(self, news: News, on_left_out: OnLeftOut) -> None:
+        """Follow what is new: topics that a prefix covers begin with their first record."""
+        for name, head in news.heads.items():
+            if head is None and name in self._taken:
+                self._drop(name)
+            elif head is not None and name not in self.cursors:
+                self._follow(name, head, 0, None)
+            elif head is not None and self._taken.get(name, head.incarnation) not in (None, head.incarnation):
+                self._drop(name)
+                self._follow(name, head, 0, None)
+            else:
+                if name in self._taken and head is not None:
+                    self._taken[name] = head.incarnation
+                if head is None or head.head_seq != self.seen[name]:
+                    self.behind.append(name)
+        self._tell(news.left_out, on_left_out)
+
+    def known(self) -> dict[str, Seen]:
+        """Return what a wait for news knows."""
+        taken = self._taken
+        return {name: (seq, taken[name]) if name in taken else seq for name, seq in self.seen.items()}
+
+    def is_made_again(self, name: str, page: Page) -> bool:
+        """Return whether a page begins a topic that was created again."""
+        lost = page.tombstone
+        if lost is None or lost.reason != "recreated" or name not in self._taken:
+            return False
+        self._taken[name] = None
+        return True
+
+    def forget(self, name: str, error: RequestError) -> None:
+        """Forget a topic that is gone. Raises: the error, unless a prefix covers the topic."""
+        if name not in self._taken or error.code != "topic_not_found":
+            raise error
+        self._drop(name)
+
+    def _follow(self, name: str, head: TopicHead, cursor: int, begin: Begin | None) -> None:
+        self.cursors[name] = self.seen[name] = cursor
+        self.begins[name] = begin
+        self._taken[name] = head.incarnation
+        self.behind.append(name)
+
+    def _drop(self, name: str) -> None:
+        for each in (self.cursors, self.begins, self.seen, self._taken):
+            each.pop(name, None)
+        if name in self.behind:
+            self.behind.remove(name)
+
+    def _tell(self, left_out: str | None, on_left_out: OnLeftOut) -> None:
+        if left_out is not None and left_out != self._left_out:
+            if on_left_out is None:
+                _log.warning("%r is not followed, and perhaps others: %d topics are", left_out, len(self.cursors))
+            else:
+                on_left_out(left_out)
+        self._left_out = left_out
+
+
 def next_step(steps: RecordSteps, answer: Any) -> Any:
     """Return the step after the one with this answer; None: it was the last."""
     try:
-        return steps.throw(answer) if isinstance(answer, UsageError) else steps.send(answer)
+        return steps.throw(answer) if isinstance(answer, TopicsError) else steps.send(answer)
     except StopIteration:
         return None

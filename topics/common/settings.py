@@ -181,6 +181,7 @@ class LogSettings(TypedDict, total=False):
     max_delay_ms: int
     max_watch_topics: int
     max_wait_topics: int
+    max_prefixes: int
     max_last: int
     max_filter_records: int
     max_waits: int

@@ -240,7 +240,7 @@ class AsyncLog(AwaitedComposedCalls):
         return await self._run(self._starts.locating(topic, seq))
 
     async def wait(self, topics: Mapping[str, Seen], *, wait_ms: int = 0) -> dict[str, TopicHead | None]:
-        return await self._run(self._starts.waiting(topics, wait_ms=wait_ms))
+        return (await self._run(self._starts.waiting(topics, wait_ms=wait_ms))).heads
 
     def reader(
         self,

@@ -346,7 +346,7 @@ class Log(ComposedCalls):
         topics: names to the last known state of each: the head, or the value this method returned
         for it; None: it was absent.
         """
-        return self._driver.call(self._starts.waiting(topics, wait_ms=wait_ms))
+        return self._driver.call(self._starts.waiting(topics, wait_ms=wait_ms)).heads
 
     def columns(
         self,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from topics.common.metrics import Histogram
 from topics.common.settings import TopicSettings
 from topics.common.tuples import make_tuple
 from topics.common.values import arguments
+from topics.common.values.answers import News
 from topics.common.values.begin import Begin, Beginning, From
 from topics.common.values.configs import RouterConfig
 from topics.common.values.delivered import GapError, Job, Jobs, Record
 from topics.common.values.held_jobs import held_jobs
 from topics.common.values.reader_config import Opening
-from topics.common.values.seen import Seen, known_topics, places
+from topics.common.values.seen import Seen, TailPlaces, known_topics, places, prefix_places
 from topics.common.values.which import WhichRecords
 from topics.common.values.written import Producer, Values
 from topics.config import Config
@@ -32,7 +33,6 @@ from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendRes
 from topics.engine.queue.redrive import RedriveRequest, RedriveTurn
 from topics.engine.read.chosen_read import chosen
 from topics.engine.read.one_record import Location
-from topics.engine.read.wait import Heads
 from topics.engine.readers.reader_results import ReaderPut, ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest, Identity
@@ -338,8 +338,12 @@ class Starts:
     def beginning(self, from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None:
         return arguments.beginning(from_seq, from_, from_time, self._config.max_last)
 
-    def places(self, topics: Mapping[str, int | From | None]) -> tuple[dict[str, int], dict[str, Begin | None]]:
-        return places(topics, self._config.max_last, self._config.max_wait_topics)
+    def places(
+        self, topics: Mapping[str, int | From | None], prefixes: Mapping[str, int | From | None]
+    ) -> tuple[TailPlaces, TailPlaces]:
+        config = self._config
+        by_prefix = prefix_places(prefixes, config.max_last, config.max_prefixes)
+        return places(topics, config.max_last, config.max_wait_topics, has_prefixes=bool(prefixes)), by_prefix
 
     def placing(self, topic: str, begin: Begin) -> Start[int]:
         """Return the cursor that a beginning is now."""
@@ -369,10 +373,10 @@ class Starts:
 
         return start
 
-    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int) -> Start[Heads]:
-        known = known_topics(topics, self._config.max_wait_topics)
+    def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int, prefixes: Iterable[str] = ()) -> Start[News]:
+        known = known_topics(topics, self._config.max_wait_topics) if topics or not prefixes else {}
         arguments.count("wait_ms", wait_ms)
-        return lambda done: self._engine.wait(known, wait_ms, done)
+        return lambda done: self._engine.wait(known, wait_ms, done, tuple(prefixes))
 
     def checkpointing(self, timeout: float | None) -> Start[CheckpointResult]:
         wait_ms = arguments.optional_milliseconds("timeout", timeout)

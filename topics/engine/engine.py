@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from topics.common.values.answers import News
 from topics.common.values.begin import Begin, Beginning
 from topics.common.values.configs import RouterConfig
 from topics.config import Config
@@ -37,7 +38,7 @@ from topics.engine.read.listing import list_topics
 from topics.engine.read.one_record import Location, locate_one, read_one
 from topics.engine.read.plain_reads import BulkReads, PlainReads
 from topics.engine.read.shared_reads import SharedReads
-from topics.engine.read.wait import Heads, Wait
+from topics.engine.read.wait import Wait
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
 from topics.engine.routers.forwarding import Forwarding
@@ -49,7 +50,7 @@ from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.name_rules import Allowed, Prefixes
+from topics.engine.values.name_rules import Allowed, Prefixes, starts_of
 from topics.engine.values.ports import LoopPort, StorePort
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -356,9 +357,20 @@ class Engine:
             return
         locate_one(self._core, self._forwarding.catch_up, topic, seq, done)
 
-    def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel:
-        """Return the topics' heads once one differs from `known`, or after `wait_ms` (7.8)."""
-        wait = Wait(self._core, self._forwarding.catch_up, known, wait_ms, done)
+    def wait(
+        self,
+        known: dict[str, KnownTopic],
+        wait_ms: int,
+        done: Done[News],
+        prefixes: Prefixes = (),
+        within: Prefixes = (),
+    ) -> Cancel:
+        """Return the topics' heads once one differs from `known`, or after `wait_ms` (7.8).
+
+        A topic with one of `prefixes` and one of `within` is news, too, if there is room for it.
+        """
+        starts = starts_of(prefixes, within) if prefixes else ()
+        wait = Wait(self._core, self._forwarding.catch_up, known, starts, wait_ms, done)
         wait.begin()
         return wait.cancel
 
@@ -382,7 +394,12 @@ class Engine:
 
         Records of its subscriptions are delivered to `sink` from `Feed.resume` on.
         """
-        return Feed(self._core.registry.visible, self._core.bounds, self._cohorts, sink)
+        return Feed(self._core, self._cohorts, sink)
+
+    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]:
+        """Return the lowest names with one of `prefixes` and one of `within`, at most so many."""
+        found = self._core.registry.beginning_with(starts_of(prefixes, within))
+        return [topic.name for topic in islice(found, most)]
 
     def delete_records(
         self, name: str, before_seq: int | None, match: Predicate | None, done: Done[DeleteResult]
@@ -576,6 +593,8 @@ class Engine:
         for line in list(core.awaited.values()):
             for place in list(line):
                 place.on_shutdown()
+        for place in core.prefix_waits.waiters():
+            place.on_shutdown()
         for wait in list(core.checkpoint_waits):
             wait.on_shutdown()
         self._forwarding.begin_shutdown()

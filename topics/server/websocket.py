@@ -37,7 +37,7 @@ class WebSockets:
         accept = accept_key(request.headers, request.framing.version_minor)
         slot = service.stream_slots.take(principal.key_id)
         scopes = (principal.may(Scope.READ), principal.may(Scope.WRITE), principal.may(Scope.ADMIN))
-        rights = Rights(*scopes, principal.allows)
+        rights = Rights(*scopes, principal.allows, principal.prefixes)
 
         def open_session(transport: Transport) -> ServedSession:
             def on_end() -> None:

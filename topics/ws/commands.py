@@ -18,7 +18,7 @@ from topics.engine.json.strict_json import FIELDS_MAX, JsonKind, TooManyError, c
 from topics.engine.state.append_request import Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.values.json_fields import Fields, read_object, refuse
-from topics.engine.values.name_rules import shown
+from topics.engine.values.name_rules import check_prefix, shown
 from topics.engine.values.read_filter import ReadFilter
 from topics.engine.write.long_bodies import Frames, LongBodies
 from topics.engine.write.write_body import CUT_BYTES, WriteBody, WriteScanner
@@ -31,6 +31,7 @@ SUBSCRIBE_LIMIT = 1000
 class Subscribe(NamedTuple):
     request_id: bytes
     starts: dict[str, Begin]
+    prefixes: dict[str, Begin]
     filter: ReadFilter
     limit: int
     max_batch_bytes: int
@@ -45,6 +46,7 @@ class Subscribe(NamedTuple):
 class Unsubscribe(NamedTuple):
     request_id: bytes
     topics: list[str]
+    prefixes: list[str]
     violation: RequestError | None
     """The limit that the command breaks, which refuses it."""
 
@@ -98,9 +100,10 @@ _KEYS = {
             "include_meta",
             "lenient",
             topics=KnownKeys(each=_READ_FROM),
+            prefixes=KnownKeys(each=_READ_FROM),
         )
     ),
-    "unsubscribe": _COMMAND.merged(KnownKeys.of("topic", "topics")),
+    "unsubscribe": _COMMAND.merged(KnownKeys.of("topic", "topics", "prefixes")),
     "ping": _COMMAND,
 }
 """The keys of commands other than publish, whose keys the scanner of writes knows."""
@@ -148,7 +151,7 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) 
     if op == "subscribe":
         return _subscribe(fields, request_id, limits)
     if op == "unsubscribe":
-        return _unsubscribe(fields, request_id, limits.max_watch_topics)
+        return _unsubscribe(fields, request_id, limits)
     if op == "ping":
         return Ping(request_id)
     choices = '"subscribe", "unsubscribe", "publish" or "ping"'
@@ -253,6 +256,7 @@ def _short(request_id: bytes, most: int) -> bytes:
 
 def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
     starts: dict[str, Begin] = {}
+    prefixes: dict[str, Begin] = {}
     read_filter = ReadFilter()
     violation: RequestError | None = None
     names_max = limits.max_watch_topics
@@ -265,9 +269,19 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
         if span.kind != JsonKind.OBJECT:
             raise refuse("topics", "an object of topic names", span)
         try:
-            starts.update(_starts(span.text, limits))
+            starts.update(_starts(span.text, "topics", names_max, limits))
         except TooManyError:
             violation = too_many_names(names_max)
+    span = fields.span("prefixes")
+    if span is not None:
+        if span.kind != JsonKind.OBJECT:
+            raise refuse("prefixes", "an object of prefixes of names", span)
+        try:
+            prefixes = _starts(span.text, "prefixes", limits.max_prefixes, limits)
+            for prefix in prefixes:
+                check_prefix("prefixes", prefix)
+        except TooManyError:
+            violation = violation or too_many_prefixes(limits.max_prefixes)
     if len(starts) > names_max:
         violation = too_many_names(names_max)
     try:
@@ -277,6 +291,7 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
     return Subscribe(
         request_id,
         starts,
+        prefixes,
         filter=read_filter,
         limit=fields.u32("limit", SUBSCRIBE_LIMIT),
         max_batch_bytes=fields.u64("max_batch_bytes", 0),
@@ -288,35 +303,47 @@ def _subscribe(fields: Fields, request_id: bytes, limits: Config) -> Subscribe:
     )
 
 
-def _starts(text: bytes, limits: Config) -> dict[str, Begin]:
-    """Parse the object `topics` into the beginning of each topic.
+def _starts(text: bytes, field: str, most: int, limits: Config) -> dict[str, Begin]:
+    """Parse the object `topics` or `prefixes` into the beginning of each topic or prefix.
 
     Raises: RequestError, an entry is invalid. TooManyError, raised before any name is decoded.
     """
     starts: dict[str, Begin] = {}
-    topics = read_object(text, "topics", "topics.", limits.max_watch_topics)
+    topics = read_object(text, field, f"{field}.", most)
     for name in topics.names():
         entry = topics.span(name)
         assert entry is not None, "a name of the object without a value"
         if entry.kind != JsonKind.OBJECT:
-            raise refuse(f"topics.{name}", "an object", entry)
+            raise refuse(f"{field}.{name}", "an object", entry)
         try:
-            starts[name] = read_object(entry.text, f"topics.{name}", f"topics.{name}.").subscription_begin(limits)
+            starts[name] = read_object(entry.text, f"{field}.{name}", f"{field}.{name}.").subscription_begin(limits)
         except TooManyError as error:
             raise RequestError(error.code, error.message) from None
     return starts
 
 
-def _unsubscribe(fields: Fields, request_id: bytes, names_max: int) -> Unsubscribe:
-    """Parse an unsubscribe: the names in `topics`, then the name in `topic`."""
+def _unsubscribe(fields: Fields, request_id: bytes, limits: Config) -> Unsubscribe:
+    """Parse an unsubscribe: the names in `topics`, then the name in `topic`; and `prefixes`."""
+    names_max, violation = limits.max_watch_topics, None
     names, count = fields.string_array("topics", names_max)
     if "topic" in fields:
         names.append(fields.string("topic"))
         count += 1
-    return Unsubscribe(request_id, names, too_many_names(names_max) if count > names_max else None)
+    if count > names_max:
+        violation = too_many_names(names_max)
+    prefixes, count = fields.string_array("prefixes", limits.max_prefixes)
+    if count > limits.max_prefixes:
+        violation = violation or too_many_prefixes(limits.max_prefixes)
+    return Unsubscribe(request_id, names, prefixes, violation)
 
 
 def too_many_names(most: int) -> RequestError:
     """Build the refusal of a command that names more than `most` topics."""
     message = f"topic and topics have too many names: at most {most} are allowed in one command"
+    return RequestError("invalid_request", message)
+
+
+def too_many_prefixes(most: int) -> RequestError:
+    """Build the refusal of a command with more than `most` prefixes."""
+    message = f"prefixes has too many members: at most {most} are allowed in one command"
     return RequestError("invalid_request", message)

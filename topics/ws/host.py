@@ -12,6 +12,7 @@ from topics.engine.delivery.audience import Audience
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
@@ -43,6 +44,8 @@ class WsEngine(Protocol):
     def open_feed(self, sink: Sink) -> Feed: ...
 
     def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
+
+    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
 
 
 @dataclass(slots=True)

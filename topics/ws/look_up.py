@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topics.common.values.begin import Begin, Beginning
+from topics.engine.state.refusals import is_absent
 from topics.engine.values.trampoline import Trampoline
-from topics.errors import RequestError, TopicsError
+from topics.errors import TopicsError
 from topics.ws.host import WsEngine
 
 Found = dict[str, Beginning]
@@ -15,13 +16,21 @@ Found = dict[str, Beginning]
 class LookUp:
     """Finds the cursor of one topic after the other; the first error is the result."""
 
-    __slots__ = ("_done", "_engine", "_error", "_found", "_lenient", "_missing", "_names", "_over")
+    __slots__ = ("_done", "_engine", "_error", "_found", "_lenient", "_missing", "_names", "_over", "_taken_in")
 
     def __init__(
-        self, engine: WsEngine, starts: dict[str, Begin], done: Callable[[Found | Exception], None], *, lenient: bool
+        self,
+        engine: WsEngine,
+        starts: dict[str, Begin],
+        taken_in: dict[str, Begin],
+        done: Callable[[Found | Exception], None],
+        *,
+        lenient: bool,
     ) -> None:
-        """done: called once with the beginnings, in the order of `starts`; not called after
-        `cancel`.
+        """taken_in: the beginnings of topics that prefixes cover, which may be gone by now.
+
+        done: called once with the beginnings, in the order of `starts` and `taken_in`; not called
+        after `cancel`.
         lenient: leave missing topics out of the result, instead of failing.
         """
         self._engine = engine
@@ -29,7 +38,8 @@ class LookUp:
         self._lenient = lenient
         self._found: Found = {}
         self._error: Exception | None = None
-        self._missing = list(starts.items())[::-1]
+        self._taken_in = taken_in
+        self._missing = [*starts.items(), *taken_in.items()][::-1]
         self._names = Trampoline(self._ask)
         self._over = False
 
@@ -58,6 +68,6 @@ class LookUp:
     def _on_result(self, name: str, result: Beginning | TopicsError) -> None:
         if isinstance(result, Beginning):
             self._found[name] = result
-        elif not (self._lenient and isinstance(result, RequestError) and result.code == "topic_not_found"):
+        elif not ((self._lenient or name in self._taken_in) and is_absent(result)):
             self._error = result
         self._names.answered()

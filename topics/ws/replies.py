@@ -24,13 +24,19 @@ def pong(request_id: bytes) -> bytes:
     return b'{"op":"pong","request_id":%b}' % request_id
 
 
-def unsubscribed(request_id: bytes, topics: list[str]) -> bytes:
-    return b'{"op":"unsubscribed","request_id":%b,"topics":%b}' % (request_id, msgspec.json.encode(topics))
+def unsubscribed(request_id: bytes, topics: list[str], prefixes: list[str]) -> bytes:
+    """Build the reply of an unsubscribe. prefixes: not shown if there are none."""
+    shown = b',"prefixes":' + msgspec.json.encode(prefixes) if prefixes else b""
+    return b'{"op":"unsubscribed","request_id":%b,"topics":%b%b}' % (request_id, msgspec.json.encode(topics), shown)
 
 
-def subscribed(request_id: bytes, topics: dict[str, dict[str, int]]) -> bytes:
-    """Build the reply of a subscribe. topics: name to from_seq, head_seq and earliest_seq."""
-    return b'{"op":"subscribed","request_id":%b,"topics":%b}' % (request_id, msgspec.json.encode(topics))
+def subscribed(request_id: bytes, topics: dict[str, dict[str, int]], prefixes: list[str]) -> bytes:
+    """Build the reply of a subscribe. topics: name to from_seq, head_seq and earliest_seq.
+
+    prefixes: not shown if there are none.
+    """
+    shown = b',"prefixes":' + msgspec.json.encode(prefixes) if prefixes else b""
+    return b'{"op":"subscribed","request_id":%b,"topics":%b%b}' % (request_id, msgspec.json.encode(topics), shown)
 
 
 def ack(

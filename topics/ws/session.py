@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.refusals import name_forbidden
+from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import AppendResult
 from topics.engine.write.long_bodies import Work
 from topics.errors import RequestError, TopicsError, as_request_error
@@ -50,6 +51,8 @@ class Rights(NamedTuple):
     write: bool
     admin: bool
     allows: Callable[[str], bool]
+    within: Prefixes = ()
+    """Prefixes of the names that `allows` allows; () = all."""
 
 
 class FrameTransport(Protocol):
@@ -286,10 +289,10 @@ class WebSocketSession:
                     # Give the unit back: `ws_publishes_in_flight` bounds the publishes in progress.
                     self._turns.left += 1
             elif isinstance(command, Subscribe):
-                self._turns.left -= len(command.starts)
+                self._turns.left -= len(command.starts) + len(command.prefixes)
                 self._subscribe(command, reply)
             elif isinstance(command, Unsubscribe):
-                self._turns.left -= len(command.topics)
+                self._turns.left -= len(command.topics) + len(command.prefixes)
                 self._unsubscribe(command, reply)
             else:
                 self._on_done(reply, replies.pong(command.request_id))
@@ -401,20 +404,19 @@ class WebSocketSession:
             raise RequestError("forbidden", "subscribing needs the scope read")
         if command.violation is not None:
             raise command.violation
-        if not command.starts:
+        if not (command.starts or command.prefixes):
             raise RequestError("invalid_request", "topic or topics is required: name at least one")
         for name in command.starts:
             self._check_name(name)
-        self._subscriptions.begin(command, lambda result: self._on_done(reply, result))
+        self._subscriptions.begin(command, self._rights.within, lambda result: self._on_done(reply, result))
 
     def _unsubscribe(self, command: Unsubscribe, reply: Reply) -> None:
         if command.violation is not None:
             raise command.violation
-        if not command.topics:
+        if not (command.topics or command.prefixes):
             raise RequestError("invalid_request", "topic or topics is required: name at least one")
-        for name in command.topics:
-            self._subscriptions.leave(name)
-        self._on_done(reply, replies.unsubscribed(command.request_id, command.topics))
+        self._subscriptions.leave(command.topics, command.prefixes)
+        self._on_done(reply, replies.unsubscribed(command.request_id, command.topics, command.prefixes))
 
     def _check_name(self, name: str) -> None:
         if not self._rights.allows(name):

@@ -6,14 +6,16 @@ contract 11.3 and 11.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from topics.common.values.begin import Begin
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.state.refusals import limit_reached
+from topics.engine.values.name_rules import Prefixes, of_longest_prefix, shown
 from topics.engine.values.results import DiffQuery
-from topics.errors import TopicsError, as_request_error
+from topics.errors import RequestError, TopicsError, as_request_error
 from topics.ws import replies
 from topics.ws.commands import Subscribe
 from topics.ws.framing import text_frame
@@ -56,24 +58,32 @@ class Subscriptions:
         """Whether a subscribe waits for the states of its topics."""
         return self._look_up is not None
 
-    def begin(self, command: Subscribe, done: Callable[[bytes | Exception], None]) -> None:
+    def begin(self, command: Subscribe, within: Prefixes, done: Callable[[bytes | Exception], None]) -> None:
         """Subscribe to all topics of a command, or to none if there is an error.
 
+        within: prefixes of the names that the connection's key may see.
         done: gets the text of the reply, or the error; the caller calls `go_on` afterwards.
         """
+
+        taken_in: dict[str, Begin] = {}
+        if command.prefixes:
+            most = self._host.config.max_watch_topics
+            names = self._host.engine.topics_with(tuple(command.prefixes), within, most)
+            others = (name for name in names if name not in command.starts)
+            taken_in = {name: of_longest_prefix(command.prefixes, name) for name in others}
 
         def on_found(found: Found | Exception) -> None:
             self._look_up = None
             try:
-                reply = found if isinstance(found, Exception) else self._follow(command, found)
+                reply = found if isinstance(found, Exception) else self._follow(command, within, found)
             except Exception as error:
                 reply = error
             done(reply)
 
-        self._look_up = LookUp(self._host.engine, command.starts, on_found, lenient=command.lenient)
+        self._look_up = LookUp(self._host.engine, command.starts, taken_in, on_found, lenient=command.lenient)
         self._look_up.go_on()
 
-    def _follow(self, command: Subscribe, found: Found) -> bytes:
+    def _follow(self, command: Subscribe, within: Prefixes, found: Found) -> bytes:
         query = DiffQuery(
             limit=command.limit,
             nodes=command.filter.nodes,
@@ -84,33 +94,58 @@ class Subscriptions:
             only_nodes=command.filter.only_nodes,
             match=command.filter.match,
         )
-        self._check_room(found)
-        shown: dict[str, dict[str, int]] = {}
-        for name, beginning in found.items():
+        named = {name: beginning for name, beginning in found.items() if name in command.starts}
+        self._check_room(named, command.prefixes)
+        for name, beginning in named.items():
             self._feed.subscribe(name, query, beginning.from_seq)
-            shown[name] = beginning._asdict()
+        watch, followed = self._feed.prefixes, list(named)
+        if watch is not None:
+            for name in named:
+                watch.taken.pop(name, None)
+        if command.prefixes:
+            config = self._host.config
+            watch = self._feed.watch_prefixes(within, config.max_watch_topics, config.ws_max_subscriptions or 1 << 62)
+            others = {name: beginning.from_seq for name, beginning in found.items() if name not in named}
+            followed += watch.add(command.prefixes, query, others)
         self._keep(query)
-        return replies.subscribed(command.request_id, shown)
+        topics = {name: found[name]._asdict() for name in followed}
+        return replies.subscribed(command.request_id, topics, list(command.prefixes))
 
-    def _check_room(self, found: Found) -> None:
-        """Refuse a subscribe if the connection would follow too many topics (R-WS-6).
+    def _check_room(self, named: Found, prefixes: Iterable[str]) -> None:
+        """Refuse a subscribe if the connection would have too many topics or prefixes (R-WS-6).
 
         Raises: RequestError throttled, with the limit and its value.
         """
         most, followed = self._host.config.ws_max_subscriptions, self._feed.subscriptions
-        if most and len(followed) + sum(name not in followed for name in found) > most:
+        if most and len(followed) + sum(name not in followed for name in named) > most:
             raise limit_reached("ws_max_subscriptions", most)
+        most, watch = self._host.config.max_prefixes, self._feed.prefixes
+        if len({*prefixes} if watch is None else {*prefixes, *watch.queries}) > most:
+            raise limit_reached("max_prefixes", most)
 
     def _keep(self, query: DiffQuery) -> None:
         """Count the bytes that the subscriptions of a command hold together."""
         self.held_bytes += len(query.nodes)
         if self.held_bytes > self._count_again:
-            kept = {id(each.query.nodes): len(each.query.nodes) for each in self._feed.subscriptions.values()}
+            watch = self._feed.prefixes
+            queries = [each.query for each in self._feed.subscriptions.values()]
+            queries += () if watch is None else watch.queries.values()
+            kept = {id(each.nodes): len(each.nodes) for each in queries}
             self.held_bytes = sum(kept.values())
             self._count_again = 2 * self.held_bytes + _COUNT_AGAIN_BYTES
 
-    def leave(self, name: str) -> None:
-        self._feed.unsubscribe(name)
+    def leave(self, names: list[str], prefixes: list[str]) -> None:
+        """End subscriptions. Raises: RequestError, a prefix that stays covers one of the names."""
+        watch = self._feed.prefixes
+        if watch is not None:
+            stay = tuple(prefix for prefix in watch.queries if prefix not in prefixes)
+            for name in names:
+                if name.startswith(stay):
+                    message = f"topic {shown(name)} has a prefix that is followed: unsubscribe that prefix"
+                    raise RequestError("invalid_request", message)
+            watch.drop(prefixes)
+        for name in names:
+            self._feed.unsubscribe(name)
 
     def pause(self) -> None:
         """Stop deliveries until `go_on`."""
@@ -140,6 +175,11 @@ class Subscriptions:
         # This runs once for each reader and burst, for up to a thousand readers, so it makes no
         # further calls.
         self._write(burst.renderings.get(_RENDERING) or shared_bytes(burst))
+        return not self._reader.over_high_water
+
+    def deliver_left_out(self, name: str, most: int) -> bool:
+        """Write the frame about a topic without a place (R-PREFIX-6)."""
+        self._write(text_frame(b'{"op":"left_out","topic":"%b","max":%d}' % (name.encode(), most)))
         return not self._reader.over_high_water
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:

@@ -26,6 +26,7 @@ def park(h: Harness, known: dict[str, KnownTopic]) -> Answer:
 def assert_nothing_is_left(h: Harness) -> None:
     core = h.engine._core
     assert (core.awaited, core.waits, core.waited_topics, h.loop.waiting) == ({}, 0, 0, 0)
+    assert not core.prefix_waits
     assert not any(topic.waiters for topic in core.registry.by_name.values())
 
 
@@ -45,8 +46,18 @@ def test_a_parked_wait_is_not_looked_at_until_something_happens_to_its_topics(
     assert looks == []
     h.append(1, name="b")
     assert len(looks) == 1
-    assert answer.get()["b"].head_seq == 1
+    assert answer.get().heads["b"].head_seq == 1
     assert_nothing_is_left(h)
+
+
+def test_a_creation_looks_only_at_the_waits_for_its_name(h: Harness) -> None:
+    """R-WAIT-7: by one look-up for each length of a prefix, not for each wait."""
+    answers = [Answer() for _ in range(100)]
+    for number, answer in enumerate(answers):
+        h.engine.wait({}, 30_000, answer, (f"p{number:02}.",))
+    h.put("p07.x")
+    assert [number for number, answer in enumerate(answers) if answer.given] == [7]
+    assert dict(h.engine._core.prefix_waits._lengths) == {4: 99}
 
 
 @pytest.mark.parametrize("how", ["answered", "cancelled", "late", "stopped", "gone", "made"])
@@ -55,7 +66,8 @@ def test_a_wait_leaves_nothing_behind(h: Harness, how: str) -> None:
     h.put("a")
     h.put("b")
     answer = Answer()
-    cancel = h.engine.wait({"a": KnownTopic(0), "b": KnownTopic(0), "absent": KnownTopic(0)}, 500, answer)
+    known = {"a": KnownTopic(0), "b": KnownTopic(0), "absent": KnownTopic(0)}
+    cancel = h.engine.wait(known, 500, answer, ("ab", "c"))
     if how == "answered":
         h.append(1, name="a")
     elif how == "cancelled":
@@ -90,7 +102,7 @@ def test_many_answers_are_made_in_turns(h: Harness) -> None:
         h.engine.flush()
         given.append(sum(answer.given for answer in answers) - sum(given))
     assert max(given) < 250
-    assert all(answer.get()["t7"] == TopicHead(1, h.state("t7").incarnation) for answer in answers)
+    assert all(answer.get().heads["t7"] == TopicHead(1, h.state("t7").incarnation) for answer in answers)
     h.advance_ms(1)
     assert_nothing_is_left(h)
 
@@ -102,7 +114,7 @@ def test_a_creation_that_fails_is_none(h: Harness) -> None:
     h.settle(StorageError("EIO"))
     assert not answer.given
     h.put("t")
-    assert answer.get()["t"].head_seq == 0
+    assert answer.get().heads["t"].head_seq == 0
     assert_nothing_is_left(h)
 
 
@@ -110,7 +122,7 @@ def test_an_answer_has_the_records_that_came_with_the_topic(h: Harness) -> None:
     """R-WAIT-2: they are of the same pass."""
     answer = park(h, {"t": KnownTopic(None)})
     h.append(1, 2, 3)
-    assert answer.get()["t"].head_seq == 3
+    assert answer.get().heads["t"].head_seq == 3
 
 
 def test_a_topic_made_and_deleted_in_one_pass_is_news(h: Harness) -> None:
@@ -119,7 +131,7 @@ def test_a_topic_made_and_deleted_in_one_pass_is_news(h: Harness) -> None:
     h.engine.put_topic("t", make_config(), Answer())
     h.engine.delete_topic("t", if_empty=False, done=Answer())
     h.settle()
-    assert answer.get() == {"t": None}
+    assert answer.get().heads == {"t": None}
     assert_nothing_is_left(h)
 
 
@@ -129,4 +141,4 @@ def test_a_wait_that_meets_a_stopping_engine_is_answered(h: Harness) -> None:
     h.engine.begin_shutdown()
     answer = Answer()
     h.engine.wait({"t": KnownTopic(0)}, 30_000, answer)
-    assert answer.get()["t"].head_seq == 0
+    assert answer.get().heads["t"].head_seq == 0

@@ -188,6 +188,29 @@ def _begin(inside: str) -> dict[str, tuple[Value, ...]]:
     }
 
 
+def _starts(field: str, *values: Value) -> dict[str, tuple[Value, ...]]:
+    """The values of an object of topics or of prefixes, each with a beginning."""
+    return {
+        field: values,
+        f"{field}.*.from_seq": NUMBER,
+        f"{field}.*.tail": FLAG,
+        **_begin(f"{field}.*."),
+        f"{field}.*.unknown": (FIELDS,),
+    }
+
+
+_PREFIXES = (
+    const("of all names", b'{"":{}}'),
+    many("the longest", lambda i: b'"%0255d":{}' % i, "max_prefixes", b"{}"),
+    *names("max_prefixes", b"{}"),
+)
+_LISTED_PREFIXES = (
+    many("as many as allowed", lambda i: b'"%0255d"' % i, "max_prefixes"),
+    many("distinct", lambda i: b'"%07x"' % i),
+    many("equal", b'""'),
+    many("no texts", b"0"),
+    *TEXT,
+)
 _COMMAND = _body({"op": TEXT, "request_id": ANY})
 
 CASES: dict[str, dict[str, tuple[Value, ...]]] = {
@@ -213,6 +236,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
             "topics.*.seq": NUMBER,
             "topics.*.incarnation": (const("another", b'"0123456789abcdef"'), *TEXT),
             "topics.*.unknown": (FIELDS,),
+            "prefixes": (const("of all names", b'[""]'), *_LISTED_PREFIXES),
             "wait_ms": (const("1", b"1"), LONG),
         }
     ),
@@ -255,11 +279,8 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     | _body(
         _READER
         | {
-            "topics": names("max_watch_topics", b"{}"),
-            "topics.*.from_seq": NUMBER,
-            "topics.*.tail": FLAG,
-            **_begin("topics.*."),
-            "topics.*.unknown": (FIELDS,),
+            **_starts("topics", *names("max_watch_topics", b"{}")),
+            **_starts("prefixes", *_PREFIXES),
             "heartbeat_ms": NUMBER,
             "consistency": word("strong"),
         }
@@ -279,11 +300,8 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
         _READER
         | {
             "topic": (const("large", b'"large"'), *TEXT),
-            "topics": names("max_watch_topics", b"{}"),
-            "topics.*.from_seq": NUMBER,
-            "topics.*.tail": FLAG,
-            **_begin("topics.*."),
-            "topics.*.unknown": (FIELDS,),
+            **_starts("topics", *names("max_watch_topics", b"{}")),
+            **_starts("prefixes", *_PREFIXES),
             "from_seq": NUMBER,
             "tail": FLAG,
             **_begin(""),
@@ -300,6 +318,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
                 many("equal", b'""'),
                 many("no texts", b"0"),
             ),
+            "prefixes": _LISTED_PREFIXES,
         }
     ),
     "WS publish": _COMMAND | _PUBLISH,
@@ -339,7 +358,7 @@ def with_value(base: Fields, path: str, value: Value, scale: Scale) -> bytes:
     if name.endswith("[]"):
         return _object(base | {name[:-2]: _elements(inner, value, scale)})
     if inner.startswith("*."):
-        most = scale.config.max_watch_topics
+        most = scale.config.max_prefixes if name == "prefixes" else scale.config.max_watch_topics
         each = inner[2:]
         items: list[bytes] = []
         size = 0

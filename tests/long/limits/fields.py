@@ -20,10 +20,10 @@ WRITE = "POST /v0/topics/:"
 _READERS = {name for name in vars(Fields) if not name.startswith("_")}
 _OF_FUNCTIONS = {
     "_subscribe": ("subscribe", ""),
-    "_starts": ("subscribe", "topics.*."),
+    "_starts": ("subscribe", "topics.*.", "prefixes.*."),
     "_unsubscribe": ("unsubscribe", ""),
 }
-"""Functions of ws/commands.py that read fields: the command, and the container of its fields."""
+"""Functions of ws/commands.py that read fields: the command, and the containers of its fields."""
 _OF_ALL_COMMANDS = ("op", "request_id")
 
 
@@ -68,8 +68,8 @@ def _of_commands(write: set[str]) -> dict[str, set[str]]:
         if function.name == "_parse":
             found["publish"] |= {f"body.{name}" for name in names}
         else:
-            command, inside = _OF_FUNCTIONS[function.name]
-            found.setdefault(command, set()).update(f"body.{inside}{name}" for name in names)
+            command, *containers = _OF_FUNCTIONS[function.name]
+            found.setdefault(command, set()).update(f"body.{inside}{name}" for inside in containers for name in names)
     ops = {
         each.__name__.lower() for each in (commands.Subscribe, commands.Unsubscribe, commands.Publish, commands.Ping)
     }

@@ -30,6 +30,7 @@ SMALL = {
     "max_claim": 50,
     "max_watch_topics": 16,
     "max_wait_topics": 16,
+    "max_prefixes": 16,
     "max_nodes": 50,
     "max_readers": 200,
     "wal_file_bytes": 8 << 20,

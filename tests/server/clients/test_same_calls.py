@@ -64,6 +64,78 @@ def test_a_read_and_a_tail_take_only_some_of_the_records(any_log: topics.AnyLog)
             assert [record.seq for _topic, record in islice(tail, len(found))] == list(found)
 
 
+def test_a_tail_takes_in_the_topics_with_a_prefix(any_log: topics.AnyLog) -> None:
+    """R-WAIT-7: those that are there begin as the prefix says, others with their first record."""
+    for name in ("a.1", "a.2", "b", "c"):
+        any_log.append(name, [1, 2])
+    tail = any_log.tail_many({"b": 1}, prefixes={"a.": "now", "a.2": 1, "z": {"last": 1}})
+    assert [next(tail) for _ in range(2)] == [("b", any_log.get("b", 2)), ("a.2", any_log.get("a.2", 2))]
+    any_log.append("c", [3])
+    any_log.append("a.1", [3])
+    any_log.append("z", ["x", "y"])
+    assert sorted((name, record.seq) for name, record in (next(tail) for _ in range(3))) == [
+        ("a.1", 3), ("z", 1), ("z", 2),
+    ]  # fmt: skip
+    for count in (1, 3):  # below the cursor, and above it
+        any_log.delete_topic("z")
+        any_log.append("z", list(range(count)))
+        assert [(name, record.seq) for name, record in (next(tail) for _ in range(count))] == [
+            ("z", seq) for seq in range(1, count + 1)
+        ]
+    any_log.delete_topic("a.1")
+    any_log.append("a.2", [3])
+    assert next(tail)[0] == "a.2"
+
+
+def test_an_awaited_tail_waits_for_the_first_topic_with_its_prefix(any_log: AnyTwin) -> None:
+    async def follow() -> Any:
+        tail = any_log.aio.tail_many(prefixes={"a": None})
+        await any_log.aio.append("b", [1])
+        found = asyncio.ensure_future(anext(tail))
+        await asyncio.sleep(0)
+        await any_log.aio.append("a", [1])
+        return await found
+
+    name, record = asyncio.run(follow())
+    assert (name, record.seq) == ("a", 1)
+
+
+def test_a_tail_reports_a_topic_without_a_place(any_log: topics.AnyLog, caplog: pytest.LogCaptureFixture) -> None:
+    """R-WAIT-7: by a call, or in the log; a topic that is deleted gives its place."""
+    for number in range(257):
+        any_log.put_topic(f"t{number:03}")
+    left_out: list[str] = []
+    tail = any_log.tail_many(prefixes={"t": 0}, on_left_out=left_out.append)
+    any_log.append("t255", [1])
+    assert next(tail)[0] == "t255"
+    assert left_out == ["t256"]
+    any_log.append("t256", [1])
+    any_log.delete_topic("t000")
+    assert next(tail)[0] == "t256"
+    any_log.put_topic("t999")
+    assert next(any_log.tail_many(prefixes={"t": 0}))[0] == "t255"
+    assert "'t999' is not followed, and perhaps others: 256 topics are" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"topics": {"orders*": 0}}, "topics has 'orders*', and no name has a *: use prefixes={'orders': ...}"),
+        ({"prefixes": {"orders*": 0}}, "prefixes has 'orders*', which is a pattern: give the beginning of the names"),
+        ({"prefixes": {"a" * 256: 0}}, f"prefixes has '{'a' * 256}', which has 256 characters: a topic's name has"),
+        ({"prefixes": ["a"]}, "prefixes is ['a']: use a dict from names to cursors"),
+        ({"prefixes": {"a": -1}}, "prefixes['a'] is -1: "),
+        ({"prefixes": {f"a{n}": 0 for n in range(65)}}, "prefixes has 65 members: use at most 64 (max_prefixes)"),
+        ({}, "topics has 0 names: use 1 to 256 (max_wait_topics)"),
+        ({"prefixes": {"a": 0}, "on_left_out": "skip"}, "on_left_out is 'skip': use a function of a name, or None"),
+    ],
+)
+def test_a_prefix_of_another_kind_is_refused(any_log: topics.AnyLog, arguments: Any, words: str) -> None:
+    with pytest.raises(topics.UsageError) as refused:
+        next(any_log.tail_many(**arguments))
+    assert str(refused.value).startswith(words)
+
+
 def test_an_awaited_tail_waits_for_a_record_that_matches(any_log: AnyTwin) -> None:
     async def follow() -> list[int]:
         tail = any_log.aio.tail("t", 0, match="a")

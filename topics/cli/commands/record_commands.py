@@ -124,7 +124,12 @@ def get(
 def tail(
     call: CliCall,
     *,
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to follow.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC...", help="Topics to follow; 'orders*': all that begin so.")
+    ] = None,
+    prefixes: Annotated[
+        list[str] | None, typer.Option("--prefix", help="Follow all topics that begin so, those made later too.")
+    ] = None,
     after: After = None,
     last: Last = None,
     since: Since = None,
@@ -141,9 +146,10 @@ def tail(
     Exit code 3: records were lost on the way, see stderr.
     """
     beginning = beginning_of(after, last, since, first, SystemClock())
-    if reader and (beginning != ReadBeginning() or len(names) > 1 or node or only_node or tag is not None):
+    names, prefixes = _names_and_prefixes(names or [], prefixes or [])
+    if reader and (beginning != ReadBeginning() or len(names) != 1 or prefixes or node or only_node or tag is not None):
         raise UsageError("--reader has its own place in one topic: leave out other topics, beginnings and filters")
-    is_one, on_gap = len(names) == 1, at_gap(skip=skip_gaps)
+    is_one, on_gap = len(names) == 1 and not prefixes, at_gap(skip=skip_gaps)
     with call.log(writes=bool(reader), patience_s=PATIENCE_S) as log:
         if reader:
             records = _of_reader(log, names[0], reader, limit, on_gap, ends=call.place.is_directory)
@@ -159,11 +165,38 @@ def tail(
             )
             records = islice(((names[0], record) for record in tail_of), limit)
         else:
-            begins = dict.fromkeys(names, beginning.from_ or beginning.from_seq)
-            records = islice(log.tail_many(begins, node=node, only_node=only_node, match=tag, on_gap=on_gap), limit)
+            begin = beginning.from_ or beginning.from_seq
+            tail_of_many = log.tail_many(
+                dict.fromkeys(names, begin),
+                prefixes=dict.fromkeys(prefixes, begin),
+                node=node,
+                only_node=only_node,
+                match=tag,
+                on_gap=on_gap,
+                on_left_out=_say_left_out,
+            )
+            records = islice(tail_of_many, limit)
         for topic, record in records:
             call.printer.record(topic, record, named=not is_one)
             call.printer.flush()
+
+
+def _names_and_prefixes(names: list[str], prefixes: list[str]) -> tuple[list[str], list[str]]:
+    """Return the topics to follow by name and by prefix: `orders*` is the prefix `orders`."""
+    prefixes = [*prefixes, *(name[:-1] for name in names if name.endswith("*"))]
+    names = [name for name in names if not name.endswith("*")]
+    for name in (*names, *prefixes):
+        if "*" in name:
+            raise UsageError(f"{name!r} has a * inside: only one at the end means all topics that begin so")
+    if not names and not prefixes:
+        raise UsageError("no topic is given: name one, or use --prefix '' for all")
+    return names, prefixes
+
+
+def _say_left_out(name: str) -> None:
+    print(
+        f"topics: {name} is not followed, and perhaps others: there are too many; use longer prefixes", file=sys.stderr
+    )
 
 
 @on_topics

@@ -40,6 +40,15 @@ class TopicHead(NamedTuple):
     incarnation: str
 
 
+class News(NamedTuple):
+    """The answer to a wait for several topics."""
+
+    heads: dict[str, TopicHead | None]
+    """Heads of the named topics, then of others with a prefix; None: there is no topic."""
+    left_out: str | None = None
+    """The first topic with a prefix for which there was no place."""
+
+
 class PutResult(NamedTuple):
     created: bool
     config: TopicConfig

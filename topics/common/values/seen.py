@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from topics.common.topic_names import prefix_fault
 from topics.common.values import arguments
 from topics.common.values.answers import TopicHead
 from topics.common.values.begin import NOW, Begin, From
@@ -33,20 +34,51 @@ def known_topics(topics: Mapping[str, Seen], most: int) -> dict[str, KnownTopic]
     return {_name(name): _known(name, seen) for name, seen in topics.items()}
 
 
+class TailPlaces(NamedTuple):
+    """Where a tail begins, by topic or by prefix: at the cursor, unless there is a beginning."""
+
+    cursors: dict[str, int]
+    begins: dict[str, Begin | None]
+
+
 def places(
-    topics: Mapping[str, int | From | None], last_max: int, topics_max: int
-) -> tuple[dict[str, int], dict[str, Begin | None]]:
-    """Return the cursor and the beginning of each topic of a tail: one of the two counts."""
+    topics: Mapping[str, int | From | None], last_max: int, topics_max: int, *, has_prefixes: bool
+) -> TailPlaces:
+    """Return where each topic of a tail begins. Raises: UsageError, naming the topic."""
+    found = _places("topics", topics, last_max)
+    for name in found.cursors:
+        if isinstance(name, str) and "*" in name:
+            prefix = name[: name.index("*")]
+            raise UsageError(f"topics has {name!r}, and no name has a *: use prefixes={{{prefix!r}: ...}}")
+    if topics or not has_prefixes:
+        known_topics(found.cursors, topics_max)
+    return found
+
+
+def prefix_places(prefixes: Mapping[str, int | From | None], last_max: int, prefixes_max: int) -> TailPlaces:
+    """Return where the topics with each prefix begin. Raises: UsageError, naming the prefix."""
+    found = _places("prefixes", prefixes, last_max)
+    if len(found.cursors) > prefixes_max:
+        raise UsageError(f"prefixes has {len(found.cursors)} members: use at most {prefixes_max} (max_prefixes)")
+    for prefix, cursor in found.cursors.items():
+        arguments.text("prefixes", prefix)
+        fault = prefix_fault(prefix)
+        if fault:
+            raise UsageError(f"prefixes has {prefix!r}, which {fault}")
+        arguments.count(f"prefixes[{prefix!r}]", cursor)
+    return found
+
+
+def _places(what: str, topics: Mapping[str, int | From | None], last_max: int) -> TailPlaces:
     if not isinstance(topics, Mapping):
-        raise UsageError(f"topics is {arguments.shown(topics)}: use a dict from names to cursors")
+        raise UsageError(f"{what} is {arguments.shown(topics)}: use a dict from names to cursors")
     cursors: dict[str, int] = {}
     begins: dict[str, Begin | None] = {}
     for name, place in topics.items():
         is_cursor = isinstance(place, int) and not isinstance(place, bool)
         cursors[name] = place if is_cursor else 0  # type: ignore[assignment]  # an integer
         begins[name] = None if is_cursor else NOW if place is None else arguments.beginning(None, place, None, last_max)
-    known_topics(cursors, topics_max)
-    return cursors, begins
+    return TailPlaces(cursors, begins)
 
 
 def _name(name: Any) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.delivery.frames import Burst, DeletedFrame
+from topics.engine.delivery.prefix_watch import PrefixCore, PrefixWatch
 from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
 from topics.engine.delivery.subscription import Sink, Subscription
 from topics.engine.state.topic import Life, Topic
+from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
@@ -20,6 +22,12 @@ _log = logging.getLogger(__name__)
 
 _READS_A_PASS = 64
 """Topics that a feed reads before others are served: 30 us each, if there is nothing to deliver."""
+
+
+class FeedCore(PrefixCore, Protocol):
+    """The part of the core that a feed needs."""
+
+    bounds: ReadBounds
 
 
 class Feed:
@@ -32,27 +40,25 @@ class Feed:
 
     __slots__ = (
         "_behind",
-        "_bounds",
         "_cohorts",
+        "_core",
         "_deferred",
         "_reading",
         "_running",
-        "_visible",
         "closed",
         "paused",
+        "prefixes",
         "sink",
         "subscriptions",
     )
 
-    def __init__(
-        self, visible: Callable[[str], Topic | None], bounds: ReadBounds, cohorts: Cohorts, sink: Sink
-    ) -> None:
-        self._visible = visible
-        """The topic that readers see under a name."""
-        self._bounds = bounds
+    def __init__(self, core: FeedCore, cohorts: Cohorts, sink: Sink) -> None:
+        self._core = core
         self._cohorts = cohorts
         self.sink = sink
         self.subscriptions: dict[str, Subscription] = {}
+        self.prefixes: PrefixWatch | None = None
+        """The prefixes by which topics are followed, too, since `watch_prefixes`."""
         self.paused = True
         """Whether nothing is delivered until `resume`."""
         self.closed = False
@@ -74,7 +80,7 @@ class Feed:
         pass then reports that it is gone.
         """
         self.unsubscribe(name)
-        options = self._bounds.one_pass(query._replace(from_seq=0))
+        options = self._core.bounds.one_pass(query._replace(from_seq=0))
         subscription = self.subscriptions[name] = Subscription(self, name, options, from_seq)
         insort(self._behind, name)
         return subscription
@@ -92,6 +98,13 @@ class Feed:
             self._reading = None
         return True
 
+    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> PrefixWatch:
+        """Return the prefixes of this feed, at first none: see `PrefixWatch`."""
+        prefixes = self.prefixes
+        if prefixes is None:
+            prefixes = self.prefixes = PrefixWatch(self._core, self, within, most, most_in_all)
+        return prefixes
+
     def pause(self) -> None:
         """Deliver nothing until `resume`: the connection holds enough."""
         self.paused = True
@@ -107,12 +120,15 @@ class Feed:
     def resume_soon(self) -> None:
         """Continue as `resume`, but read lagging topics after the return to the loop."""
         self.paused = False
-        if self._behind:
+        if self._behind or (self.prefixes is not None and self.prefixes.has_news):
             self._defer()
 
     def close(self) -> None:
         """End all subscriptions."""
         self.closed = True
+        prefixes, self.prefixes = self.prefixes, None
+        if prefixes is not None:
+            prefixes.close()
         self.sink = _NO_SINK
         self._behind.clear()
         self._reading = None
@@ -140,6 +156,8 @@ class Feed:
         self._running = True
         left = _READS_A_PASS
         try:
+            if self.prefixes is not None:
+                self.prefixes.report()
             while self._behind and not (self.paused or self._reading or self._deferred):
                 if not left:
                     self._defer()
@@ -152,7 +170,11 @@ class Feed:
     def _read(self, subscription: Subscription) -> None:
         topic = subscription.topic
         if topic is None or topic.life is Life.GONE:
-            topic = subscription.topic = self._visible(subscription.name)
+            prefixes = self.prefixes
+            if topic is not None and prefixes is not None and subscription.name in prefixes:
+                self._report_deleted(subscription)  # One that has its name now is another topic.
+                return
+            topic = subscription.topic = self._core.registry.visible(subscription.name)
             if topic is None:
                 self._report_deleted(subscription)
                 return
@@ -225,6 +247,8 @@ class Feed:
         self.unsubscribe(subscription.name)
         burst = Burst((DeletedFrame(subscription.name, subscription.cursor),), self._cohorts.loop.clock.monotonic_ns())
         self._deliver(subscription, burst)
+        if self.prefixes is not None:
+            self.prefixes.on_end(subscription.name)
 
 
 class _NoSink:
@@ -233,6 +257,9 @@ class _NoSink:
     audience = shared_connection = None
 
     def deliver(self, _subscription: Subscription, _burst: Burst) -> bool:
+        return False
+
+    def deliver_left_out(self, _name: str, _most: int) -> bool:
         return False
 
     def fail(self, _subscription: Subscription, _error: TopicsError) -> None:

@@ -86,7 +86,7 @@ class Burst:
     renderings: cache of the protocols for the bytes they made of these frames: key to anything.
     """
 
-    __slots__ = ("at_ns", "cursor", "frames", "has_tombstone", "renderings")
+    __slots__ = ("at_ns", "cursor", "ends_topic", "frames", "has_tombstone", "renderings")
 
     def __init__(self, frames: tuple[Frame, ...], at_ns: int) -> None:
         self.frames = frames
@@ -95,6 +95,7 @@ class Burst:
         self.cursor = frames[-1].cursor
         """Cursor of a reader after it."""
         self.has_tombstone = type(frames[0]) is TombstoneFrame
+        self.ends_topic = type(frames[0]) is DeletedFrame
         self.renderings: dict[Hashable, Any] = {}
 
 

@@ -47,6 +47,12 @@ class Sink(Protocol):
         last.
         """
 
+    def deliver_left_out(self, name: str, most: int) -> bool:
+        """Take the news that a topic is not followed although a prefix covers it (R-PREFIX-6).
+
+        most: the topics that may be followed. Returns: as `deliver`.
+        """
+
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
         """Take the end of the subscription: its topic cannot be read (checksum, I/O error)."""
 

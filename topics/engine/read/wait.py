@@ -1,44 +1,42 @@
 """Waits for news of several topics at once. Source: wire contract 7.8, R-WAIT.
 
-A parked wait is among the waiters of each topic it names, and for each absent one in
-`core.awaited`. So it costs nothing until one of them changes, and then a check of that one. Its
-answer is made in a turn of the pass's reads, because thousands may wait for one topic.
+A parked wait is among the waiters of each topic it names, for each absent one in `core.awaited`,
+and for its prefixes in `core.prefix_waits`. So it costs nothing until one of them changes, and then
+a check of that one. Its answer is made in a turn of the pass's reads, because thousands may wait
+for one topic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
+from topics.common.values.answers import News
 from topics.config import Config
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
-from topics.engine.state.wakes import CatchUpFirst, CreationWaiter
+from topics.engine.state.wakes import CatchUpFirst, CreationWaiter, PrefixWaits
 from topics.engine.values.ports import LoopPort, TimerPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import Done, KnownTopic, TopicHead
 from topics.errors import TopicsError
 
-Heads = dict[str, TopicHead | None]
-"""The heads of all named topics; None: the topic does not exist."""
-
 _BYTES_AN_ANSWER, _BYTES_A_NAME = 2048, 256
 """Shares of a pass's budget for reads: an answer costs as much as rendering these bytes."""
-
-
-Awaited = dict[str, dict[CreationWaiter, None]]
-"""See `Core.awaited`."""
 
 
 class WaitCore(Protocol):
     """The part of the core that a wait needs."""
 
-    awaited: Awaited
+    awaited: dict[str, dict[CreationWaiter, None]]
     bounds: ReadBounds
     closing: bool
     config: Config
     loop: LoopPort
+    prefix_waits: PrefixWaits
     registry: Registry
     turns: ReadTurns
     waits: int
@@ -48,23 +46,26 @@ class WaitCore(Protocol):
 class Wait:
     """One wait; `done` is called once, unless it is cancelled before."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - one call a request
         self,
         core: WaitCore,
         catch_up: CatchUpFirst,
         known: dict[str, KnownTopic],
+        starts: Sequence[str],
         wait_ms: int,
-        done: Done[Heads],
+        done: Done[News],
     ) -> None:
+        """starts: beginnings of names, as `starts_of` returns them."""
         self._core = core
         self._catch_up = catch_up
         self._known = known
+        self._starts = starts
         self._wait_ms = core.bounds.wait_ms(wait_ms)
-        self._done: Done[Heads] | None = done
+        self._done: Done[News] | None = done
         self._behind = 1
         """Number of topics whose routers have not caught up, plus one for `begin`."""
         self._timer: TimerPort | None = None
-        self._places: list[Place] = []
+        self._places: list[Place | PrefixPlace] = []
         """Places at which it is parked."""
         self._final = not wait_ms or core.closing
         """Whether the present heads are the answer, news or not."""
@@ -93,7 +94,8 @@ class Wait:
         if self._behind or self._done is None:
             return
         is_over = self._final or self._core.closing
-        if is_over or any(self._is_news(name, known) for name, known in self._known.items()):
+        has_news = any(self._is_news(name, known) for name, known in self._known.items())
+        if is_over or has_news or (self.has_room and next(self._unnamed(), None) is not None):
             self.answer_soon()
         else:
             self._park()
@@ -106,11 +108,23 @@ class Wait:
             return True
         return topic.head != known.seq
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the answer may have a topic that is not named."""
+        return len(self._known) < self._core.config.max_wait_topics
+
+    def _unnamed(self) -> Iterator[str]:
+        """Yield the topics with a prefix that was asked for, except those that are named."""
+        known = self._known
+        for topic in self._core.registry.beginning_with(self._starts):
+            if topic.name not in known:
+                yield topic.name
+
     # --- parked ------------------------------------------------------------------------------------------------------
     def _park(self) -> None:
         """Wait at all topics. They were checked in the same step, so that no change is missed."""
         core = self._core
-        config, count = core.config, len(self._known)
+        config, count = core.config, len(self._known) + len(self._starts)
         for limit, most, held in (
             ("max_waits", config.max_waits, core.waits + 1),
             ("max_waited_topics", config.max_waited_topics, core.waited_topics + count),
@@ -122,8 +136,10 @@ class Wait:
         core.waited_topics += count
         visible = core.registry.visible
         self._places = [Place(self, name, visible(name), known.seq) for name, known in self._known.items()]
+        if self._starts:
+            self._places.append(PrefixPlace(self, self._starts))
         for place in self._places:
-            place.enter(core.awaited)
+            place.enter(core)
 
     def _leave(self) -> None:
         if self._timer is not None:
@@ -131,8 +147,8 @@ class Wait:
             self._timer = None
         if self._places:
             for place in self._places:
-                place.leave(self._core.awaited)
-            self._core.waited_topics -= len(self._places)
+                place.leave(self._core)
+            self._core.waited_topics -= len(self._known) + len(self._starts)
             self._places = []
             self._core.waits -= 1
 
@@ -152,11 +168,13 @@ class Wait:
     def _answer_now(self) -> None:
         if self._done is None:
             return
-        self._core.turns.spend(_BYTES_AN_ANSWER + _BYTES_A_NAME * len(self._known))
+        unnamed = self._unnamed() if self._starts else iter(())
+        names = [*self._known, *islice(unnamed, self._core.config.max_wait_topics - len(self._known))]
+        self._core.turns.spend(_BYTES_AN_ANSWER + _BYTES_A_NAME * len(names))
         visible = self._core.registry.visible
-        self._answer({name: _head_of(visible(name)) for name in self._known})
+        self._answer(News({name: _head_of(visible(name)) for name in names}, next(unnamed, None)))
 
-    def _answer(self, result: Heads | TopicsError) -> None:
+    def _answer(self, result: News | TopicsError) -> None:
         done, self._done = self._done, None
         self._leave()
         if done is not None:
@@ -175,19 +193,19 @@ class Place:
         self._topic = topic
         self._seq = seq
 
-    def enter(self, awaited: Awaited) -> None:
+    def enter(self, core: WaitCore) -> None:
         if self._topic is not None:
             self._topic.waiters[self] = None
         else:
-            awaited.setdefault(self._name, {})[self] = None
+            core.awaited.setdefault(self._name, {})[self] = None
 
-    def leave(self, awaited: Awaited) -> None:
+    def leave(self, core: WaitCore) -> None:
         if self._topic is not None:
             self._topic.waiters.pop(self, None)
-        elif (line := awaited.get(self._name)) is not None:
+        elif (line := core.awaited.get(self._name)) is not None:
             line.pop(self, None)
             if not line:
-                del awaited[self._name]
+                del core.awaited[self._name]
 
     def on_topic_made(self, topic: Topic) -> None:
         """Note that the topic exists now, with the records written by the end of the pass."""
@@ -199,6 +217,40 @@ class Place:
         assert self._topic is not None, "a change of a topic that does not exist"
         if self._topic.head != self._seq:
             self._wait.answer_soon()
+
+    def on_topic_gone(self) -> None:
+        self._wait.answer_soon()
+
+    def on_shutdown(self) -> None:
+        self._wait.answer_soon()
+
+
+class PrefixPlace:
+    """A wait's place in line for the creation of topics with a prefix, and then at the first."""
+
+    __slots__ = ("_starts", "_topic", "_wait")
+
+    def __init__(self, wait: Wait, starts: Sequence[str]) -> None:
+        self._wait = wait
+        self._starts = starts
+        self._topic: Topic | None = None
+
+    def enter(self, core: WaitCore) -> None:
+        core.prefix_waits.enter(self, self._starts)
+
+    def leave(self, core: WaitCore) -> None:
+        core.prefix_waits.leave(self, self._starts)
+        if self._topic is not None:
+            self._topic.waiters.pop(self, None)
+
+    def on_topic_made(self, topic: Topic) -> None:
+        """Note a topic, with the records written by the end of the pass."""
+        if self._topic is None and self._wait.has_room:
+            self._topic = topic
+            topic.waiters[self] = None
+
+    def look_again(self) -> None:
+        self._wait.answer_soon()
 
     def on_topic_gone(self) -> None:
         self._wait.answer_soon()

@@ -13,7 +13,7 @@ from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.topic import Topic
 from topics.engine.state.waiters import EndsAtShutdown
-from topics.engine.state.wakes import CreationWaiter
+from topics.engine.state.wakes import CreationWaiter, PrefixWaits
 from topics.engine.values.ports import FormatPort, LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
@@ -67,6 +67,8 @@ class Core:
         """Appends that wait before they are staged."""
         self.awaited: dict[str, dict[CreationWaiter, None]] = {}
         """Queued waits for the creation of a topic, by its name."""
+        self.prefix_waits = PrefixWaits()
+        """Waits for the creation of any topic whose name begins with a prefix."""
         self.checkpoint_waits: dict[EndsAtShutdown, None] = {}
         """Requests that wait for a checkpoint to end."""
         self.waits = 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from topics.config import DURABILITIES
 from topics.engine.index.usage import Usage
 from topics.engine.shared.dormant import Dormant, DormantTopic
 from topics.engine.state.topic import STAGING, Life, Topic
-from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.name_rules import Prefixes, starts_of
 from topics.engine.values.topic_config import TopicConfig
 
 
@@ -157,9 +157,16 @@ class Registry:
 
         The cost depends only on the matching names.
         """
+        return self.beginning_with(starts_of((prefix,), within), name)
+
+    def beginning_with(self, starts: Sequence[str], after: str = "") -> Iterator[Topic | DormantTopic]:
+        """Yield visible topics after a name that begin with one of `starts`, ascending.
+
+        starts: as `starts_of` returns them.
+        """
         names = self._names
-        first = bisect_right(names, name)
-        for start in _starts(prefix, within):
+        first = bisect_right(names, after)
+        for start in starts:
             for at in range(max(first, bisect_left(names, start)), len(names)):
                 if not names[at].startswith(start):
                     break
@@ -176,21 +183,3 @@ class Registry:
                 self.queues[topic] = None
             else:
                 del self.queues[topic]
-
-
-def _starts(prefix: str, within: Prefixes) -> list[str]:
-    """Return the beginnings of names that begin with `prefix` and one of `within`.
-
-    They are ascending, and no name begins with two of them.
-    """
-    if not within:
-        return [prefix]
-    found: list[str] = []
-    for start in sorted(max(prefix, other, key=len) for other in within if _nested(prefix, other)):
-        if not found or not start.startswith(found[-1]):
-            found.append(start)
-    return found
-
-
-def _nested(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)

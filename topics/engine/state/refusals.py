@@ -59,6 +59,11 @@ def topic_not_found(name: str) -> RequestError:
     return RequestError("topic_not_found", f"topic {shown(name)} does not exist: create it first", {"topic": name})
 
 
+def is_absent(error: Exception) -> bool:
+    """Return whether an error is the refusal of `topic_not_found`."""
+    return isinstance(error, RequestError) and error.code == "topic_not_found"
+
+
 def incarnation_mismatch(name: str, present: str | None) -> RequestError:
     """Refuse a write that requires another incarnation.
 

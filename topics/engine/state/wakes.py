@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from topics.engine.state.topic import Topic
@@ -28,10 +29,57 @@ class CreationWaiter(EndsAtShutdown, Protocol):
         """Note that the topic exists now, with the records written by the end of the pass."""
 
 
+class PrefixWaits:
+    """The waits by prefix. A creation looks up one beginning of its name for each known length.
+
+    So its cost depends on the waits for this very topic, and neither on other waits nor on topics.
+    """
+
+    def __init__(self) -> None:
+        self._by_prefix: dict[str, dict[CreationWaiter, None]] = {}
+        self._lengths: Counter[int] = Counter()
+        """The number of prefixes by length."""
+
+    def __bool__(self) -> bool:
+        return bool(self._by_prefix)
+
+    def enter(self, waiter: CreationWaiter, prefixes: Iterable[str]) -> None:
+        """Add a waiter. No name begins with two of its prefixes."""
+        for prefix in prefixes:
+            line = self._by_prefix.get(prefix)
+            if line is None:
+                line = self._by_prefix[prefix] = {}
+                self._lengths[len(prefix)] += 1
+            line[waiter] = None
+
+    def leave(self, waiter: CreationWaiter, prefixes: Iterable[str]) -> None:
+        for prefix in prefixes:
+            line = self._by_prefix[prefix]
+            del line[waiter]
+            if not line:
+                del self._by_prefix[prefix]
+                self._lengths[len(prefix)] -= 1
+                if not self._lengths[len(prefix)]:
+                    del self._lengths[len(prefix)]
+
+    def of_name(self, name: str) -> list[CreationWaiter]:
+        """Return the waiters for a topic of this name."""
+        found: list[CreationWaiter] = []
+        for length in self._lengths:
+            if length <= len(name) and (line := self._by_prefix.get(name[:length])) is not None:
+                found += line
+        return found
+
+    def waiters(self) -> list[CreationWaiter]:
+        """Return all waiters; one with several prefixes comes several times."""
+        return [waiter for line in self._by_prefix.values() for waiter in line]
+
+
 class CreationCore(WakeCore, Protocol):
     """The part of the core that a notice of a creation needs."""
 
     awaited: dict[str, dict[CreationWaiter, None]]
+    prefix_waits: PrefixWaits
 
 
 def wake(core: WakeCore, topic: Topic) -> None:
@@ -42,8 +90,9 @@ def wake(core: WakeCore, topic: Topic) -> None:
 
 def notify_made(core: CreationCore, topic: Topic) -> None:
     """Notify the waits for a topic's creation; they look at the end of the pass."""
-    line = core.awaited.pop(topic.name, None)
-    if line is not None:
-        for place in line:
-            place.on_topic_made(topic)
-        wake(core, topic)
+    for place in core.awaited.pop(topic.name, ()):
+        place.on_topic_made(topic)
+    if core.prefix_waits:
+        for waiter in core.prefix_waits.of_name(topic.name):
+            waiter.on_topic_made(topic)
+    wake(core, topic)

@@ -316,17 +316,17 @@ class Fields:
                 raise refuse(f"{self._prefix}{name}[{index}]", "a string", item)
         raise AssertionError("strings_of has refused an array of strings")
 
-    def few_members(self, name: str, must_be: str, most: int) -> Fields:
+    def few_members(self, name: str, must_be: str, most: int, least: int = 1) -> Fields:
         """Return a required object whose keys are data.
 
-        It has 1 to `most` members, which are counted before decoding.
+        It has `least` to `most` members, which are counted before decoding.
         """
         span = self.require(name)
         what = self._prefix + name
         if span.kind != JsonKind.OBJECT:
             raise refuse(what, must_be, span)
         members = read_object(span.text, what, f"{what}.", most)
-        if not members.names():
+        if least and not members.names():
             raise RequestError("invalid_request", f"{what} is empty: name at least one")
         return members
 

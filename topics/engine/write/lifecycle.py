@@ -87,7 +87,7 @@ class Creation(Operation[LifecycleCore]):
         self.core.registry.show(self.topic)
         if self.topic.life is Life.CREATING:  # Its deletion may already be queued after it.
             self.topic.enter(Life.LIVE)
-        if self.core.awaited:
+        if (self.core.awaited or self.core.prefix_waits) and self.topic.name != STAGING:
             notify_made(self.core, self.topic)
         if self.done is not None:
             self.done(PutResult(True, self.topic.config))

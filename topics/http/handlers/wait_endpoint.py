@@ -8,10 +8,11 @@ from __future__ import annotations
 import msgspec
 
 from topics.common.topic_names import NAME_MAX
+from topics.common.values.answers import News
 from topics.engine.json.strict_json import JsonKind
-from topics.engine.read.wait import Heads
 from topics.engine.values.incarnation import check_incarnation
 from topics.engine.values.json_fields import Fields, read_object, refuse
+from topics.engine.values.name_rules import Prefixes, check_prefix
 from topics.engine.values.results import KnownTopic, TopicHead
 from topics.errors import RequestError
 from topics.http.plan.call import Call
@@ -28,19 +29,35 @@ def wait(call: Call) -> None:
         message = f"the body is over {most * _BODY_BYTES_A_NAME} bytes, which {most} topics never need: name fewer"
         raise RequestError("payload_too_large", message)
     fields = call.fields()
-    known = _known(fields.few_members("topics", "an object from names to seqs", most))
+    prefixes = _prefixes(fields, call.service.config.max_prefixes)
+    known: dict[str, KnownTopic] = {}
+    if not prefixes or "topics" in fields:
+        least = 0 if prefixes else 1
+        known = _known(fields.few_members("topics", "an object from names to seqs", most, least))
     wait_ms = fields.u32("wait_ms", 0)
     call.principal.check_names(*known)
     call.body = b""  # the request may wait long, and does not need its body
 
     @call.or_fail
-    def done(heads: Heads) -> None:
-        members = b",".join([_member(name, head) for name, head in heads.items()])
-        call.reply(b'{"topics":{%b},"performance":{"server_total_ms":%b}}' % (members, call.total_ms()))
+    def done(news: News) -> None:
+        members = b",".join([_member(name, head) for name, head in news.heads.items()])
+        left_out = b'"left_out":%b,' % msgspec.json.encode(news.left_out) if prefixes else b""
+        shape = b'{"topics":{%b},%b"performance":{"server_total_ms":%b}}'
+        call.reply(shape % (members, left_out, call.total_ms()))
 
-    cancel = call.service.engine.wait(known, wait_ms, done)
+    cancel = call.service.engine.wait(known, wait_ms, done, prefixes, call.principal.prefixes)
     if not call.answered:
         call.on_disconnect = cancel
+
+
+def _prefixes(fields: Fields, most: int) -> Prefixes:
+    """Return the prefixes of names whose topics are news, too."""
+    prefixes, count = fields.string_array("prefixes", most)
+    if count > most:
+        raise RequestError("invalid_request", f"prefixes has {count} members: at most {most} are allowed")
+    for prefix in prefixes:
+        check_prefix("prefixes", prefix)
+    return tuple(prefixes)
 
 
 def _known(topics: Fields) -> dict[str, KnownTopic]:

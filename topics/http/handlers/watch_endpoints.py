@@ -5,14 +5,17 @@ Source: wire contract, sections 10.2 and 10.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 
 import msgspec
 
 from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
 from topics.engine.json.strict_json import JsonKind
+from topics.engine.state.refusals import is_absent
 from topics.engine.values.json_fields import Fields, read_object, refuse
+from topics.engine.values.name_rules import check_prefix, of_longest_prefix
 from topics.engine.values.read_filter import ReadFilter
 from topics.engine.values.results import DiffQuery
 from topics.errors import RequestError, TopicsError
@@ -20,7 +23,7 @@ from topics.http.handlers import event_streams
 from topics.http.plan.call import Call
 from topics.http.streams import sse
 from topics.http.streams.watch_cursors import Cursors, read_cursor_id
-from topics.http.streams.watch_sessions import SESSION_TTL_MS, WatchSession
+from topics.http.streams.watch_sessions import SESSION_TTL_MS, SessionPrefixes, WatchSession
 from topics.http.streams.watch_stream import WatchStream
 from topics.http.wire.query import boolean
 
@@ -31,8 +34,13 @@ _HEARTBEAT_MS_MIN, _HEARTBEAT_MS_MAX = 1000, 60_000
 
 def create_session(call: Call) -> None:
     """Create a watch session. Answer its start cursor of every topic, and its wid (10.2)."""
-    fields = call.fields()
-    starts = _starts(fields, call.service.config)
+    fields, config = call.fields(), call.service.config
+    prefixes = _beginnings(fields, "prefixes", config.max_prefixes, config)
+    for prefix in prefixes:
+        check_prefix("prefixes", prefix)
+    if not prefixes:
+        fields.require("topics")
+    starts = _beginnings(fields, "topics", config.max_watch_topics, config)
     nodes, only_nodes, match = ReadFilter.of(fields, call.service.config)
     query = DiffQuery(
         limit=fields.u32("limit", 0),
@@ -46,36 +54,54 @@ def create_session(call: Call) -> None:
     )
     heartbeat_ms = _heartbeat_ms(fields, call.service.config.test_min_heartbeat_ms)
     fields.choice("consistency", ("eventual", "strong"), "eventual")
-    if not starts:
+    if not (starts or prefixes):
         raise RequestError("invalid_request", "topics is empty: name at least one")
     call.principal.check_names(*starts)
     lenient = boolean(call.plan.query, "lenient", False)
+    taken_in: Mapping[str, Begin] = {}
+    of_prefixes = None
+    if prefixes:
+        of_prefixes = SessionPrefixes(tuple(prefixes), call.principal.prefixes, config.max_watch_topics)
+        taken_in = _taken_in(call, prefixes, starts)
 
     def found(beginnings: dict[str, Beginning]) -> None:
         cursors: Cursors = {name: beginning.from_seq for name, beginning in beginnings.items()}
-        session = WatchSession(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors)
+        session = WatchSession(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors, of_prefixes)
         call.service.sessions.add(session)
         topics = {name: beginning._asdict() for name, beginning in beginnings.items()}
         shape = b'{"wid":"%b","stream_url":"/v0/watch/%b","session_ttl_ms":%d,"topics":%b,"performance":{%b}}'
         wid, performance = session.wid.encode(), b'"server_total_ms":' + call.total_ms()
         call.reply(shape % (wid, wid, SESSION_TTL_MS, msgspec.json.encode(topics), performance))
 
-    _look_up(call, dict(sorted(starts.items())), lenient, found)
+    _look_up(call, starts, taken_in, lenient, found)
 
 
-def _starts(fields: Fields, limits: Config) -> dict[str, Begin]:
-    """Return the beginning by topic. Raises: RequestError, also for too many topics."""
-    span = fields.require("topics")
+def _beginnings(fields: Fields, field: str, most: int, limits: Config) -> dict[str, Begin]:
+    """Return the beginning by topic or by prefix; {} if the field is absent.
+
+    Raises: RequestError, also for more than `most`.
+    """
+    span = fields.span(field)
+    if span is None:
+        return {}
     if span.kind != JsonKind.OBJECT:
-        raise refuse("topics", "an object from names to cursors", span)
-    topics = read_object(span.text, "topics", "topics.", limits.max_watch_topics)
+        raise refuse(field, "an object from names to cursors", span)
+    names = read_object(span.text, field, f"{field}.", most)
     starts: dict[str, Begin] = {}
-    for name in topics.names():
-        entry = topics.require(name)
+    for name in names.names():
+        entry = names.require(name)
         if entry.kind != JsonKind.OBJECT:
-            raise refuse(f"topics.{name}", "an object with from_seq, tail or from, or {}", entry)
-        starts[name] = read_object(entry.text, f"topics.{name}", f"topics.{name}.").subscription_begin(limits)
+            raise refuse(f"{field}.{name}", "an object with from_seq, tail or from, or {}", entry)
+        starts[name] = read_object(entry.text, f"{field}.{name}", f"{field}.{name}.").subscription_begin(limits)
     return starts
+
+
+def _taken_in(call: Call, prefixes: dict[str, Begin], starts: dict[str, Begin]) -> dict[str, Begin]:
+    """Return the beginnings of topics that prefixes take in now, beside the named ones."""
+    most = call.service.config.max_watch_topics
+    names = call.service.engine.topics_with(tuple(prefixes), call.principal.prefixes, most)
+    others = (name for name in names if name not in starts)
+    return {name: of_longest_prefix(prefixes, name) for name in islice(others, most - len(starts))}
 
 
 def _heartbeat_ms(fields: Fields, test_floor_ms: int) -> int:
@@ -84,12 +110,17 @@ def _heartbeat_ms(fields: Fields, test_floor_ms: int) -> int:
 
 
 def _look_up(
-    call: Call, starts: dict[str, Begin], lenient: bool, found: Callable[[dict[str, Beginning]], None]
+    call: Call,
+    named: dict[str, Begin],
+    taken_in: Mapping[str, Begin],
+    lenient: bool,
+    found: Callable[[dict[str, Beginning]], None],
 ) -> None:
-    """Pass the beginnings of all topics to `found`, once each is known.
+    """Pass the beginnings of all topics to `found` by name, once each is known.
 
-    An absent topic fails the call, or is left out if `lenient`.
+    An absent topic is left out if `lenient`, or if it was not named; else it fails the call.
     """
+    starts = dict(sorted({**named, **taken_in}.items()))
     results: dict[str, Beginning | TopicsError] = {}
 
     def take(name: str, result: Beginning | TopicsError) -> None:
@@ -102,12 +133,14 @@ def _look_up(
                 result = results[each]
                 if not isinstance(result, TopicsError):
                     present[each] = result
-                elif not (lenient and isinstance(result, RequestError) and result.code == "topic_not_found"):
+                elif not (lenient or each in taken_in) or not is_absent(result):
                     raise result
             found(present)
         except TopicsError as error:
             call.fail(error)
 
+    if not starts:
+        found({})
     for name, begin in starts.items():
         call.service.engine.begin(name, begin, lambda result, name=name: take(name, result))  # type: ignore[misc]
 
@@ -124,9 +157,7 @@ def open_stream(call: Call) -> None:
     slot = service.stream_slots.take(session.key_id)
     last_event_id = call.plan.request.headers.get(b"last-event-id", b"")
     if last_event_id:
-        seen = read_cursor_id(last_event_id)
-        cursors = session.cursors
-        session.cursors = {name: min(cursor, seen.get(name, cursor)) for name, cursor in cursors.items()}
+        session.rewind(read_cursor_id(last_event_id))
 
     def on_end() -> None:
         slot.release()

@@ -317,18 +317,23 @@ OPERATIONS: dict[str, ApiOperation] = {
                     "type": "object",
                     "additionalProperties": nullable(answer(head_seq=u64(), incarnation=INCARNATION)),
                 },
+                left_out_Q=nullable(text("only with prefixes: the first topic for which there was no place")),
                 performance=performance(),
             )
         },
         body=question(
-            ("topics",),
             topics={
                 "type": "object",
                 "additionalProperties": ref("Known"),
                 "propertyNames": {"maxLength": NAME_MAX},
-                "minProperties": 1,
+                "description": "at least one without prefixes",
                 "maxProperties": Setting("max_wait_topics"),
             },
+            prefixes=listing(
+                text(maxLength=NAME_MAX),
+                description="beginnings of names: topics that are there and not in topics are news, too",
+                maxItems=Setting("max_prefixes"),
+            ),
             wait_ms=u32("how long to wait for news; at most 30000", default=0),
         ),
     ),
@@ -610,12 +615,17 @@ OPERATIONS: dict[str, ApiOperation] = {
         (404,),
         {"lenient": boolean(False, "leave out topics that are absent")},
         body=question(
-            ("topics",),
             topics={
                 "type": "object",
                 "additionalProperties": ref("ReadFrom"),
-                "minProperties": 1,
+                "description": "at least one without prefixes",
                 "maxProperties": Setting("max_watch_topics"),
+            },
+            prefixes={
+                "type": "object",
+                "additionalProperties": ref("ReadFrom"),
+                "description": "by beginning of names: topics that are there, and those made later",
+                "maxProperties": Setting("max_prefixes"),
             },
             **_FILTER,
             limit=u32(default=256),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from topics.common.values.answers import News
 from topics.common.values.begin import Begin, Beginning
 from topics.common.values.configs import RouterConfig
 from topics.engine.delivery.feed import Feed
@@ -14,7 +15,6 @@ from topics.engine.queue.push import PushSink, PushStream
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.queue.redrive import RedriveRequest, RedriveTurn
 from topics.engine.read.plain_reads import PlainReads
-from topics.engine.read.wait import Heads
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
@@ -93,7 +93,16 @@ class EngineApi(Protocol):
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
-    def wait(self, known: dict[str, KnownTopic], wait_ms: int, done: Done[Heads]) -> Cancel: ...
+    def wait(
+        self,
+        known: dict[str, KnownTopic],
+        wait_ms: int,
+        done: Done[News],
+        prefixes: Prefixes = (),
+        within: Prefixes = (),
+    ) -> Cancel: ...
+
+    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
 
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel: ...
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Callable, Container
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from topics.clock import Clock
 from topics.engine.state.refusals import limit_reached
+from topics.engine.values.name_rules import Prefixes, is_topic_name
 from topics.engine.values.results import DiffQuery
 from topics.http.streams.watch_cursors import Cursors
 
@@ -28,22 +29,57 @@ class SessionStream(Protocol):
         """Let every send be a call of the stream from now on."""
 
 
+class SessionPrefixes(NamedTuple):
+    """The prefixes by which the streams of a session take topics in (R-PREFIX)."""
+
+    prefixes: Prefixes
+    within: Prefixes
+    """Prefixes of the names that the session's key may see."""
+    most: int
+    """Topics that are followed at once."""
+
+    def covers(self, name: str) -> bool:
+        in_scope = not self.within or name.startswith(self.within)
+        return in_scope and name.startswith(self.prefixes) and is_topic_name(name)
+
+
 class WatchSession:
     """One session. key_id: the key that created it; None without keys."""
 
-    __slots__ = ("_cursors", "_open", "interval_ns", "key_id", "query", "size", "streams", "used_ns", "wid")
+    __slots__ = (
+        "_cursors",
+        "_open",
+        "interval_ns",
+        "key_id",
+        "prefixes",
+        "query",
+        "size",
+        "streams",
+        "used_ns",
+        "wid",
+    )
 
-    def __init__(self, key_id: int | None, query: DiffQuery, interval_ns: int, cursors: Cursors) -> None:
+    def __init__(
+        self,
+        key_id: int | None,
+        query: DiffQuery,
+        interval_ns: int,
+        cursors: Cursors,
+        prefixes: SessionPrefixes | None = None,
+    ) -> None:
         self.wid = ""
         """The id, set by `Sessions.add`."""
         self.key_id = key_id
         self.query = query
         self.interval_ns = interval_ns
         """Time between heartbeats."""
+        self.prefixes = prefixes
         self._cursors = cursors
         self._open: list[SessionStream] = []
         self.size = len(query.nodes) + sum(map(len, cursors))
-        """Bytes of the names it holds."""
+        """Bytes of the names it holds. Names that it takes in later are those of the topics."""
+        if prefixes is not None:
+            self.size += sum(map(len, prefixes.prefixes + prefixes.within))
         self.streams = 0
         """Streams open now."""
         self.used_ns = 0
@@ -58,6 +94,21 @@ class WatchSession:
     @cursors.setter
     def cursors(self, cursors: Cursors) -> None:
         self._cursors = cursors
+
+    def rewind(self, seen: Cursors) -> None:
+        """Move cursors back to those of an id. It moves none forward (R-WATCH-5).
+
+        A topic of the id that a prefix covers and the session does not have is one that it has
+        taken in, and that is gone or about to end (R-PREFIX-7).
+        """
+        cursors, prefixes = self.cursors, self.prefixes
+        back = {name: min(cursor, seen.get(name, cursor)) for name, cursor in cursors.items()}
+        if prefixes is not None:
+            for name, cursor in seen.items():
+                if len(back) < prefixes.most and name not in back and prefixes.covers(name):
+                    back[name] = cursor
+            back = dict(sorted(back.items()))
+        self.cursors = back
 
     @property
     def has_one_stream(self) -> bool:

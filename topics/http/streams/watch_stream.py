@@ -74,7 +74,8 @@ class WatchStream:
         """The value of `Subscription.sent` that the cursors include."""
         self._only: Subscription | None = None
         """The subscription of a stream of one topic."""
-        self.audience = audience if len(self._cursors) == 1 else None
+        is_of_one = len(self._cursors) == 1 and session.prefixes is None
+        self.audience = audience if is_of_one else None
         """See `Sink`. The bytes of a stream of several topics depend on all its cursors."""
         self.interval_ns = session.interval_ns
         self._last_ns = now_ns
@@ -92,7 +93,11 @@ class WatchStream:
             self._only = feed.subscribe(name, self._session.query, cursor)
         if self.audience is None:
             self._only = None
-        if feed.subscriptions:
+        prefixes = self._session.prefixes
+        if prefixes is not None:
+            watch = feed.watch_prefixes(prefixes.within, prefixes.most, prefixes.most)
+            watch.add(prefixes.prefixes, self._session.query)
+        if feed.subscriptions or prefixes is not None:
             feed.resume()
         else:
             self._end()
@@ -180,24 +185,45 @@ class WatchStream:
 
         Streams with the same cursors send the same block.
         """
-        stream, cursors = self._stream, self._cursors
+        stream = self._stream
         if stream is None:
             return False
         self.note_sent()
+        cursors = self._cursors
+        if subscription.name not in cursors:  # it was just taken in
+            cursors = self._cursors = dict(sorted([*cursors.items(), (subscription.name, subscription.cursor)]))
         first = subscription.fresh and burst.has_tombstone
         # All that the bytes depend on beside the burst. The cursor of a stream of one topic is in
         # it.
         key = (_FIRST if first else _LATER) if len(cursors) == 1 else (first, *cursors.items())
         block = burst.renderings.get(key)
         if block is None:
-            block = burst.renderings[key] = Block(_rendered(cursors, burst, first=first))
-        cursors[subscription.name] = burst.cursor
+            leaves = burst.ends_topic and self._takes_in(subscription.name)
+            block = burst.renderings[key] = Block(_rendered(cursors, burst, first=first, leaves=leaves))
+        if burst.ends_topic and self._takes_in(subscription.name):
+            del cursors[subscription.name]
+        else:
+            cursors[subscription.name] = burst.cursor
         self._session.cursors = cursors
         self._last_ns = burst.at_ns
         stream.write_block(block)
-        if not subscription.feed.subscriptions:
+        if not subscription.feed.subscriptions and self._session.prefixes is None:
             self._end()  # the last topic has ended
             return False
+        return not stream.over_high_water
+
+    def _takes_in(self, name: str) -> bool:
+        """Return whether the session follows a topic of this name should it be created again."""
+        feed = self._feed
+        return feed is not None and feed.prefixes is not None and name in feed.prefixes
+
+    def deliver_left_out(self, name: str, most: int) -> bool:
+        """Write the frame about a topic without a place (R-PREFIX-6)."""
+        stream = self._stream
+        if stream is None:
+            return False
+        data = b'{"topic":"%b","max":%d}' % (name.encode(), most)
+        stream.write(sse.frame(b"left-out", data, cursor_id(self._cursors)))
         return not stream.over_high_water
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
@@ -217,11 +243,12 @@ def shared_bytes(burst: Burst) -> bytes:
     return block.chunk
 
 
-def _rendered(cursors: Cursors, burst: Burst, *, first: bool) -> bytes:
+def _rendered(cursors: Cursors, burst: Burst, *, first: bool, leaves: bool = False) -> bytes:
     """Return the frames of a burst.
 
     cursors: those of the stream before it. first: it is the topic's first burst on this stream,
-    whose tombstone has a reason of its own (R-WATCH-11).
+    whose tombstone has a reason of its own (R-WATCH-11). leaves: the topic has ended, and later ids
+    do not have it (R-PREFIX-7).
     """
     cursors = dict(cursors)
     parts = []
@@ -229,6 +256,8 @@ def _rendered(cursors: Cursors, burst: Burst, *, first: bool) -> bytes:
     for frame in burst.frames:
         if not frame_id or cursors[frame.topic] != frame.cursor:
             cursors[frame.topic] = frame.cursor
+            if leaves:
+                del cursors[frame.topic]
             frame_id = cursor_id(cursors)
         parts.append(sse.frame(_EVENTS[type(frame)], _data(frame, first=first), frame_id))
     return b"".join(parts)
