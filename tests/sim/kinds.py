@@ -1,8 +1,8 @@
 """Seeds of one kind, one after another, to the first that fails: a broken server (mutants.py) has
 to fail one.
 
-    python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|routers|again
-[--seeds 400]
+    python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|watchers|routers
+|again [--seeds 400]
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from itertools import count, islice
 
 from tests.contract.routers.test_router_crashes import Overtaken, Story
 from tests.sim.again import run_lives as again
-from tests.sim.whole.run_seed import is_of_library, make_forwarding, make_passing, make_reading, make_workers, run
+from tests.sim.whole.run_seed import (
+    is_of_library,
+    make_forwarding,
+    make_passing,
+    make_reading,
+    make_watching,
+    make_workers,
+    run,
+)
 
 _STEPS = 60
 
@@ -46,6 +54,10 @@ def _readers(seed: int) -> None:
     run(seed, cast=make_reading)
 
 
+def _watchers(seed: int) -> None:
+    run(seed, cast=make_watching)
+
+
 def _routers(seed: int) -> None:
     guarantee = ("at_least_once", "exactly_once")[seed % 2]
     kind = (Story, Overtaken)[seed % 4 // 2]
@@ -63,6 +75,7 @@ HUNTS: dict[str, Callable[[int], object]] = {
     "forwarding": _forwarding,
     "passing": _passing,
     "readers": _readers,
+    "watchers": _watchers,
     "routers": _routers,
     "again": again.run,
 }

@@ -17,6 +17,7 @@ from tests.sim.whole.clients.passing import Passing
 from tests.sim.whole.clients.reader_clients import Reading
 from tests.sim.whole.clients.shared import Shared
 from tests.sim.whole.clients.waiting import Waiting
+from tests.sim.whole.clients.watching import Watching
 from tests.sim.whole.clients.workers import Workers
 from tests.sim.whole.genes import alter, length_of
 from tests.sim.whole.library_host import LibraryMachine, make_callers
@@ -31,6 +32,8 @@ _LIBRARIES = 0.2
 """Share of the seeds that run the library instead of the server, called by the same clients."""
 _WAITING = 0.25
 """Share of the seeds in which a client waits for the topics of all others."""
+_WATCHING = 0.25
+"""Share of the seeds in which a client watches topics by a prefix."""
 _READING = 0.25
 """Share of the seeds in which clients use named readers."""
 _ASKING = 0.2
@@ -137,6 +140,9 @@ def make_actors(machine: Machine, seed: Seed) -> list[Actor]:
     waiting_rng = stream(seed, "waiting")
     if waiting_rng.random() < _WAITING:
         actors.append(Waiting(machine, waiting_rng, [path.rpartition("/")[2] for a in actors for path in a.paths()]))
+    watching_rng = stream(seed, "watching")
+    if watching_rng.random() < _WATCHING:
+        actors.append(Watching(machine, watching_rng))
     asking_rng = stream(seed, "checkpoints")
     if asking_rng.random() < _ASKING:
         actors.append(Checkpoints(machine, asking_rng, [actor for actor in actors if isinstance(actor, Owner)]))
@@ -164,6 +170,13 @@ def make_forwarding(machine: Machine, seed: Seed) -> list[Actor]:
 def make_reading(machine: Machine, seed: Seed) -> list[Actor]:
     """Return the clients of named readers, and one with exclusive topics beside them."""
     return _make(Reading, machine, seed, "reading")
+
+
+def make_watching(machine: Machine, seed: Seed) -> list[Actor]:
+    """Return a watcher by prefix and the writer of its topics, and one client with exclusive topics
+    beside them.
+    """
+    return _make(Watching, machine, seed, "watching")
 
 
 def make_passing(machine: Machine, seed: Seed) -> list[Actor]:
