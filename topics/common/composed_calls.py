@@ -156,8 +156,8 @@ class ComposedCalls(QueueCalls):
         """Yield (topic, record) of several topics as records come, until the log is closed.
 
         topics: names to where each begins: a cursor, None for the head there is now, or a
-        beginning as `from_` of `read`. prefixes: the same for the topics whose names begin so; "" is
-        all there are. One that is made later, or created again, begins with its first record. At
+        beginning as `from_` of `read`. prefixes: the same for the topics whose names begin so; ""
+        is all there are. One that is made later, or created again, begins with its first record. At
         most 256 topics are followed at once; on_left_out: is called with the name of one beyond,
         instead of a warning in the log. Records of a topic come in order. max_bytes and which
         records come: as in `tail`, of each topic.

@@ -16,6 +16,7 @@ Clients and what they know
   forwarding_clients.py                      routers, in a row, and what is written beside their copies
   passing.py                         records that expire, and an ephemeral topic
   waiting.py                         those who wait for news of the topics of others
+  watching.py                        a watcher by prefix, and the writer of its topics
   checkpoints.py shown.py            those who ask for checkpoints, and what files show then
 What is watched all the time, and compared with the disk
   monitor.py listed.py consumed.py controls.py   the order of syncs, acks, renames and unlinks

@@ -1,6 +1,6 @@
 """A client that watches topics by a prefix, and one that creates, writes and deletes them.
 
-R-PREFIX: whatever topics come and go, and whoever crashes, the watcher gets each record of a topic
+R-PREFIX: whatever topics come and go, and in every crash, the watcher gets each record of a topic
 once, in order, from the first one on. Nothing is missing a moment after its writer has the answer.
 """
 
@@ -109,7 +109,7 @@ class _Topic:
         self.life = 0
         """The number of times that it was created."""
         self.head: int | None = None
-        """None: it does not exist."""
+        """The highest seq; None: it does not exist."""
         self.changed_ns = 0
         """When its writer had the last answer."""
 
@@ -199,7 +199,7 @@ class _Writer(Client):
             self.asked = None
 
     def _leave(self, topic: _Topic) -> None:
-        """Leave a topic alone whose last change may or may not have happened."""
+        """Change a topic no more whose last change may or may not have happened."""
         if topic in self.shared.topics:
             self.shared.topics.remove(topic)
 
@@ -218,7 +218,7 @@ class _Watcher(Client):
         self.at: dict[str, tuple[int, int]] = {}
         """By topic: the life and the seq of the last record that came."""
         self.cursors: dict[str, int] = {}
-        """Those of the last id."""
+        """The cursors of the last id."""
         self.resumed: set[str] = set()
         """The topics that continue from an earlier stream, and had no frame on this one."""
         self.others: set[tuple[str, int]] = set()
