@@ -131,28 +131,32 @@ class Client {
    *
    * Yields `{ type: "record", topic, record }`; `{ type: "gap", topic, gap_from, gap_to, reason }` where records were
    * lost; `{ type: "caught-up", topic, head_seq }`; `{ type: "topic-deleted", topic }`. Ends with the last topic, or
-   * by `signal`. `fields`: others of a session, such as `node` or `include_tags`.
+   * by `signal`. `fields`: others of a session, such as `node` or `include_tags`. `prefixes: { "orders.": {} }`: also
+   * all topics whose names begin so, those made later from their first record on; it ends only by `signal` then, and
+   * yields `{ type: "left-out", topic, max }` for one of the topics that are too many.
    */
   async *follow(topics, { signal, ...fields } = {}) {
     const session = { heartbeat_ms: this.options.heartbeatMs, ...fields };
     let cursors = topics;
     let lenient = ""; // topics that are absent at the beginning are an error, and deleted ones later
-    while (Object.keys(cursors).length) {
+    while (Object.keys(cursors).length || session.prefixes) {
       const made = await this.call("POST", `/v0/watch${lenient}`, { ...session, topics: cursors }, { signal });
       for (const topic of Object.keys(cursors)) {
         if (!(topic in made.topics)) yield { type: "topic-deleted", topic };
       }
       lenient = "?lenient=true";
       const at = Object.fromEntries(Object.entries(made.topics).map(([topic, { from_seq }]) => [topic, { from_seq }]));
-      yield* this.events(made.stream_url, at, signal);
+      // What is made while there is no session is not known yet: it begins with its first record.
+      if (session.prefixes) session.prefixes = Object.fromEntries(Object.keys(session.prefixes).map((each) => [each, {}]));
+      yield* this.events(made.stream_url, at, signal, Boolean(session.prefixes));
       cursors = at;
     }
   }
 
   /** Yield the events of a session until it is gone, and keep the cursors of its topics in `at`. */
-  async *events(path, at, signal) {
+  async *events(path, at, signal, stays = false) {
     let last = null; // the id of the last event
-    for (let pauses = 0; Object.keys(at).length; ) {
+    for (let pauses = 0; stays || Object.keys(at).length; ) {
       const silence = new AbortController();
       let timer;
       const wake = () => {
@@ -177,7 +181,7 @@ class Client {
         clearTimeout(timer);
         silence.abort();
       }
-      if (Object.keys(at).length) await sleep(this.pauseMs(pauses++), signal);
+      if (stays || Object.keys(at).length) await sleep(this.pauseMs(pauses++), signal);
     }
   }
 
@@ -206,6 +210,8 @@ function* taken({ event, data }, at) {
   } else if (event === "topic-deleted") {
     delete at[data.topic];
     yield { type: "topic-deleted", topic: data.topic };
+  } else if (event === "left-out") {
+    yield { type: "left-out", topic: data.topic, max: data.max };
   }
 }
 

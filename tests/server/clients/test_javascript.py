@@ -141,6 +141,45 @@ def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path
         world.close()
 
 
+def test_topics_with_a_prefix_are_followed_across_a_killed_server(tmp_path: Path) -> None:
+    """R-PREFIX-8: one that is made meanwhile comes from its first record on."""
+    world = LiveWorld(tmp_path, max_watch_topics=2)
+    world.start()
+    script = Script(
+        tmp_path,
+        url(world),
+        """
+        await log.append("a.1", ["old"]);
+        for await (const event of log.follow({}, { prefixes: { "a.": { tail: true } } })) {
+          if (event.type === "record") console.log(event.topic, event.record.$seq, event.record.data);
+          else if (event.type === "caught-up") { if (event.topic === "a.1") ask("caught up"); }
+          else { console.log(event.type, event.topic); if (event.type === "left-out") break; }
+        }
+        """,
+    )
+    try:
+        assert script.line() == "caught up"
+        port = world.address[1]
+        world.crash()
+        world.start(port=port)
+        with topics.connect(url(world)) as log:
+            log.append("a.2", ["new"])
+        script.go_on()
+        seen = [script.line()]
+        while seen[-1] == "caught up":
+            script.go_on()
+            seen.append(script.line())
+        assert seen[-1] == "a.2 1 new"
+        with topics.connect(url(world)) as log:
+            log.delete_topic("a.2")
+            log.append("a.0", ["more"])
+            log.put_topic("a.3")
+        assert script.rest() == ["topic-deleted a.2", "a.0 1 more", "left-out a.3"]
+    finally:
+        script.close()
+        world.close()
+
+
 def test_a_page_of_another_origin_is_asked_whether_the_server_lists_it(tmp_path: Path) -> None:
     found = Script(
         tmp_path,
