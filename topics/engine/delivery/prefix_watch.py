@@ -14,7 +14,7 @@ from topics.engine.state.wakes import PrefixWaits
 from topics.engine.values.name_rules import Prefixes, of_longest_prefix, starts_of
 from topics.engine.values.results import DiffQuery
 
-_BYTES_A_TOPIC = 4096
+_BYTES_A_TOPIC = 16_384
 """Share of a pass's budget for reads that taking in a topic costs, with its first read."""
 
 
