@@ -71,6 +71,7 @@ RANGES = {
     "max_reason_bytes": (0, 60_000),
     # A delay and a time of today make a number of 64 bits.
     "max_delay_ms": (0, 1 << 48),
+    "max_ttl_ms": (0, 1 << 48),
     "max_watch_topics": (0, 1_000_000),
     "max_wait_topics": (0, 1_000_000),
     # A creation looks up as many beginnings of a name at most as it has characters.
@@ -416,6 +417,8 @@ class Config:
     """Bytes of a nack's `reason`; 0: no nack may give one."""
     max_delay_ms: int = 2_592_000_000
     """The longest `delay_ms` of a record; 0: no record may have one."""
+    max_ttl_ms: int = 315_360_000_000
+    """The longest `ttl_ms` of a record; 0: no record may have one."""
     max_watch_topics: int = 256
     max_wait_topics: int = 256
     max_prefixes: int = 64

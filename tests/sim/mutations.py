@@ -27,6 +27,7 @@ _REDRIVE = "tests/contract/queues/test_redrive.py"
 _FILTERS = "tests/contract/records/test_filters.py"
 _DELAYS = "tests/contract/queues/test_delays.py"
 _PREFIXES = "tests/contract/streams/test_prefixes.py"
+_TTLS = "tests/contract/records/test_record_ttl.py"
 
 
 class Mutant(NamedTuple):
@@ -1570,21 +1571,21 @@ MUTANTS = (
     _one(
         "the delays of the log forgotten by a start",
         "store/format/row_columns.py",
-        "        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id, dues)\n",
+        "        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id, times)\n",
         "        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id)\n",
         "queues",
     ),
     _one(
         "an index without the delays of its segment",
         "engine/recovery/engine_checkpoints.py",
-        "            None if topic.queue is None else topic.queue.dues_of(seqs),\n",
-        "",
+        "    dues = None if topic.queue is None else topic.queue.dues_of(seqs)\n",
+        "    dues = None\n",
         _DELAYS,
     ),
     _one(
         "a pack's index without delays",
         "store/segments/pack.py",
-        "        joined_dues([(part.dues, len(part.ts)) for part in parts]),\n",
+        "        joined_times([(part.times, len(part.ts)) for part in parts]),\n",
         "",
         "queues",
     ),
@@ -1605,7 +1606,7 @@ MUTANTS = (
     _one(
         "jobs with delays staged before the directory is marked",
         "engine/write/format_wait.py",
-        "        if number < DIRECTORY_FORMAT and any_delayed(spans):\n",
+        "        if number < DIRECTORY_FORMAT and any_timed(spans):\n",
         "        if number < 0:\n",
         _DELAYS,
     ),
@@ -1615,6 +1616,97 @@ MUTANTS = (
         "                self.cursor, upto = self.held.free_after(self.cursor, head)\n",
         "                pass\n",
         "queues",
+    ),
+    _one(
+        "holes forgotten by a snapshot",
+        "engine/shared/topic_snapshot.py",
+        "gap.reason) for gap in topic.floors.gaps],",
+        'gap.reason) for gap in topic.floors.gaps if gap.reason != "ttl"],',
+        "passing",
+    ),
+    _one(
+        "records that expire by themselves missing without a word",
+        "engine/write/retention.py",
+        "        topic.floors.open_holes(self.seqs, topic.index.next_live)\n",
+        "",
+        "passing",
+    ),
+    _one(
+        "a hole told again by the read after it",
+        "engine/state/losses.py",
+        "    ahead = bisect_right(floors.gaps, cursor, key=_last)\n",
+        "    ahead = bisect_right(floors.gaps, cursor - 1, key=_last)\n",
+        _TTLS,
+    ),
+    _one(
+        "neighbouring holes told one by one",
+        "store/format/floors.py",
+        "        while end < len(gaps) and gaps[end].reason == TTL and",
+        "        while end == at and gaps[end].reason == TTL and",
+        "tests/engine/values/test_losses.py",
+    ),
+    _one(
+        "a record that comes back with the clock after a start",
+        "engine/write/retention.py",
+        "removal(topic, ttl=expiry.ttl, seqs=to_runs(expiry.seqs))",
+        "removal(topic, ttl=expiry.ttl)",
+        _TTLS,
+    ),
+    _one(
+        "holes of the log forgotten by a start",
+        "engine/recovery/engine_catalog.py",
+        "            floors.open_holes(sorted(self._expired.get(topic.id, ())), index.next_live)\n",
+        "",
+        "passing",
+    ),
+    _one(
+        "holes below a floor that a replay leaves out",
+        "store/format/floors.py",
+        "        if first:\n            self.raise_to(ttl=seqs[first - 1])\n",
+        "",
+        "tests/engine/values/test_losses.py",
+    ),
+    _one(
+        "an expiry of a record that a named reader holds",
+        "engine/index/expiries.py",
+        "                if seq > held:\n",
+        "                if seq < 0:\n",
+        _TTLS,
+    ),
+    _one(
+        "an index without the ttls of its segment",
+        "engine/recovery/engine_checkpoints.py",
+        "    ends = None if topic.expiries is None else topic.expiries.of(seqs)\n",
+        "    ends = None\n",
+        "passing",
+    ),
+    _one(
+        "the ttls of the log forgotten by a start",
+        "engine/recovery/engine_catalog.py",
+        "        if ends.any():\n",
+        "        if ends.any() and False:\n",
+        "passing",
+    ),
+    _one(
+        "records of a dormant topic that do not expire",
+        "engine/shared/dormant.py",
+        "            takes &= np.add.reduceat(pack.rows.times[:, 1] > 0, starts, dtype=np.int64) == 0\n",
+        "            pass\n",
+        _TTLS,
+    ),
+    _one(
+        "a record that expires a millisecond too early",
+        "engine/write/append.py",
+        "[(first + at, ts + ttl_ms) for at, ttl_ms in ttls]",
+        "[(first + at, ts + ttl_ms - 1) for at, ttl_ms in ttls]",
+        _TTLS,
+    ),
+    _one(
+        "a read in progress that leaves out what expires meanwhile",
+        "engine/read/frame_read.py",
+        "rows.rows(alive | topic.floors.expired_among(rows.seqs))",
+        "rows.rows(alive | (rows.seqs <= np.uint64(topic.floors.lost)))",
+        "passing",
     ),
     _one(
         "a claim that waits looks at its end only",

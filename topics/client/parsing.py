@@ -75,6 +75,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
     tag: str | None = msgspec.field(name="$tag", default=None)
     node: str | None = msgspec.field(name="$node", default=None)
     delay_ms: int = msgspec.field(name="$delay_ms", default=0)
+    ttl_ms: int = msgspec.field(name="$ttl_ms", default=0)
     lease_id: str = ""
     deadline: int = 0
     deliveries: int = 0
@@ -93,6 +94,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
             tag=self.tag,
             node=self.node,
             delay_ms=self.delay_ms,
+            ttl_ms=self.ttl_ms,
         )
 
     def job(self) -> Job:
@@ -106,6 +108,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
             meta=self.meta,
             tag=self.tag,
             delay_ms=self.delay_ms,
+            ttl_ms=self.ttl_ms,
             attempts=self.attempts,
         )
 

@@ -179,6 +179,7 @@ class LogSettings(TypedDict, total=False):
     max_attempts: int
     max_reason_bytes: int
     max_delay_ms: int
+    max_ttl_ms: int
     max_watch_topics: int
     max_wait_topics: int
     max_prefixes: int

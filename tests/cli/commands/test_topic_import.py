@@ -40,7 +40,7 @@ def imported(log: topics.Log, topic: str, lines: bytes, *, keep_seqs: bool) -> i
 
 
 def contents(log: topics.Log, topic: str) -> list[tuple[Any, ...]]:
-    return [(each.data, each.tag, each.node, each.meta, each.delay_ms) for each in log.read(topic)]
+    return [(each.data, each.tag, each.node, each.meta, each.delay_ms, each.ttl_ms) for each in log.read(topic)]
 
 
 def test_a_topic_that_is_exported_and_imported_has_equal_records_and_settings(tmp_path: Path) -> None:
@@ -136,3 +136,16 @@ def test_a_delay_continues_in_the_queue_that_is_imported(tmp_path: Path) -> None
         assert 0 <= after.ts + after.delay_ms - (before.ts + before.delay_ms) < 60_000
         assert other.delay_ms == 0
         assert log.state("copy").queue == topics.QueueState(1, 0, 0, (), 1)
+
+
+def test_what_is_left_of_a_ttl_is_imported_and_an_expired_record_keeps_its_place(tmp_path: Path) -> None:
+    """R-RTTL-1."""
+    with topics.open(tmp_path / "a") as log:
+        log.append("t", [1, topics.NewRecord(2, ttl_ms=3_600_000), 3])
+        text = exported(log, "t")
+        assert imported(log, "u", text, keep_seqs=True) == 3
+        before, after = list(log.read("t"))[1], list(log.read("u"))[1]
+        assert 0 <= before.ts + before.ttl_ms - (after.ts + after.ttl_ms) + 1 < 60_000
+        late = text.replace(b'"$ts":%d' % before.ts, b'"$ts":%d' % (before.ts - 7_200_000))
+        assert imported(log, "v", late, keep_seqs=True) == 3
+        assert log.state("v").head_seq == 3

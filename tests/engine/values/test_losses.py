@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
+from typing import NamedTuple
 
-from topics.engine.state.losses import CRASH, TRIM, Floors, Gap, enter
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topics.engine.state.losses import CRASH, TRIM, TTL, Floors, Gap, enter
 from topics.engine.values.results import Tombstone
+
+
+def nothing_lives(_seq: int) -> int:
+    return 0
 
 
 def lost(gap_from: int, gap_to: int, reason: str) -> Tombstone:
@@ -39,7 +48,7 @@ def test_a_read_is_told_of_one_loss_and_stops_before_the_next(
     floors: Floors, from_seq: int, entry: tuple[Tombstone | None, int, int]
 ) -> None:
     """R-TRIM-3."""
-    assert enter(floors, from_seq, head=20, earliest=5) == entry
+    assert enter(floors, from_seq, head=20, earliest=5, next_live=nothing_lives) == entry
 
 
 def test_a_gap_with_nothing_live_below_becomes_part_of_the_floor(floors: Floors) -> None:
@@ -49,8 +58,8 @@ def test_a_gap_with_nothing_live_below_becomes_part_of_the_floor(floors: Floors)
     floors.settle_gaps(11)
     assert not floors.gaps
     assert (floors.lost, floors.crash, floors.trim) == (10, 10, 0)
-    assert enter(floors, 5, head=20, earliest=11).tombstone == lost(6, 10, "crash")
-    assert enter(floors, 0, head=20, earliest=11).tombstone == lost(1, 10, "cap")
+    assert enter(floors, 5, head=20, earliest=11, next_live=nothing_lives).tombstone == lost(6, 10, "crash")
+    assert enter(floors, 0, head=20, earliest=11, next_live=nothing_lives).tombstone == lost(1, 10, "cap")
 
 
 def test_no_mark_decreases(floors: Floors) -> None:
@@ -91,9 +100,72 @@ def test_a_read_does_not_look_at_all_gaps_there_are(told: bool) -> None:
     for first in range(10, 100_000, 10):
         floors.add_gap(CountedGap(first, first + 1, TRIM))
     CountedGap.looked_at = 0
-    entry = enter(floors, 90_009 if told else 90_005, head=200_000, earliest=1)
+    entry = enter(floors, 90_009 if told else 90_005, head=200_000, earliest=1, next_live=nothing_lives)
     assert entry.stop == (90_019 if told else 90_009)
     assert (entry.tombstone and entry.tombstone.gap_to) == (90_011 if told else None)
     assert CountedGap.looked_at < 30
     floors.settle_gaps(99_000)
     assert (floors.lost, len(floors.gaps)) == (99_001, 99)
+
+
+class Life(NamedTuple):
+    """One life of a topic with the seqs 1 .. 40: what happens to them, in this order."""
+
+    gone: list[set[int]]
+    """Seqs that die together: of odd positions expired, of even ones deleted."""
+    others: list[int]
+    """Seqs of a gap of another reason, consecutive."""
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> Life:
+    first = draw(st.integers(1, 40))
+    others = list(range(first, first + draw(st.integers(0, 4))))
+    left = set(range(1, 41)) - set(others)
+    gone = draw(st.lists(st.sets(st.sampled_from(sorted(left)), max_size=12), max_size=8))
+    return Life(gone, others)
+
+
+@given(lives())
+def test_holes_are_told_as_a_list_of_all_seqs_says(life: Life) -> None:
+    """R-RTTL-4, R-RTTL-5: whatever dies in which order, and however often a frame is replayed."""
+    floors, alive, expired = Floors(), set(range(1, 41)) - set(life.others), set[int]()
+
+    def next_live(seq: int) -> int:
+        return min((each for each in alive if each >= seq), default=0)
+
+    if life.others:
+        floors.add_gap(Gap(life.others[0], life.others[-1], TRIM))
+    for number, seqs in enumerate(life.gone):
+        if number % 2:
+            dying = sorted(seqs & alive)
+            expired |= set(dying)
+            alive -= seqs
+            for _ in range(2):
+                floors.open_holes(dying, next_live)
+        alive -= seqs
+        earliest = next_live(1) or 41
+        floors.settle_gaps(earliest)
+        assert floors.ttl == max([0, *(seq for seq in expired if seq < earliest)])
+        assert all(below.last < above.first for below, above in pairwise(floors.gaps))
+        for cursor in range(floors.lost, 41):
+            live = next_live(cursor + 1) or 41
+            others = [seq for seq in life.others if cursor < seq <= 40] if floors.gaps else []
+            holes = [seq for seq in expired if cursor < seq < min([live, *others])]
+            entry = enter(floors, cursor, 40, earliest, next_live)
+            if holes:
+                assert entry.tombstone == Tombstone(
+                    cursor + 1, max(holes), TTL, max(holes) - cursor, max(holes) + 1, 40
+                )
+            else:
+                assert entry.tombstone is None or entry.tombstone.reason == TRIM
+            later = [seq for seq in expired if seq > entry.cursor]
+            assert not later or entry.stop < min(later)
+
+
+def test_a_replay_raises_the_mark_for_what_expired_below_a_delete() -> None:
+    """R-RTTL-6, R-DUR-8: an old cursor still gets the reason."""
+    floors = Floors()
+    floors.raise_to(deleted=10)
+    floors.open_holes([2, 4, 12, 13], lambda seq: max(seq, 11) if seq < 12 else 14)
+    assert (floors.ttl, floors.lost, floors.gaps) == (4, 4, [Gap(12, 13, TTL)])

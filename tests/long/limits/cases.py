@@ -106,6 +106,7 @@ _RECORD = {
     "tag": (at_limit("max_tag_bytes"), const("equal", b'"a"'), filled("escapes", b"\\u0061", b'"', b'"', most=1536)),
     "node": (at_limit("max_node_bytes"), const("equal", b'"a"')),
     "delay_ms": (const("30 days", b"2592000000"), *NUMBER),
+    "ttl_ms": (const("ten years", b"315360000000"), *NUMBER),
     "meta": (
         filled("long text", b"x", b'"', b'"', most=16_000),
         filled("escapes", b"\\u0001", b'"', b'"', most=16_000),

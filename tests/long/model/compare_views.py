@@ -83,6 +83,7 @@ def _records(machine: Machine, name: str) -> None:
         shown = shown_payload(told), told.get("$tag"), told.get("$node"), told.get("meta")
         assert shown == (record.data, record.tag, record.node, meta), f"{name} {seq}"
         assert told.get("$delay_ms", 0) == record.delay_ms, f"{name} {seq}"
+        assert told.get("$ttl_ms", 0) == record.ttl_ms, f"{name} {seq}"
     stamps = [record["$ts"] for record in found.values()]
     assert stamps == sorted(stamps), "R-SEQ-5"
 
@@ -92,7 +93,8 @@ def _cursors(machine: Machine, name: str) -> None:
     topic = machine.oracle.places[name].topic
     interesting = {0, topic.lost - 1, topic.lost, topic.earliest - 1, topic.head // 2, topic.head, topic.head + 3}
     interesting |= {edge for gap in topic.gaps for edge in (gap[0] - 1, gap[0])}
-    seen = (topic.head, topic.lost, topic.deleted, topic.count, topic.earliest, tuple(topic.gaps))
+    interesting |= {edge for seq in topic.holes for edge in (seq - 1, seq)}
+    seen = (topic.head, topic.lost, topic.deleted, topic.count, topic.earliest, tuple(topic.gaps), len(topic.holes))
     if machine.compared.get(name) == seen:
         return
     machine.compared[name] = seen

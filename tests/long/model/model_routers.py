@@ -85,6 +85,7 @@ class Router:
             meta=meta,
             hops=record.hops + 1,
             delay_ms=0,
+            ttl_ms=0,
         )
 
 

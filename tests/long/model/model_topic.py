@@ -42,6 +42,7 @@ class Record:
     ts: int = 0
     since: int | None = None
     delay_ms: int = 0
+    ttl_ms: int = 0
 
     @property
     def is_guessed(self) -> bool:
@@ -69,6 +70,8 @@ class Topic:
     deleted: int = 0
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Interior trim gaps, first and last seq of each."""
+    holes: set[int] = field(default_factory=set)
+    """Seqs that expired by a ttl of their own, with something live below them (R-RTTL-4)."""
     live: dict[int, Record] = field(default_factory=dict)
     """By seq, ascending."""
     keys: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
@@ -76,6 +79,11 @@ class Topic:
     readers: dict[str, NamedReader] = field(default_factory=dict)
 
     # --- what it shows -----------------------------------------------------------------------------------------------
+    @property
+    def expires(self) -> bool:
+        """Whether records may expire."""
+        return bool(self.ttl_ms) or any(record.ttl_ms for record in self.live.values())
+
     @property
     def lost(self) -> int:
         return max(self.cap, self.ttl, self.trim)
@@ -130,13 +138,19 @@ class Topic:
         elif from_seq < self.lost:
             tombstone = self._tombstone(from_seq, self.lost, self._reason(from_seq + 1))
             cursor = self.lost
-        stop = self.head
+        live = next((seq for seq in self.live if seq > cursor), self.head + 1)
+        before = min([live, *(first for first, last in self.gaps if last > cursor)])
+        hole = max((seq for seq in self.holes if cursor < seq < before), default=0)
+        if hole and tombstone is None:  # R-RTTL-5
+            tombstone = self._tombstone(cursor, hole, "ttl")
+            cursor = hole
+        stop = min([self.head, *(seq - 1 for seq in self.holes if seq > cursor)])
         for first, last in self.gaps:
             if first - 1 <= cursor < last and tombstone is None:
                 tombstone = self._tombstone(cursor, last, "source_trim")
                 cursor = last
             elif first > cursor:
-                stop = first - 1
+                stop = min(stop, first - 1)
                 break
         stop = max(cursor, stop if upto is None else min(stop, upto))
         reach = [record for record in self.live.values() if cursor < record.seq <= stop]
@@ -171,6 +185,10 @@ class Topic:
 
     # --- what happens to it ------------------------------------------------------------------------------------------
     def expire(self, now: int) -> None:
+        for seq, record in list(self.live.items()):
+            if record.ttl_ms and now - record.ts > record.ttl_ms and seq <= self.held:
+                self.holes.add(seq)
+                del self.live[seq]
         while self.earliest in self.live and self.ttl_ms and now - self.live[self.earliest].ts > self.ttl_ms:
             if self.earliest > self.held:
                 break
@@ -250,9 +268,12 @@ class Topic:
             self.settle_gaps()
 
     def settle_gaps(self) -> None:
-        """R-TRIM-2."""
+        """R-TRIM-2, R-RTTL-4."""
         while self.gaps and self.gaps[0][0] <= self.earliest:
             self.trim = max(self.trim, self.gaps.pop(0)[1])
+        settled = {seq for seq in self.holes if seq < self.earliest}
+        self.ttl = max([self.ttl, *settled])
+        self.holes -= settled
 
     def delete(self, now: int, before: int | None, match: str | None) -> int:
         self.expire(now)

@@ -66,10 +66,10 @@ class Oracle:
         from the second on it has. It may be that no instant is certain (`NEVER`)."""
         for place in self.places.values():
             topic = place.topic
-            if topic.ttl_ms:
-                for record in topic.live.values():
-                    since = record.ts if record.since is None else record.since
-                    yield since + topic.ttl_ms, NEVER if record.is_guessed else record.ts + topic.ttl_ms + 1
+            for record in topic.live.values():
+                since = record.ts if record.since is None else record.since
+                for ttl_ms in {topic.ttl_ms, record.ttl_ms} - {0}:
+                    yield since + ttl_ms, NEVER if record.is_guessed else record.ts + ttl_ms + 1
             for _, _, since, upto in topic.keys.values():
                 yield since + topic.window_ms, upto + topic.window_ms + 1
             for reader in topic.readers.values():
@@ -459,7 +459,8 @@ class Oracle:
             if capped and config["discard"] == "old" and name in feeding:
                 return False
             refuses = config["discard"] == "reject" or name == held or self.is_held(name)
-            if capped and refuses and config["ttl_ms"]:
+            place = self.places.get(name)
+            if capped and refuses and (config["ttl_ms"] or (place is not None and place.topic.expires)):
                 return False
         return True
 

@@ -14,7 +14,7 @@ Clients and what they know
   shared.py                          topics of many writers, and followers that wait for them
   workers.py queue_state.py queue_audit.py   queues and those who work on them
   forwarding_clients.py                      routers, in a row, and what is written beside their copies
-  passing.py                         records that expire, and an ephemeral topic
+  passing.py expiring.py             topics and records that expire, and an ephemeral topic
   waiting.py                         those who wait for news of the topics of others
   watching.py                        a watcher by prefix, and the writer of its topics
   checkpoints.py shown.py            those who ask for checkpoints, and what files show then

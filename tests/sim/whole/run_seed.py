@@ -19,6 +19,7 @@ from tests.sim.whole.clients.shared import Shared
 from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.clients.watching import Watching
 from tests.sim.whole.clients.workers import Workers
+from tests.sim.whole.expiring import Expiring
 from tests.sim.whole.genes import alter, length_of
 from tests.sim.whole.library_host import LibraryMachine, make_callers
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError, Wrong
@@ -134,6 +135,8 @@ def make_actors(machine: Machine, seed: Seed) -> list[Actor]:
         client_rng = stream(seed, f"client {number}")
         actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
     actors += [_CLIENTS[kind](machine, stream(seed, kind)) for kind in kinds]
+    if "passing" in kinds:
+        actors.append(Expiring(machine, stream(seed, "expiring")))
     reading_rng = stream(seed, "reading")
     if reading_rng.random() < _READING:
         actors.append(Reading(machine, reading_rng))
@@ -183,7 +186,7 @@ def make_passing(machine: Machine, seed: Seed) -> list[Actor]:
     """Return the clients of topics that lose records by themselves, and one with exclusive topics
     beside them.
     """
-    return _make(Passing, machine, seed, "passing")
+    return [*_make(Passing, machine, seed, "passing"), Expiring(machine, stream(seed, "expiring"))]
 
 
 def _make(kind: Callable[[Machine, random.Random], Actor], machine: Machine, seed: Seed, name: str) -> list[Actor]:

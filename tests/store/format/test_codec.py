@@ -32,7 +32,7 @@ from topics.store.format.log_format import (
     Frame,
     FrameType,
     align_up,
-    pack_delay,
+    pack_times,
 )
 from topics.store.format.rows import (
     PLACED,
@@ -62,6 +62,7 @@ records = st.builds(
     size=st.just(0),
     is_bytes=st.booleans(),
     delay_ms=delays,
+    ttl_ms=delays,
 )
 frames = st.builds(
     Frame,
@@ -141,7 +142,7 @@ def test_framed_rows_equal_the_model(
             record.meta,
             record.tag,
             node if record.node is None else record.node,
-            (pack_delay(record.delay_ms) if record.delay_ms else b"") + (ext if i == 0 else b""),
+            pack_times(record.delay_ms, record.ttl_ms) + (ext if i == 0 else b""),
             len(record.data) + len(record.meta or b""),
             fsync,
             payload_kind=PAYLOAD_BYTES if record.is_bytes else PAYLOAD_JSON,
@@ -507,6 +508,7 @@ json_records = st.builds(
     node=st.none() | st.sampled_from([b"a", b"b", b"", b'\x01"\\\n\x7f']),
     size=st.just(0),
     delay_ms=delays,
+    ttl_ms=delays,
 )
 bytes_records = st.builds(
     RowRecord,
@@ -517,6 +519,7 @@ bytes_records = st.builds(
     size=st.just(0),
     is_bytes=st.just(True),
     delay_ms=delays,
+    ttl_ms=delays,
 )
 shown_records = json_records | bytes_records
 
@@ -551,6 +554,8 @@ def model(
             element["$tag"] = record.tag.decode()
         if record.delay_ms:
             element["$delay_ms"] = record.delay_ms
+        if record.ttl_ms:
+            element["$ttl_ms"] = record.ttl_ms
         if as_base64:
             element["data_base64"] = text.decode()
         elif data:

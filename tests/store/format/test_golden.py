@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.sim import SimRing
-from tests.store.golden import make, make_second, make_third
+from tests.store.golden import make, make_second, make_third, make_ttls
 from tests.store.store_world import DIRECTORY, StoreWorld
 from topics.loop import Loop
 from topics.store.disk.directory_format import Marker
@@ -124,12 +124,7 @@ def test_a_directory_of_the_third_format_opens_and_its_delays_go_on(rebuilt: boo
     loop = Loop(world.ring, world.ring.clock)
     assert loop.run_task(verify(loop, hot, cold)).findings == []
     if rebuilt:
-        for name in world.ring.disk.list_directory(f"{hot}/snapshots"):
-            world.ring.disk.unlink(f"{hot}/snapshots/{name}")
-        for root in (hot, cold):
-            for name in world.ring.disk.list_directory(f"{root}/{TOPIC}"):
-                if name.endswith(".idx"):
-                    world.ring.disk.unlink(f"{root}/{TOPIC}/{name}")
+        without_indexes(world.ring, hot, cold)
         loop.run_task(rebuild(loop, hot, cold))
     world.crash()
     world.start()
@@ -146,6 +141,49 @@ def test_a_directory_of_the_third_format_opens_and_its_delays_go_on(rebuilt: boo
     assert world.state("few")["queue"]["delayed"] == 5
     assert format_in(world.ring.file_bytes(f"{hot}/topics.json")) == 3
     world.close()
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_a_directory_with_ttls_of_records_opens_and_they_go_on(rebuilt: bool) -> None:
+    """R-RTTL-3, R-RTTL-6: also rebuilt without its snapshots and its indexes, which forgets some holes."""
+    world = make_second.world()
+    world.step_clock_ms(make_ttls.TTLS_MS[2] + 20_000)
+    for part, path in make_second.PLACES.items():
+        lay_down(world.ring, GOLDEN / "v3-ttls" / part, path)
+    hot, cold = make_second.PLACES.values()
+    assert is_compressed(world.ring.file_bytes(f"{cold}/{TOPIC}/seg-{1:020d}.data"))
+    loop = Loop(world.ring, world.ring.clock)
+    assert loop.run_task(verify(loop, hot, cold)).findings == []
+    if rebuilt:
+        without_indexes(world.ring, hot, cold)
+        loop.run_task(rebuild(loop, hot, cold))
+    world.crash()
+    world.start()
+    found = make_ttls.expected(world)
+    if rebuilt:
+        records = [[each for each in topic if "$seq" in each] for topic in (found["mixed"], wanted("v3-ttls")["mixed"])]
+        assert records[0] == records[1]
+        assert [each["gap_to"] for each in found["mixed"] if "gap_to" in each][-1] == 46
+    else:
+        assert found == wanted("v3-ttls")
+    world.step_clock_ms(make_ttls.TTLS_MS[3])
+    make_ttls.write(world, "mixed", range(48, 49))
+    world.power_cut()
+    world.start()
+    live = [each["$seq"] for each in make_ttls.walk(world, "mixed") if "$seq" in each]
+    assert live == [*range(1, 46, 4), 47]
+    assert format_in(world.ring.file_bytes(f"{hot}/topics.json")) == 3
+    world.close()
+
+
+def without_indexes(ring: SimRing, hot: str, cold: str) -> None:
+    """Remove the snapshots of a directory, and the indexes of its first topic."""
+    for name in ring.disk.list_directory(f"{hot}/snapshots"):
+        ring.disk.unlink(f"{hot}/snapshots/{name}")
+    for root in (hot, cold):
+        for name in ring.disk.list_directory(f"{root}/{TOPIC}"):
+            if name.endswith(".idx"):
+                ring.disk.unlink(f"{root}/{TOPIC}/{name}")
 
 
 def test_a_build_of_the_first_format_refuses_the_second_with_a_sentence() -> None:

@@ -24,8 +24,14 @@ from topics.store.wal.write_latch import WriteLatch
 names = st.none() | st.binary(max_size=6)
 texts = {"data": st.binary(min_size=1, max_size=20), "meta": names, "tag": names, "node": names}
 kinds = {"size": st.just(0), "is_bytes": st.booleans()}
-undelayed = st.builds(RowRecord, **texts, **kinds, delay_ms=st.just(0))  # type: ignore[arg-type]
-records = st.builds(RowRecord, **texts, **kinds, delay_ms=st.just(0) | st.integers(0, 1 << 48))  # type: ignore[arg-type]
+undelayed = st.builds(RowRecord, **texts, **kinds, delay_ms=st.just(0), ttl_ms=st.just(0))  # type: ignore[arg-type]
+records = st.builds(
+    RowRecord,
+    **texts,
+    **kinds,
+    delay_ms=st.just(0) | st.integers(0, 1 << 48),
+    ttl_ms=st.just(0) | st.integers(0, 1 << 48),
+)  # type: ignore[arg-type]
 
 
 def framed(rows: Rows, node: bytes | None = None, **where: Any) -> tuple[bytes, Any]:

@@ -25,7 +25,9 @@ _MEMBERS = frozenset(
         "$tag",
         "$node",
         "$delay_ms",
+        "$ttl_ms",
         "delay_ms",
+        "ttl_ms",
         "tag",
         "node",
         "data",
@@ -47,26 +49,29 @@ class InputForm(NamedTuple):
     node: str | None
     meta: Any
     delay_ms: int
+    ttl_ms: int
 
     @classmethod
-    def of(cls, form: str, tag: str | None, node: str | None, meta: str | None, delay_ms: int = 0) -> InputForm:
+    def of(  # noqa: PLR0917 - the fields
+        cls, form: str, tag: str | None, node: str | None, meta: str | None, delay_ms: int = 0, ttl_ms: int = 0
+    ) -> InputForm:
         """Raises: UsageError for an unknown form, or a meta that is no JSON."""
         if form not in INPUTS:
             raise UsageError(f"--as is {form!r}: use one of {', '.join(INPUTS)}")
-        return cls(form, tag, node, None if meta is None else _json_of(meta.encode(), "--meta"), delay_ms)
+        return cls(form, tag, node, None if meta is None else _json_of(meta.encode(), "--meta"), delay_ms, ttl_ms)
 
     def record(self, text: bytes, what: str) -> Any:
         """Return the `topics.NewRecord` that a text is. Raises: UsageError, which names `what`."""
         if self.form == "bytes":
-            return topics.NewRecord(text, self.tag, self.node, self.meta, self.delay_ms)
+            return topics.NewRecord(text, *self[1:])
         if self.form == "text":
             try:
-                return topics.NewRecord(text.decode(), self.tag, self.node, self.meta, self.delay_ms)
+                return topics.NewRecord(text.decode(), *self[1:])
             except UnicodeDecodeError:
                 raise UsageError(f"{what} is no UTF-8: add --as bytes") from None
         value = _json_of(text, what)
         if self.form == "json":
-            return topics.NewRecord(value, self.tag, self.node, self.meta, self.delay_ms)
+            return topics.NewRecord(value, *self[1:])
         new, _seq = record_of(value, what)
         return topics.NewRecord(
             new.data,
@@ -74,6 +79,7 @@ class InputForm(NamedTuple):
             new.node if self.node is None else self.node,
             new.meta if self.meta is None else self.meta,
             self.delay_ms or new.delay_ms,
+            self.ttl_ms or new.ttl_ms,
         )
 
 
@@ -86,7 +92,8 @@ def record_of(value: Any, what: str) -> tuple[Any, int | None]:
         raise UsageError(f"{what} is no record: use an object with `data` or `data_base64`, as `topics get` prints it")
     if unknown := sorted(set(value) - _MEMBERS):
         raise UsageError(
-            f"{what} has {unknown[0]!r}, which no record has: use data, data_base64, tag, node, meta and delay_ms"
+            f"{what} has {unknown[0]!r}, which no record has: "
+            "use data, data_base64, tag, node, meta, delay_ms and ttl_ms"
         )
     data = value.get("data")
     if "data_base64" in value:
@@ -101,18 +108,20 @@ def record_of(value: Any, what: str) -> tuple[Any, int | None]:
             raise UsageError(f"{what} has a {name} that is no string: put it in quotes")
     if seq is not None and (type(seq) is not int or seq < 1):
         raise UsageError(f"{what} has a $seq that is no number from 1 on: leave it out")
-    return topics.NewRecord(data, tag, node, value.get("meta"), _delay_of(value, what)), seq
+    # A record that has expired since it was read keeps its place, and expires at once.
+    times = _left_of(value, "delay_ms", what, 0), _left_of(value, "ttl_ms", what, 1)
+    return topics.NewRecord(data, tag, node, value.get("meta"), *times), seq
 
 
-def _delay_of(value: dict[str, Any], what: str) -> int:
-    """Return the delay of a record: of one that was read, what is left of it now."""
-    given = value.get("$delay_ms", value.get("delay_ms"))
-    delay = 0 if given is None else given
-    if type(delay) is not int or delay < 0:
-        raise UsageError(f"{what} has a delay_ms that is no number of milliseconds: leave it out")
-    if "$delay_ms" in value and type(value.get("$ts")) is int:
-        return max(0, int(value["$ts"]) + delay - SystemClock().now_ms())
-    return delay
+def _left_of(value: dict[str, Any], name: str, what: str, least: int) -> int:
+    """Return the delay or ttl of a record: of one that was read, what is left of it now."""
+    given = value.get(f"${name}", value.get(name))
+    time = 0 if given is None else given
+    if type(time) is not int or time < 0:
+        raise UsageError(f"{what} has a {name} that is no number of milliseconds: leave it out")
+    if value.get(f"${name}") and type(value.get("$ts")) is int:
+        return max(least, int(value["$ts"]) + time - SystemClock().now_ms())
+    return time
 
 
 class InputBatch(NamedTuple):

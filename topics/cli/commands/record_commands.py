@@ -43,6 +43,7 @@ def put(
     node: Annotated[str | None, typer.Option(help="Node of the records.")] = None,
     meta: Annotated[str | None, typer.Option(help="Meta of the records, as JSON.")] = None,
     delay_s: Annotated[float, typer.Option("--delay", min=0, help="Seconds until a queue's job can be claimed.")] = 0,
+    ttl_s: Annotated[float, typer.Option("--ttl", min=0, help="Seconds after which the records expire.")] = 0,
     once: Annotated[
         str | None, typer.Option("--once", help="Idempotency key: sent again, nothing is appended.")
     ] = None,
@@ -53,7 +54,7 @@ def put(
         raise UsageError("--whole is of stdin: leave it out with records as arguments")
     if once is not None and not (data or whole):
         raise UsageError("--once is for one append: give the records as arguments, or add --whole")
-    records = InputForm.of(form, tag, node, meta, round(delay_s * 1000))
+    records = InputForm.of(form, tag, node, meta, round(delay_s * 1000), round(ttl_s * 1000))
     appended = first = last = last_line = 0
     with call.log(writes=True) as log, progress_bar(f"put {topic}", None) as advance:
         try:

@@ -37,6 +37,8 @@ def record_object(record: topics.Record | topics.Job) -> dict[str, Any]:
         shown["$node"] = node
     if record.delay_ms:
         shown["$delay_ms"] = record.delay_ms
+    if record.ttl_ms:
+        shown["$ttl_ms"] = record.ttl_ms
     if isinstance(record.data, bytes):
         shown["data_base64"] = base64.b64encode(record.data).decode()
     else:

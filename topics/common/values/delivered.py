@@ -14,7 +14,8 @@ from topics.errors import TopicsError
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One record as it was written. ts: milliseconds since the epoch.
 
-    data: the bytes that were given, or the JSON value. delay_ms: of a job, from ts on.
+    data: the bytes that were given, or the JSON value. delay_ms: of a job, from ts on;
+    ttl_ms: it expires so long after ts; 0: as its topic says.
     """
 
     seq: int = msgspec.field(name="$seq")
@@ -24,6 +25,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = msgspec.field(name="$tag", default=None)
     node: str | None = msgspec.field(name="$node", default=None)
     delay_ms: int = msgspec.field(name="$delay_ms", default=0)
+    ttl_ms: int = msgspec.field(name="$ttl_ms", default=0)
 
 
 class GapError(TopicsError):
@@ -69,7 +71,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A record leased to a node.
 
     ts, deadline: milliseconds since the epoch; deliveries: 1 the first time; data: bytes, if it was
-    bytes; delay_ms: of its record, from ts on.
+    bytes; delay_ms, ttl_ms: of its record, from ts on.
     """
 
     seq: int = msgspec.field(name="$seq")
@@ -81,6 +83,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     meta: Any = None
     tag: str | None = msgspec.field(name="$tag", default=None)
     delay_ms: int = msgspec.field(name="$delay_ms", default=0)
+    ttl_ms: int = msgspec.field(name="$ttl_ms", default=0)
     attempts: tuple[Attempt, ...] = ()
     """How its earlier leases ended, ascending, if the claim asked for them."""
 

@@ -52,13 +52,15 @@ def fields_of(record: NewRecord) -> dict[str, Any]:
         fields["meta"] = record.meta
     if record.delay_ms:
         fields["delay_ms"] = record.delay_ms
+    if record.ttl_ms:
+        fields["ttl_ms"] = record.ttl_ms
     return fields
 
 
 def refuse_other_names(records: Sequence[NewRecord]) -> None:
     """Refuse tags and nodes that are no strings; msgspec would convert some (bytes, dates).
 
-    Delays that are no numbers are refused, too.
+    Delays and ttls that are no numbers are refused, too.
     """
     for index, record in enumerate(records):
         given: tuple[tuple[str, object], ...] = (("tag", record.tag), ("node", record.node))
@@ -66,10 +68,10 @@ def refuse_other_names(records: Sequence[NewRecord]) -> None:
             if value is not None and not isinstance(value, str):
                 message = f"records[{index}].{name} must be a string or None, not {type(value).__name__}"
                 raise RequestError("invalid_request", message)
-        delay = record.delay_ms
-        if type(delay) is not int or not 0 <= delay < 1 << 64:
-            message = f"records[{index}].delay_ms is {delay!r}: use a number of milliseconds, 0 for no delay"
-            raise RequestError("invalid_request", message)
+        for name, time in (("delay_ms", record.delay_ms), ("ttl_ms", record.ttl_ms)):
+            if type(time) is not int or not 0 <= time < 1 << 64:
+                message = f"records[{index}].{name} is {time!r}: use a number of milliseconds, 0 for none"
+                raise RequestError("invalid_request", message)
 
 
 def first_unencodable(records: Sequence[NewRecord]) -> str:

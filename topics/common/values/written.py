@@ -17,7 +17,8 @@ class NewRecord(NamedTuple):
 
     data: bytes, a bytearray or a memoryview, stored as they are; or any value that msgspec encodes
     as JSON, as is meta. meta, tag, node: None for absent. delay_ms: a job of a queue is claimable
-    so many milliseconds after its `ts`.
+    so many milliseconds after its `ts`. ttl_ms: the record expires so many milliseconds after its
+    `ts`; 0: as the topic says.
     """
 
     data: Any
@@ -25,6 +26,7 @@ class NewRecord(NamedTuple):
     node: str | None = None
     meta: Any = None
     delay_ms: int = 0
+    ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

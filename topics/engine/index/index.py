@@ -694,7 +694,7 @@ class Index:
             else:
                 self.earliest = self.next_live(chunk.first + end)
 
-    def kill_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
+    def lose_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
         """Kill the live rows among these seqs (ascending); return the rows, chunk by chunk."""
         killed = []
         for chunk, start, end in self.by_chunk(seqs):
@@ -706,8 +706,14 @@ class Index:
                 self._kill_rows(chunk, rows)
                 killed.append((chunk, rows))
         if killed:
-            self.removals += 1
             self._after_kill()
+        return killed
+
+    def kill_seqs(self, seqs: NDArray[np.uint64]) -> list[tuple[Chunk, NDArray[np.intp]]]:
+        """Kill rows like `lose_seqs`, because they were deleted or acknowledged."""
+        killed = self.lose_seqs(seqs)
+        if killed:
+            self.removals += 1
         return killed
 
     def _kill_rows(self, chunk: Chunk, rows: NDArray[np.intp]) -> None:

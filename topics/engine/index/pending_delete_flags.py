@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.chunk import Dead
+from topics.engine.index.chunk import Chunk, Dead
 from topics.engine.index.usage import Usage
 from topics.store.format.catalog import Deletions
 
@@ -40,6 +40,16 @@ class PendingDeleteFlags:
         part[1].frombytes(offsets.tobytes())
         part[2].frombytes(lengths.tobytes())
 
+    def add_rows(self, topic_id: int, chunk: Chunk, rows: NDArray[np.intp]) -> None:
+        """Add rows of a chunk, in any files."""
+        here = chunk.file_ids[rows]
+        for file_id in np.unique(here).tolist():
+            if self._usage.is_sealed(file_id):
+                its = rows[here == file_id]
+                self.add(
+                    topic_id, file_id, (its + chunk.first).astype(np.uint64), chunk.offsets[its], chunk.lengths[its]
+                )
+
     def add_later(self, topic_id: int, dead: Dead) -> None:
         """Add rows of one topic in any files, to be examined by `gather`."""
         file_id = dead.chunk.file_id
@@ -50,13 +60,7 @@ class PendingDeleteFlags:
         """Examine the rows of `add_later`, a chunk a step."""
         while self._later:
             topic_id, dead = self._later.pop()
-            chunk, rows = dead.chunk, dead.rows
-            here = chunk.file_ids[rows]
-            for file_id in np.unique(here).tolist():
-                if self._usage.is_sealed(file_id):
-                    its = rows[here == file_id]
-                    seqs = (its + chunk.first).astype(np.uint64)
-                    self.add(topic_id, file_id, seqs, chunk.offsets[its], chunk.lengths[its])
+            self.add_rows(topic_id, dead.chunk, dead.rows)
             yield
 
     def take(self) -> list[Deletions]:

@@ -47,6 +47,7 @@ class _Lib:
     FIELD_META: int
     FIELD_BASE64: int
     FIELD_DELAY: int
+    FIELD_TTL: int
     FIELD_BODY: int
     FIELD_RECORD: int
     FIELD_OP: int
@@ -65,6 +66,7 @@ class _Lib:
     V_META_KEYS: int
     V_SIZE: int
     V_DELAY: int
+    V_TTL: int
     KEY_WORK_BYTES: int
     KEY_WORK_LEAST: int
     TP_KEYED: int

@@ -35,7 +35,8 @@ enum {
 enum {
     FIELD_RECORDS, FIELD_NODE, FIELD_KEY, FIELD_CREATE, FIELD_CONFIG, FIELD_BACKPRESSURE, /* of the body ... */
     FIELD_INCARNATION, FIELD_PRODUCER,                                                    /* ... and more of it */
-    FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META, FIELD_BASE64, FIELD_DELAY,      /* of a record */
+    FIELD_DATA, FIELD_TAG, FIELD_RECORD_NODE, FIELD_META, FIELD_BASE64, FIELD_DELAY, /* of a record ... */
+    FIELD_TTL,                                                                       /* ... and more of it */
     FIELD_BODY, FIELD_RECORD, FIELD_UNKNOWN,                                              /* the thing itself; others */
     FIELD_OP, FIELD_TOPIC, FIELD_REQUEST_ID, FIELD_RETURN_SEQS, FIELDS                    /* of a command; how many */
 };
@@ -48,7 +49,7 @@ enum {
 };
 
 /* The limit that a record breaks; 0 = none. */
-enum { V_TAG = 1, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE, V_DELAY };
+enum { V_TAG = 1, V_NODE, V_META_BYTES, V_META_KEYS, V_SIZE, V_DELAY, V_TTL };
 
 /* The memory that tp_keep_last needs: bytes a key, and bytes in addition. */
 enum { KEY_WORK_BYTES = 40, KEY_WORK_LEAST = 128 };
@@ -70,7 +71,7 @@ struct tp_error {
 struct tp_limits {
     uint32_t records, record_bytes, meta_bytes, meta_keys, tag_bytes, node_bytes;
     uint32_t members; /* of the body, and of a record, unknown ones included: more are E_MANY */
-    uint64_t delay_ms; /* the longest delay */
+    uint64_t delay_ms, ttl_ms; /* the longest delay, and the longest ttl */
 };
 
 /* One scanner of write bodies: settings and room from the caller, then the results of the last
@@ -79,6 +80,7 @@ struct tp_writer {
     struct tp_limits limits;
     struct tp_row *rows;   /* room for limits.records rows */
     uint64_t *delays;      /* room for as many delays, in ms; NULL: a body with one is not plain */
+    uint64_t *ttls;        /* likewise */
     uint64_t *keys;        /* room for the hashes of the keys of all objects open at the same time */
     uint64_t key_room;
     uint64_t secret[2];    /* random, so that no client can prepare colliding keys */

@@ -28,7 +28,7 @@ static const struct known COMMAND_FIELDS[] = {
 #define COMMAND_BITS (1u << FIELD_OP | 1u << FIELD_TOPIC | 1u << FIELD_REQUEST_ID | 1u << FIELD_RETURN_SEQS)
 static const struct known RECORD_FIELDS[] = {
     {"data", 4, FIELD_DATA}, {"tag", 3, FIELD_TAG}, {"node", 4, FIELD_RECORD_NODE}, {"meta", 4, FIELD_META},
-    {"data_base64", 11, FIELD_BASE64}, {"delay_ms", 8, FIELD_DELAY},
+    {"data_base64", 11, FIELD_BASE64}, {"delay_ms", 8, FIELD_DELAY}, {"ttl_ms", 6, FIELD_TTL},
     {NULL, 0, 0},
 };
 
@@ -197,19 +197,19 @@ static const uint8_t *read_base64(struct scan *s, const uint8_t *p, struct tp_ro
     return close + 1;
 }
 
-/* Read delay_ms at p: an unsigned integer, or null, which is 0. */
-static const uint8_t *read_delay(struct scan *s, const uint8_t *p, uint64_t *delay)
+/* Read delay_ms or ttl_ms at p: an unsigned integer, or null, which is 0. */
+static const uint8_t *read_time(struct scan *s, const uint8_t *p, uint32_t field, uint64_t *delay)
 {
     uint32_t kind = kind_at(*p);
     *delay = 0;
     if (kind == KIND_NULL) return skip_literal(s, p);
-    if (kind != KIND_NUMBER) return wrong_type(s, p, FIELD_DELAY);
+    if (kind != KIND_NUMBER) return wrong_type(s, p, field);
     const uint8_t *end = skip_value(s, p, 3);
     if (!end) return NULL;
     for (const uint8_t *digit = p; digit < end; digit++) {
         uint64_t more = (uint64_t)(*digit - '0');
         if (!is_digit(*digit) || *delay > (UINT64_MAX - more) / 10) {
-            s->error.field = FIELD_DELAY;
+            s->error.field = field;
             return fail(s, E_COUNT, p);
         }
         *delay = *delay * 10 + more;
@@ -222,7 +222,7 @@ static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_wr
                                   uint32_t index)
 {
     uint32_t seen = 0, field, meta_keys = 0, members = 0;
-    uint64_t data_bytes = 0, meta_bytes = 0, delay = 0;
+    uint64_t data_bytes = 0, meta_bytes = 0, delay = 0, ttl = 0;
     memset(row, 0, sizeof *row);
     s->error.record = index;
     if (p == s->end) return fail(s, E_END, p);
@@ -258,7 +258,10 @@ static const uint8_t *read_record(struct scan *s, const uint8_t *p, struct tp_wr
             p = read_label(s, p, row, field);
             break;
         case FIELD_DELAY:
-            p = read_delay(s, p, &delay);
+            p = read_time(s, p, field, &delay);
+            break;
+        case FIELD_TTL:
+            p = read_time(s, p, field, &ttl);
             break;
         default:
             p = skip_value(s, p, 3);
@@ -279,11 +282,16 @@ closed:
         row->flags |= TP_ROW_DELAY;
         if (w->delays && index < w->limits.records) w->delays[index] = delay;
     }
+    if (ttl) {
+        row->flags |= TP_ROW_TTL;
+        if (w->ttls && index < w->limits.records) w->ttls[index] = ttl;
+    }
     row->size = (uint32_t)(data_bytes + meta_bytes);
     w->size += row->size;
     w->marks |= row->flags;
     judge_row(w, s->start, row, meta_bytes, meta_keys, index);
     if (delay > w->limits.delay_ms) note_violation(w, V_DELAY, index);
+    if (ttl > w->limits.ttl_ms) note_violation(w, V_TTL, index);
     s->error.record = NO_RECORD;
     return p + 1;
 }
@@ -470,9 +478,13 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
             judge_row(w, body, &limited, 0, 0, i);
             if (w->violation_record == i && w->violation) return n;
         }
-        if (flags & TP_ROW_DELAY) { /* its key and digits took more */
-            memcpy(out + n, w->delays + i, TP_DELAY_BYTES);
-            n += TP_DELAY_BYTES;
+        if (flags & TP_ROW_TTL) { /* its key and digits took more */
+            memcpy(out + n, w->ttls + i, TP_TIME_BYTES);
+            n += TP_TIME_BYTES;
+        }
+        if (flags & TP_ROW_DELAY) {
+            memcpy(out + n, w->delays + i, TP_TIME_BYTES);
+            n += TP_TIME_BYTES;
         }
         if (flags & MARK_BASE64) {
             row->data_len = move_base64(&s, body + row->data_off, row->data_len, flags & MARK_BASE64_ESCAPED, out + n);
@@ -503,7 +515,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
             n += row->tag_len = move_label(body, &row->tag_off, row->tag_len, flags & MARK_TAG_ESCAPED, out, n);
         if (flags & TP_ROW_NODE)
             n += row->node_len = move_label(body, &row->node_off, row->node_len, flags & MARK_NODE_ESCAPED, out, n);
-        row->flags &= TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META | TP_ROW_BYTES | TP_ROW_DELAY;
+        row->flags &= TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META | TP_ROW_BYTES | TP_ROW_TIMES;
     }
     return n;
 }
@@ -514,7 +526,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
 static int64_t clean_apart(struct tp_writer *w, const unsigned char *body, uint32_t len, unsigned char *scratch,
                            uint64_t scratch_bytes)
 {
-    if (!w->records_only || w->marks & (MARK_TWICE | TP_ROW_DELAY) || len > scratch_bytes) return -1;
+    if (!w->records_only || w->marks & (MARK_TWICE | TP_ROW_TIMES) || len > scratch_bytes) return -1;
     return (int64_t)clean_rows(w, body, len, scratch, NULL, 0, NULL);
 }
 

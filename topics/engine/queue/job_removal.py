@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.clock import Clock
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
-from topics.engine.index.usage import Usage
 from topics.engine.queue.queue_results import AckResult
 from topics.engine.state.control_frames import encode, from_runs, removal, to_runs
 from topics.engine.state.staged_operations import Operation, OperationCore
@@ -36,7 +36,6 @@ _MANY_SEQS = 1 << 20
 class RemoveJobsCore(Protocol):
     """The part of the core that `remove_jobs` needs: recovery calls it, too."""
 
-    usage: Usage
     deletions: PendingDeleteFlags
 
 
@@ -91,6 +90,9 @@ class JobRemoval(Operation[JobRemovalCore]):
             wake(self.core, self.topic)
         self.done(error)
 
+    def deletes(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_] | bool:
+        return np.isin(seqs, np.array(from_runs(self.runs), np.uint64))
+
 
 def remove_jobs(core: RemoveJobsCore, topic: Topic, runs: list[int]) -> None:
     """Remove the records of these jobs, silently. runs: as in `to_runs`."""
@@ -103,12 +105,7 @@ def remove_jobs(core: RemoveJobsCore, topic: Topic, runs: list[int]) -> None:
     else:
         killed = index.kill_seqs(np.array(from_runs(runs), np.uint64))
     for chunk, rows in killed:
-        here = chunk.file_ids[rows]
-        for file_id in set(here.tolist()):
-            if core.usage.is_sealed(file_id):
-                its = rows[here == file_id]
-                dead = (its + chunk.first).astype(np.uint64)
-                core.deletions.add(topic.id, file_id, dead, chunk.offsets[its], chunk.lengths[its])
+        core.deletions.add_rows(topic.id, chunk, rows)
     if topic.floors.gaps:
         topic.floors.settle_gaps(topic.earliest)
 

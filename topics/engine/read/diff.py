@@ -22,6 +22,7 @@ from topics.errors import TopicsError
 from topics.store.read.lender import Lender
 
 _BYTES_A_LOOK = 2048
+_NEVER_MS = 1 << 64
 """Share of a pass's budget for reads that a woken reader's check costs, besides its records.
 
 It takes as much time as rendering this many bytes.
@@ -142,15 +143,16 @@ class Diff:
         topic = self._topic
         # a read from a time gets the losses after its first record
         hears_of_losses = self._query.begin is None
-        if topic.head != head or (hears_of_losses and topic.floors.lost > self._query.from_seq):
+        if topic.head != head or (hears_of_losses and _has_lost(topic, self._query.from_seq)):
             self.look_again()
             return
         topic.waiters[self] = None
-        ttl_ms = topic.config.ttl_ms if hears_of_losses else 0
-        hidden = topic.index.next_live(self._query.from_seq + 1) if ttl_ms else 0
+        hidden = topic.index.next_live(self._query.from_seq + 1) if hears_of_losses and topic.expires else 0
         # no other reader may ask when it expires, and this one has to get the loss
         if 0 < hidden <= topic.held:
-            left_ms = topic.index.ts_of(hidden) + ttl_ms + 1 - self._core.clock.now_ms()
+            ends = [topic.index.ts_of(hidden) + topic.config.ttl_ms] if topic.config.ttl_ms else []
+            own = topic.expiries.next_end() if topic.expiries is not None else None
+            left_ms = min([*ends, *([] if own is None else [own])], default=_NEVER_MS) + 1 - self._core.clock.now_ms()
             if left_ms < self._wait_ms:
                 self._expiry = self._core.loop.call_later(max(left_ms, 1) * 1_000_000, self.look_again)
 
@@ -176,3 +178,9 @@ class Diff:
         if query.begin is not None and query.begin.kind != "time":
             assert first is not None, "a look made this result"
             self._query = query._replace(from_seq=first.from_seq, begin=None)
+
+
+def _has_lost(topic: Topic, cursor: int) -> bool:
+    """Return whether records above the cursor were lost: a floor, or a gap."""
+    floors = topic.floors
+    return floors.lost > cursor or bool(floors.gaps and floors.gaps[-1].last > cursor)

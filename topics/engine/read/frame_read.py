@@ -92,8 +92,8 @@ class FrameRead:
         index = self._topic.index
         if index.removals == self._removals:
             return False
-        lost = np.uint64(self._topic.floors.lost)
-        below = (rows.seqs[rows.seqs <= lost] for rows in self._rows)
+        floors = self._topic.floors
+        below = (rows.seqs[floors.expired_among(rows.seqs)] for rows in self._rows)
         return not all(_alive_or_spared(index.alive(seqs), seqs, spared).all() for seqs in below)
 
     def surviving(self, spared: NDArray[np.uint64] | None = None) -> Iterator[tuple[OwnFrames, int]]:
@@ -112,7 +112,7 @@ class FrameRead:
             if index.deaths != self._deaths:
                 alive = _alive_or_spared(index.alive(rows.seqs), rows.seqs, spared)
                 if not alive.all():
-                    rows = rows.rows(alive | (rows.seqs <= np.uint64(topic.floors.lost)))
+                    rows = rows.rows(alive | topic.floors.expired_among(rows.seqs))
             yield self._deliver(view, piece.offset, rows), last
 
     def all_frames(self) -> Iterator[OwnFrames]:

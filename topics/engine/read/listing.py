@@ -57,7 +57,7 @@ def list_topics(  # noqa: PLR0917 - as in Engine
         if touch:
             mark_consumed(topic, now_ms)
         try:
-            expiry = expire(core, topic, now_ms) if isinstance(topic, Topic) and topic.config.ttl_ms else None
+            expiry = expire(core, topic, now_ms) if isinstance(topic, Topic) and topic.expires else None
         except TopicsError as error:
             on_retained(error)
             return

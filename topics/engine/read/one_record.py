@@ -72,7 +72,7 @@ def locate_one(
 def _place(core: ReadCore, topic: Topic, seq: int) -> Location | Tombstone | UsageError | None:
     if seq > topic.head:
         return None
-    tombstone = enter(topic.floors, seq - 1, topic.head, topic.earliest).tombstone
+    tombstone = enter(topic.floors, seq - 1, topic.head, topic.earliest, topic.index.next_live).tombstone
     if tombstone is not None:
         return tombstone
     seqs = np.array([seq], np.uint64)

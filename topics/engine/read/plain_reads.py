@@ -107,7 +107,7 @@ class BulkReads:
 
 def _usable(topic: Topic | None) -> bool:
     """Return whether a read needs no other work first, and has no gaps."""
-    return topic is not None and not topic.config.ttl_ms and not topic.feeders and not topic.floors.gaps
+    return topic is not None and not topic.expires and not topic.feeders and not topic.floors.gaps
 
 
 def _packed(topic: Topic) -> bytes:

@@ -153,7 +153,7 @@ class ReadPass:
         self._head, self._earliest = topic.head, topic.earliest
         begin = query.begin
         self.from_seq = query.from_seq if begin is None else begin_cursor(self._core.turns, topic, begin)
-        entry = self._entry = enter(topic.floors, self.from_seq, self._head, self._earliest)
+        entry = self._entry = enter(topic.floors, self.from_seq, self._head, self._earliest, topic.index.next_live)
         if 0 < self._most < entry.stop:
             self._entry = entry._replace(stop=self._most)
         seen = 0 if self._entry.tombstone or not topic.config.dedupe_node else self._seen

@@ -10,7 +10,7 @@ from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.node_set import NO_NODES, node_count, node_names
 from topics.engine.values.results import DiffQuery, DiffResult, Done
-from topics.engine.write.retention import expired_through
+from topics.engine.write.retention import is_expired
 from topics.errors import TopicsError
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class SharedReads:
         state = (topic.head, topic.index.deaths, topic.floors.lost, topic.config.dedupe_node)
         key = (topic, query, *state)
         found = self._results.get(key)
-        if topic.life is Life.GONE or expired_through(topic, self._core.clock.now_ms()):
+        if topic.life is Life.GONE or is_expired(topic, self._core.clock.now_ms()):
             found = None
         elif found is not None:
             self._results[key] = self._results.pop(key)  # moved to the end of the order of use

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from topics.common.default_incarnation import incarnation_of_id
 from topics.common.values.reader_config import ReaderConfig
+from topics.engine.index.expiries import Expiries
 from topics.engine.queue.job_removal import remove_jobs
 from topics.engine.recovery.engine_checkpoints import EngineCheckpoints
 from topics.engine.routers.copy_replay import runs_by_file
@@ -38,13 +39,14 @@ from topics.engine.state.control_frames import (
 )
 from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.known_producers import producers_of
-from topics.engine.state.losses import CRASH, Gap
+from topics.engine.state.losses import CRASH, TTL, Gap
 from topics.engine.state.named_reader import TopicReaders
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
 from topics.engine.values.ports import LoopPort
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.delete import delete_now
+from topics.engine.write.retention import lose_records
 from topics.store.format.catalog import PackRows, RowColumns
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
@@ -68,6 +70,8 @@ class EngineCatalog:
         """Interior gaps wait until all rows are known, because settling them needs the live rows
         below.
         """
+        self._expired: dict[int, set[int]] = {}
+        """Likewise seqs of records that expired by a ttl of their own."""
         self._reserved: dict[int, int] = {}
         self._is_exact = False
         """Whether there are a snapshot and the whole log after it."""
@@ -183,6 +187,7 @@ class EngineCatalog:
         self._routers.topic_gone(topic)
         self._stored.registry.remove(topic)
         self._gaps.pop(topic.id, None)
+        self._expired.pop(topic.id, None)
         self._reserved.pop(topic.id, None)
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
@@ -190,13 +195,24 @@ class EngineCatalog:
         if topic is None or not len(rows.seqs):
             return
         topic.found(int(rows.seqs[-1]), int(rows.ts[-1]))
-        if rows.dues is not None and topic.queue is not None:
-            runs = rows.dues > np.uint64(self._clock.now_ms())
-            topic.queue.restore_held(rows.seqs[runs], rows.dues[runs])
+        if rows.times is not None:
+            self._restore_times(topic, rows.seqs, rows.times)
         if self._log_rows.holds(topic_id) and self._stored.usage.is_log(rows.file_id):
             return  # `_add_held` adds them, in one order with the copies between them.
         if add_rows(topic, rows):
             self._stored.in_log.add(topic_id)
+
+    def _restore_times(self, topic: Topic, seqs: NDArray[np.uint64], times: NDArray[np.uint64]) -> None:
+        dues, ends = times[:, 0], times[:, 1]
+        if topic.queue is not None:
+            runs = dues > np.uint64(self._clock.now_ms())
+            if runs.any():
+                topic.queue.restore_held(seqs[runs], dues[runs])
+        if ends.any():
+            if topic.expiries is None:
+                topic.set_expiries(Expiries(topic.index))
+            assert topic.expiries is not None, "it was set"
+            topic.expiries.ends.update(zip(seqs[ends > 0].tolist(), ends[ends > 0].tolist(), strict=True))
 
     def add_pack(self, pack: PackRows) -> None:
         left = self._stored.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []
@@ -296,6 +312,10 @@ class EngineCatalog:
             topic.enforce_caps(removal.upto, *removal.cap)
             if kind == FrameType.FLOORS:
                 topic.lose_through(cap=removal.evicted, ttl=removal.ttl)
+                if removal.seqs:
+                    seqs = from_runs(removal.seqs)
+                    lose_records(self._stored.deletions, topic, seqs)
+                    self._expired.setdefault(topic_id, set()).update(seqs)
             elif kind == FrameType.CONSUME:
                 remove_jobs(self._stored, topic, removal.seqs)
                 self._routers.consumed(topic, removal.seqs)
@@ -327,6 +347,9 @@ class EngineCatalog:
         if change.floors is not None:
             change.floors.raise_floors(topic.floors)
             topic.index.kill_through(topic.floors.dead_through)
+        if change.holes:
+            others = [gap for gap in self._gaps.get(topic.id, []) if gap.reason != TTL]
+            self._gaps[topic.id] = sorted([*others, *(Gap(first, last, TTL) for first, last in change.holes)])
         if change.generation and change.generation >= topic.generation:
             topic.found_generation(change.generation)
             self._reserved.pop(topic.id, None)
@@ -376,6 +399,7 @@ class EngineCatalog:
                     topic.producers.clear()
                 topic.keys_forgotten = topic.head
             floors.gaps = self._gaps.get(topic.id, [])
+            floors.open_holes(sorted(self._expired.get(topic.id, ())), index.next_live)
             reserved = self._reserved.get(topic.id, 0)
             given_out = max(known, reserved if power_lost else 0)
             if given_out > topic.head:
@@ -387,6 +411,9 @@ class EngineCatalog:
                 topic.readers.limit(topic.head)
                 topic.set_config(topic.config, topic.next_config)
                 registry.with_readers[topic] = None
+            if topic.expiries is not None:
+                topic.expiries.recovered()
+                topic.set_expiries(topic.expiries if topic.expiries.ends else None)
             topic.retain_caps()
             if topic.id in self._lost:
                 has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
@@ -397,6 +424,7 @@ class EngineCatalog:
         # In a rebuilt directory, lease ids continue from the clock.
         self._stored.lease_ids.recovered(rebuilt_at_ms=self._clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
+        self._expired.clear()
         self._reserved.clear()
         self._lost.clear()
         self._described_ms.clear()

@@ -142,7 +142,7 @@ class EngineCheckpoints:
             np.concatenate([chunk.flags[where] for chunk, where in found]),
             tags,
             table,
-            None if topic.queue is None else topic.queue.dues_of(seqs),
+            _times_of(topic, seqs),
         )
 
     def last_shared(self, topic_id: int) -> int:
@@ -317,6 +317,16 @@ def _parts_in(
                 count += end - start
         if count >= rows_max:
             return
+
+
+def _times_of(topic: Topic, seqs: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
+    """Return `RowColumns.times` of rows."""
+    dues = None if topic.queue is None else topic.queue.dues_of(seqs)
+    ends = None if topic.expiries is None else topic.expiries.of(seqs)
+    if dues is None and (ends is None or not ends.any()):
+        return None
+    zeros = np.zeros(len(seqs), np.uint64)
+    return np.stack([zeros if dues is None else dues, zeros if ends is None else ends], axis=1)
 
 
 def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:

@@ -89,6 +89,8 @@ class Dormant:
         starts = np.concatenate(([0], pack.ends[:-1]))
         seqs = pack.rows.seqs
         takes = (self.ids[rows] == pack.topic_ids) & self._is_dormant[rows] & (seqs[starts] > self._last_seqs[rows])
+        if pack.rows.times is not None:  # Records of a dormant topic do not expire.
+            takes &= np.add.reduceat(pack.rows.times[:, 1] > 0, starts, dtype=np.int64) == 0
         taken, rows = np.flatnonzero(takes), rows[takes]
         earlier = np.full(len(takes), _NO_RUN, np.int64)
         earlier[taken] = self._runs[rows]

@@ -47,6 +47,8 @@ class ConfigPayload(msgspec.Struct, omit_defaults=True):
     """
     floors: FloorMarks | None = None
     """The floors of losses that no other frame states (class `ephemeral`)."""
+    holes: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """Likewise the holes of expired records, (first, last)."""
     keys_forgotten: int = 0
     """Idempotency keys and producers' parts of writes up to this seq were forgotten: a restart lost
     their records (class `ephemeral`).
@@ -73,7 +75,10 @@ class RemovalPayload(msgspec.Struct, omit_defaults=True):
     match: tuple[bool, str] | None = None
     """DELETE_RECORDS: is_prefix and value of the predicate."""
     seqs: list[int] = msgspec.field(default_factory=list)
-    """CONSUME: first and last of each run of consecutive seqs."""
+    """CONSUME: first and last of each run of consecutive seqs.
+
+    FLOORS: those of records that expired by a ttl of their own.
+    """
 
     def predicate(self) -> Predicate | None:
         return None if self.match is None else Predicate(self.match[0], self.match[1].encode())

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from topics.engine.values.results import Tombstone
-from topics.store.format.floors import CRASH, TRIM, Floors, Gap, add_gap
+from topics.store.format.floors import CRASH, TRIM, TTL, Floors, Gap, NextLive, add_gap
 
-__all__ = ["CRASH", "TRIM", "FloorMarks", "Floors", "Gap", "ReadEntry", "add_gap", "enter"]
+__all__ = ["CRASH", "TRIM", "TTL", "FloorMarks", "Floors", "Gap", "ReadEntry", "add_gap", "enter"]
 
 
 class ReadEntry(NamedTuple):
@@ -21,10 +21,10 @@ class ReadEntry(NamedTuple):
     stop: int
 
 
-def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> ReadEntry:
+def enter(floors: Floors, from_seq: int, head: int, earliest: int, next_live: NextLive) -> ReadEntry:
     """Return how a reader with the cursor `from_seq` enters the topic.
 
-    head: highest readable seq; earliest: lowest readable seq, or head + 1.
+    head: highest readable seq; earliest: lowest readable seq, or head + 1. next_live: of its index.
     """
     tombstone: Tombstone | None = None
     cursor = from_seq
@@ -36,6 +36,11 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int) -> ReadEntry:
         cursor = floors.lost
     stop = head
     ahead = bisect_right(floors.gaps, cursor, key=_last)
+    if tombstone is None and ahead < len(floors.gaps) and floors.gaps[ahead].reason == TTL:
+        hole = floors.hole_at(ahead, cursor, next_live)
+        if hole:
+            tombstone, cursor = _lost(cursor, hole, TTL, head), hole
+            ahead += 1
     # The gap that is reported, if any, and the gap that ends the read.
     for gap in floors.gaps[ahead : ahead + 2]:
         if gap.first - 1 <= cursor < gap.last and tombstone is None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.ports import LogPort
 from topics.errors import NotCreatedError, TopicsError
@@ -46,6 +49,10 @@ class Operation(Generic[C]):
     def fail(self, error: TopicsError) -> None:
         """Report the failure: nothing of the operation happened."""
         raise NotImplementedError
+
+    def deletes(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_] | bool:
+        """Return which of these seqs it may delete once it is applied, silently."""
+        return False
 
     # --- staging ----------------------------------------------------------------------------------------------------
     def stage(self, *, synced: bool) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import Protocol
 
 from topics.config import DURABILITIES
+from topics.engine.index.expiries import Expiries
 from topics.engine.index.index import Index
 from topics.engine.index.usage import Usage
 from topics.engine.state.append_request import Waiting
@@ -44,6 +45,8 @@ class PendingExpiry(Protocol):
 
     ttl: int
     """The records up to this seq expire."""
+    seqs: list[int]
+    """Records that expire by a ttl of their own, too."""
     then: list[Callable[[TopicsError | None], None]]
     """Callbacks that wait for its end."""
 
@@ -58,6 +61,7 @@ class Topic(TopicNumbers):
         "config",
         "config_doubtful",
         "consumed_ms",
+        "expiries",
         "expiry",
         "feeders",
         "floors",
@@ -132,6 +136,10 @@ class Topic(TopicNumbers):
         """
         self.queue = Leases(self.index, self.floors, usage.max_attempts) if config.is_queue else None
         """The leases of a queue; None for a log."""
+        self.expiries: Expiries | None = None
+        """When records with a ttl of their own expire; None without such records. Changed by
+        `set_expiries`.
+        """
         # --- staged
         self.config_doubtful = False
         """A change failed and may yet be found after a restart, so that `config` is not durable by
@@ -175,6 +183,7 @@ class Topic(TopicNumbers):
             and not self.memory_through
             and not self.index.usage.has_quota
             and self.held == NO_HOLD
+            and self.expiries is None
         )
         self.writable = self.plain and self.life is Life.LIVE
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
@@ -184,6 +193,23 @@ class Topic(TopicNumbers):
         """Begin another stage of the topic's life."""
         self.life = life
         self.writable = self.plain and life is Life.LIVE
+
+    def set_expiries(self, expiries: Expiries | None) -> None:
+        """Begin, or end, to have records with a ttl of their own."""
+        self.expiries = expiries
+        self.set_config(self.config, self.next_config)
+
+    def note_ends(self, ends: Sequence[tuple[int, int]]) -> None:
+        """Note visible records, (seq, last ms of its time), with a ttl of their own."""
+        if self.expiries is None:
+            self.set_expiries(Expiries(self.index))
+        assert self.expiries is not None, "it was set"
+        self.expiries.add(ends)
+
+    @property
+    def expires(self) -> bool:
+        """Whether records may expire."""
+        return bool(self.config.ttl_ms) or self.expiries is not None
 
     def leave_memory(self) -> None:
         """Note that none of the records that count is in memory any more."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.errors import TopicsError
 from topics.store.format.rows import Framed
 from topics.store.wal.commit import Commit
@@ -30,6 +33,7 @@ class Staged(Protocol):
 
     def apply(self, commit: Commit) -> None: ...
     def fail(self, error: TopicsError) -> None: ...
+    def deletes(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_] | bool: ...
 
 
 class TakesRows(Protocol):
@@ -39,7 +43,9 @@ class TakesRows(Protocol):
     """Number of the log's batch with its rows: one commit ends it, so it takes none of another."""
 
     def add(self, write: Any, count: int, size: int, framed: Framed, ts: int, tags: Any) -> None: ...  # noqa: PLR0917
-    def delay(self, first: int, ts: int, delays: Sequence[tuple[int, int]]) -> None: ...
+    def note_times(
+        self, first: int, ts: int, delays: Sequence[tuple[int, int]], ttls: Sequence[tuple[int, int]]
+    ) -> None: ...
 
 
 class TopicNumbers:

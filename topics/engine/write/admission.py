@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from topics.config import Config
 from topics.engine.index.usage import Usage
 from topics.engine.shared.topic_registry import Registry
@@ -15,7 +17,7 @@ from topics.engine.state.named_reader import NO_HOLD
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort
 from topics.engine.values.topic_config import TopicConfig
-from topics.engine.write.retention import ExpiryCore, expire, expired_through
+from topics.engine.write.retention import ExpiryCore, expire, expired_through, is_expired
 from topics.store.format.rows import Rows
 
 _ANY = 1 << 62
@@ -111,6 +113,15 @@ def cap_room(topic: Topic) -> tuple[int, int] | None:
     )
 
 
+def _own_bytes(topic: Topic, ttl: int) -> int:
+    """Return the bytes of records above `ttl` that are about to expire by a ttl of their own."""
+    if topic.expiry is None:
+        return 0
+    seqs = np.array([seq for seq in topic.expiry.seqs if seq > ttl], np.uint64)
+    seqs = seqs[topic.index.alive(seqs)]
+    return int(topic.index.at(seqs).sizes.sum(dtype=np.uint64)) if len(seqs) else 0
+
+
 def check_quota(core: QuotaCore, size: int, now_ms: int) -> None:
     """Check the quota over all topics. Raises: RequestError throttled."""
     if _exceeds_quota(core, size):
@@ -141,21 +152,23 @@ def expire_everywhere(core: QuotaCore, now_ms: int) -> int:
         return 0
     freed, quiet_until_ms = 0, 1 << 64
     for topic in list(core.registry.by_name.values()):
-        ttl_ms = topic.config.ttl_ms
-        if not ttl_ms:
+        if not topic.expires:
             continue
         ttl = expired_through(topic, now_ms)
-        if ttl:
-            freed += topic.index.totals_through(ttl)[1]
-            before = topic.index.bytes
+        if is_expired(topic, now_ms):
             expire(core, topic, now_ms)
             # A loss that is applied already is no longer among the live bytes.
-            freed -= before - topic.index.bytes
+            freed += (topic.index.totals_through(ttl)[1] if ttl else 0) + _own_bytes(topic, ttl)
+        own_ms = topic.expiries.next_end() if topic.expiries is not None else None
+        if own_ms is not None:
+            quiet_until_ms = min(quiet_until_ms, own_ms + 1)
+        if not topic.config.ttl_ms:
+            continue
         # Staged records may be older than those written from now on.
         oldest_ms = min(now_ms, topic.index.earliest_ts()) if topic.index.live else now_ms
         if topic.held < topic.index.earliest:  # Nothing expires before a position is committed.
             oldest_ms = now_ms
-        due_ms = now_ms if ttl or topic.pending_records else oldest_ms + ttl_ms + 1
+        due_ms = now_ms if ttl or topic.pending_records else oldest_ms + topic.config.ttl_ms + 1
         quiet_until_ms = min(quiet_until_ms, due_ms)
     core.quiet_from_ms, core.quiet_until_ms = now_ms, quiet_until_ms
     return freed

@@ -51,6 +51,7 @@ class AppendCore(OperationCore, NotifyCore, Protocol):
 
     usage: Usage
     in_log: set[int]
+    quiet_until_ms: int
 
 
 class Append(Operation[AppendCore]):
@@ -67,6 +68,7 @@ class Append(Operation[AppendCore]):
         "counts",
         "decided",
         "delayed",
+        "ends",
         "file_id",
         "first_seqs",
         "fsync",
@@ -117,6 +119,8 @@ class Append(Operation[AppendCore]):
         self.tags: Tags = None
         self.delayed: list[tuple[int, int]] | None = None
         """(seq, due ms) of the jobs that are not claimable at once; None without any."""
+        self.ends: list[tuple[int, int]] | None = None
+        """(seq, end ms) of the records with a ttl of their own; None without any."""
 
     # --- staged -------------------------------------------------------------------------------------------------------
     def add(self, write: Write, count: int, size: int, framed: Framed, ts: int, tags: Tags) -> None:  # noqa: PLR0917 - hot
@@ -131,11 +135,14 @@ class Append(Operation[AppendCore]):
         self.topic.take(count, size, ts)
         self.core.usage.pending_bytes += size
 
-    def delay(self, first: int, ts: int, delays: Sequence[tuple[int, int]]) -> None:
-        """Note the delays of the next rows. delays: (index, ms) of those that have one."""
-        if self.delayed is None:
-            self.delayed = []
-        self.delayed += [(first + at, ts + delay_ms) for at, delay_ms in delays]
+    def note_times(
+        self, first: int, ts: int, delays: Sequence[tuple[int, int]], ttls: Sequence[tuple[int, int]]
+    ) -> None:
+        """Note the delays and ttls of the next rows, (index, ms) of those that have one."""
+        if delays:
+            self.delayed = (self.delayed or []) + [(first + at, ts + delay_ms) for at, delay_ms in delays]
+        if ttls:
+            self.ends = (self.ends or []) + [(first + at, ts + ttl_ms) for at, ttl_ms in ttls]
 
     def hold_all(self) -> None:
         """Give out the seqs of all topics, and queue the operation in each of them."""
@@ -184,6 +191,9 @@ class Append(Operation[AppendCore]):
             core.in_log.update(map(_id_of, self.topics))
         if self.delayed is not None and self.topic.queue is not None:
             self.topic.queue.hold_back(self.delayed)
+        if self.ends is not None:
+            self.topic.note_ends(self.ends)
+            core.quiet_until_ms = min(core.quiet_until_ms, min([end for _seq, end in self.ends]) + 1)
         publish_each(self.topics, first_seqs, self.counts, self.sizes, self.stamps)
         unsynced = commit.unsynced
         for topic, first in zip(self.topics, first_seqs, strict=True):

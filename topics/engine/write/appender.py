@@ -37,7 +37,7 @@ from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import expire
 from topics.errors import TopicsError
-from topics.store.format.rows import Framed, Rows, any_delayed, delays_in, tags_in
+from topics.store.format.rows import Framed, Rows, any_delayed, any_timed, delays_in, tags_in, ttls_in
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commit import Commit
@@ -148,7 +148,7 @@ class Appender:
         """See `Engine.append`."""
         if not self._format.is_newest and self._format_wait.join(request, done):
             return
-        topic = None if any_delayed(request.rows.spans) else self._plain(request)
+        topic = None if any_timed(request.rows.spans) else self._plain(request)
         try:
             if topic is not None and request.frames is None:
                 if not self._format.is_newest and self.waits_for_format(topic, request, done):
@@ -163,7 +163,7 @@ class Appender:
         self, request: AppendRequest, on_committed: Callable[[AppendResult], None] | None = None
     ) -> AppendResult | None:
         """Commit a write in place, by the short way. See `Engine.append_lone`."""
-        topic = None if any_delayed(request.rows.spans) else self._plain(request)
+        topic = None if any_timed(request.rows.spans) else self._plain(request)
         return None if topic is None else self.append_rows_lone(topic, request.rows, request.node, on_committed)
 
     def append_rows_lone(
@@ -277,7 +277,7 @@ class Appender:
         if topic.queue is None and any_delayed(request.rows.spans):
             raise refusals.not_a_queue_for_delays(topic.name)
         config = topic.config
-        if config.ttl_ms:
+        if topic.expires:
             expiry = expire(core, topic, now_ms)
             if expiry is not None and config.discard == "reject":
                 # Expired records make room once their loss is durable.
@@ -405,7 +405,7 @@ class Appender:
         core, count, first = self._core, rows.count, topic.next_seq
         ts, last = topic.stamp(now_ms), first + count - 1
         extension = b"" if identity is None else identity.begin(core, topic, rows, node, now_ms)
-        delays = delays_in(rows) if topic.queue is not None and any_delayed(rows.spans) else None
+        timed = any_timed(rows.spans)
         filling: TakesRows | None = topic.filling
         in_memory: Append | None = None
         if topic.stage_class == "ephemeral":
@@ -427,8 +427,8 @@ class Appender:
                 log_evictions(core, topic, topic.config, records=records, size=size)
         if identity is not None:
             done = self._begin(topic, identity, done)
-        if delays is not None:
-            filling.delay(first, ts, delays)
+        if timed:
+            filling.note_times(first, ts, delays_in(rows), ttls_in(rows))
         filling.add((count, created, done), count, rows.size, framed, ts, tags_in(rows))
         if in_memory is not None:
             in_memory.on_commit(AT_ONCE)
@@ -496,8 +496,8 @@ class Appender:
             append.rely_on((reserved,))
         if identity is not None:
             done = self._begin(topic, identity, done)
-        if topic.queue is not None and any_delayed(rows.spans):
-            append.delay(first, ts, delays_in(rows))
+        if any_timed(rows.spans):
+            append.note_times(first, ts, delays_in(rows), ttls_in(rows))
         append.add((rows.count, created, done), rows.count, rows.size, framed, ts, tags_in(rows))
         if topic.is_short(first):
             reserve_ahead(core.log, topic, rows.count, now_ms)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.clock import Clock
 from topics.engine.index.chunk import Dead
 from topics.engine.index.matching import Matching
@@ -29,7 +32,6 @@ class RecordDeletionCore(ExpiryCore, Protocol):
     """The part of the core that a request to delete records needs."""
 
     clock: Clock
-    deletions: PendingDeleteFlags
     registry: Registry
     searches: StepQueue
 
@@ -66,6 +68,10 @@ class RecordDeletion(Operation[RecordDeletionCore]):
 
     def fail(self, error: TopicsError) -> None:
         self.done(error)
+
+    def deletes(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_] | bool:
+        upto = self.upto if self.before_seq is None else min(self.upto, self.before_seq - 1)
+        return seqs <= np.uint64(max(upto, 0))
 
 
 def delete_now(

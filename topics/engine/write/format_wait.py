@@ -1,10 +1,10 @@
 """Writes that wait until the data directory has the format that their records need.
 
-A record of bytes would be misread by a build that knows only the first format, and a job with a
-delay would be claimed too early by one that knows only the second. The first such write of a
-directory therefore raises its format, and is staged once that is durable. It does so after its own
-checks, because a refused write leaves the format as it is. Later writes to the same topic wait for
-it, so that they keep their order; all others continue.
+A record of bytes would be misread by a build that knows only the first format. A build that knows
+only the second would hand out a job with a delay too early, and keep a record with a ttl for ever.
+The first such write of a directory therefore raises its format, and is staged once that is durable.
+It does so after its own checks, because a refused write leaves the format as it is. Later writes to
+the same topic wait for it, so that they keep their order; all others continue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from topics.engine.state.append_request import AppendRequest, Waiting
 from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import StorageError
-from topics.store.format.rows import any_bytes, any_delayed
+from topics.store.format.rows import any_bytes, any_timed
 from topics.store.format.segment_format import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
 
 
@@ -37,7 +37,7 @@ class FormatWait:
     def lacks(self, spans: bytes) -> int:
         """Return the format that the directory needs for these rows; 0 if it has it."""
         number = self.format.number
-        if number < DIRECTORY_FORMAT and any_delayed(spans):
+        if number < DIRECTORY_FORMAT and any_timed(spans):
             return DIRECTORY_FORMAT
         return SECOND_DIRECTORY_FORMAT if number < SECOND_DIRECTORY_FORMAT and any_bytes(spans) else 0
 

@@ -25,7 +25,7 @@ from topics.engine.state.control_frames import (
     encode,
     removal,
 )
-from topics.engine.state.losses import FloorMarks
+from topics.engine.state.losses import TTL, FloorMarks
 from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import STAGING, Life, Router, Topic
@@ -368,6 +368,7 @@ class Lifecycle:
                     log_positions(core.log, topic, now_ms)
                 # No frame states which records from a time in another class are gone since.
                 change.floors = FloorMarks.of(topic.floors)
+                change.holes = [(gap.first, gap.last) for gap in topic.floors.gaps if gap.reason == TTL]
                 change.keys_forgotten = topic.keys_forgotten
                 if gone := _gone(core.usage, topic):
                     payload = encode(RemovalPayload(before.upto, seqs=gone))

@@ -1,7 +1,9 @@
 """Expiry: the loss of records that grew too old, durable before any client sees it.
 
-Nothing expires by itself: each operation that depends on expiry asks first. While nothing is due,
-asking costs one comparison. Source: R-TTL, R-DUR-8.
+Nothing expires without a request: each operation that depends on expiry asks first. While nothing
+is due, asking costs one comparison. A topic's `ttl_ms` takes the oldest records, which a floor
+states. A record with a `ttl_ms` of its own may expire among others that live: it becomes part of a
+hole. Source: R-TTL, R-RTTL, R-DUR-8.
 """
 
 from __future__ import annotations
@@ -9,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from topics.engine.state.control_frames import encode, removal
+import numpy as np
+
+from topics.engine.index.pending_delete_flags import PendingDeleteFlags
+from topics.engine.state.control_frames import encode, removal, to_runs
 from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, PendingExpiry, Topic
 from topics.engine.state.wakes import WakeCore, wake
@@ -20,27 +25,55 @@ from topics.store.wal.commit import Commit
 Then = Callable[[TopicsError | None], None]
 
 
-class ExpiryCore(OperationCore, WakeCore, Protocol):
+class LoseRecordsCore(Protocol):
+    """The part of the core that `lose_records` needs: recovery calls it, too."""
+
+    deletions: PendingDeleteFlags
+
+
+class ExpiryCore(LoseRecordsCore, OperationCore, WakeCore, Protocol):
     """The part of the core that an expiry needs."""
 
 
 class Expiry(Operation[ExpiryCore]):
-    """The expiry of records up to `ttl`; `then` holds the callbacks that wait for it."""
+    """The expiry of records up to `ttl`, and of single ones.
 
-    __slots__ = ("then", "ttl")
+    `then` holds the callbacks that wait for it.
+    """
 
-    def __init__(self, core: ExpiryCore, topic: Topic, ttl: int) -> None:
+    __slots__ = ("seqs", "then", "ttl")
+
+    def __init__(self, core: ExpiryCore, topic: Topic, ttl: int, seqs: list[int]) -> None:
+        """seqs: of records that expired by a ttl of their own, ascending."""
         super().__init__(core, topic)
         self.ttl = ttl
+        self.seqs = seqs
         self.then: list[Then] = []
 
     def apply(self, commit: Commit) -> None:
-        self.topic.lose_through(ttl=self.ttl)
-        wake(self.core, self.topic)
+        topic = self.topic
+        topic.lose_through(ttl=self.ttl)
+        if self.seqs:
+            self._lose_single()
+        wake(self.core, topic)
         self._end(None)
+
+    def _lose_single(self) -> None:
+        topic = self.topic
+        lose_records(self.core.deletions, topic, self.seqs)
+        topic.floors.open_holes(self.seqs, topic.index.next_live)
+        topic.floors.settle_gaps(topic.earliest)
+        if topic.queue is not None:
+            topic.queue.forget(self.seqs)
+        if topic.expiries is not None:
+            topic.expiries.forget(self.seqs)
+            if not topic.expiries.ends:
+                topic.set_expiries(None)
 
     def fail(self, error: TopicsError) -> None:
         """End the wait. In a topic that is gone nothing can expire: the callbacks find it gone."""
+        if self.topic.expiries is not None:
+            self.topic.expiries.put_back(self.seqs)
         self._end(None if self.topic.life is Life.GONE else error)
 
     def _end(self, error: TopicsError | None) -> None:
@@ -48,6 +81,18 @@ class Expiry(Operation[ExpiryCore]):
             self.topic.expiry = None
         for then in self.then:
             then(error)
+
+
+def lose_records(deletions: PendingDeleteFlags, topic: Topic, seqs: list[int]) -> None:
+    """Remove records that expired by a ttl of their own; they become part of holes after that."""
+    for chunk, rows in topic.index.lose_seqs(np.array(seqs, np.uint64)):
+        deletions.add_rows(topic.id, chunk, rows)
+
+
+def is_expired(topic: Topic, now_ms: int) -> bool:
+    """Return whether `expire` may find anything."""
+    expiries = topic.expiries
+    return bool(expired_through(topic, now_ms)) or (expiries is not None and expiries.is_due(now_ms, topic.held))
 
 
 def expired_through(topic: Topic, now_ms: int) -> int:
@@ -67,18 +112,43 @@ def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:
 
     Raises: StorageError, the loss cannot be made durable.
     """
-    ttl = expired_through(topic, now_ms)
-    if not ttl:
-        return None
-    if topic.expiry is not None and topic.expiry.ttl >= ttl:
-        return topic.expiry
-    expiry = Expiry(core, topic, ttl)
+    ttl, pending = expired_through(topic, now_ms), topic.expiry
+    seqs = _own_expired(topic, now_ms) if topic.expiries is not None else []
+    if not seqs and (pending is not None or not ttl) and (pending is None or pending.ttl >= ttl):
+        return pending
+    expiry = Expiry(core, topic, ttl if pending is None else max(ttl, pending.ttl), seqs)
+    try:
+        return _stage(core, topic, expiry, now_ms)
+    except TopicsError:
+        if topic.expiries is not None:
+            topic.expiries.put_back(seqs)
+        raise
+
+
+def _own_expired(topic: Topic, now_ms: int) -> list[int]:
+    """Take records that have expired by a ttl of their own, without those about to be deleted."""
+    expiries = topic.expiries
+    assert expiries is not None, "the caller has looked"
+    seqs = expiries.take_due(now_ms, topic.held)
+    if not seqs or not topic.pending:
+        return seqs
+    taken = np.array(seqs, np.uint64)
+    stays = np.zeros(len(seqs), np.bool_)
+    for operation in topic.pending:
+        stays |= operation.deletes(taken)
+    if stays.any():  # Deletes are silent.
+        expiries.put_back(taken[stays].tolist())
+    return [int(seq) for seq in taken[~stays].tolist()]
+
+
+def _stage(core: ExpiryCore, topic: Topic, expiry: Expiry, now_ms: int) -> PendingExpiry | None:
+    """Stage an expiry. Raises: StorageError."""
     if topic.stage_class == "ephemeral" or core.log.is_frozen:
         topic.expiry = expiry
         expiry.stage_unlogged()
         return topic.expiry
     with core.log.use_reserve():
-        payload = encode(removal(topic, ttl=ttl))
+        payload = encode(removal(topic, ttl=expiry.ttl, seqs=to_runs(expiry.seqs)))
         core.log.stage_control(topic.id, FrameType.FLOORS, topic.next_seq - 1, now_ms, payload)
     topic.expiry = expiry
     expiry.stage(synced=topic.stage_class == "fsync")
@@ -98,7 +168,7 @@ def when_retained(core: ExpiryCore, topic: Topic, now_ms: int, then: Then) -> No
         else:
             then(error)
 
-    if topic.config.ttl_ms:
+    if topic.expires:
         try:
             expiry = expire(core, topic, now_ms)
         except TopicsError as error:

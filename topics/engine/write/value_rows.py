@@ -23,7 +23,7 @@ from topics.common.values.written import BYTES_TYPES, NewRecord
 from topics.engine.json.strict_json import check
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
-from topics.store.format.rows import BUFFER_MAX, BYTES, DELAY_BYTES, Rows, delays_in, rows_of_bytes
+from topics.store.format.rows import BUFFER_MAX, BYTES, TIME_BYTES, Rows, delays_in, rows_of_bytes, ttls_in
 
 _encoder = msgspec.json.Encoder()
 _NULL_BYTES = 4
@@ -125,8 +125,10 @@ def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: Write
     """Return rows with bytes in the place of null as the data of some. Raises: RequestError."""
     columns = rows.columns().copy()
     size, end = rows.size, len(rows.buffer)
-    delays = {at: delay_ms.to_bytes(DELAY_BYTES, "little") for at, delay_ms in delays_in(rows)}
-    all_bytes = end + sum([len(payload) + len(delays.get(at, b"")) for at, payload in payloads])
+    times: dict[int, bytes] = {}
+    for at, time_ms in (*ttls_in(rows), *delays_in(rows)):  # a delay comes after a ttl
+        times[at] = times.get(at, b"") + time_ms.to_bytes(TIME_BYTES, "little")
+    all_bytes = end + sum([len(payload) + len(times.get(at, b"")) for at, payload in payloads])
     if all_bytes > BUFFER_MAX:
         raise _too_many_bytes(all_bytes)
     for at, payload in payloads:
@@ -134,12 +136,11 @@ def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: Write
         if own > scanner.max_record_bytes:
             raise scanner.too_large(f"records[{at}]")
         size += own - int(columns["size"][at])
-        if at in delays:
-            end += DELAY_BYTES
+        end += len(times.get(at, b""))
         columns["data_off"][at], columns["data_len"][at], columns["size"][at] = end, len(payload), own
         columns["flags"][at] |= BYTES
         end += len(payload)
-    parts = [part for at, payload in payloads for part in (delays.get(at, b""), payload)]
+    parts = [part for at, payload in payloads for part in (times.get(at, b""), payload)]
     return Rows(b"".join((rows.buffer, *parts)), columns.tobytes(), rows.count, size)
 
 

@@ -35,7 +35,7 @@ from topics.engine.state.producer_part import PART_NAMES, Part, lacks_a_member, 
 from topics.engine.values.incarnation import check_incarnation
 from topics.engine.values.topic_config import CONFIG_KEYS, TopicConfig, read_config
 from topics.errors import RequestError
-from topics.store.format.rows import DELAY, ROW, Rows
+from topics.store.format.rows import ROW, TIMES, Rows
 
 _HEAD = struct.Struct("=QI")
 """size, count."""
@@ -51,7 +51,7 @@ _ESCAPE_BYTES_MAX = 6
 """The most bytes of an escape for one byte."""
 _KEY_BYTES_MIN = 4
 """The fewest bytes of a member in a payload: its quotes, the colon and a digit."""
-_MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE | lib.MARK_BASE64 | DELAY
+_MARKS = lib.MARK_WHITE | lib.MARK_TAG_ESCAPED | lib.MARK_NODE_ESCAPED | lib.MARK_TWICE | lib.MARK_BASE64 | TIMES
 """Marks of rows that have to be cleaned."""
 
 _NODE, _KEY, _CREATE, _CONFIG, _BACKPRESSURE, _INCARNATION, _PRODUCER = (
@@ -83,12 +83,13 @@ _FIELD_NAMES = {
     lib.FIELD_META: "meta",
     lib.FIELD_BASE64: "data_base64",
     lib.FIELD_DELAY: "delay_ms",
+    lib.FIELD_TTL: "ttl_ms",
     lib.FIELD_OP: "op",
     lib.FIELD_TOPIC: "topic",
     lib.FIELD_REQUEST_ID: "request_id",
     lib.FIELD_RETURN_SEQS: "return_seqs",
 }
-_RECORD_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_DATA, lib.FIELD_DELAY + 1)]
+_RECORD_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_DATA, lib.FIELD_TTL + 1)]
 _BODY_NAMES = [_FIELD_NAMES[field] for field in range(lib.FIELD_RECORDS, lib.FIELD_PRODUCER + 1)]
 _COMMAND_NAMES = [*_BODY_NAMES, *(_FIELD_NAMES[field] for field in range(lib.FIELD_OP, lib.FIELD_RETURN_SEQS + 1))]
 _PART_KEYS = KnownKeys.of(*PART_NAMES)
@@ -105,6 +106,7 @@ _MUST_BE = {
     lib.FIELD_TAG: "a string or null",
     lib.FIELD_BASE64: "a string",
     lib.FIELD_DELAY: "a number or null",
+    lib.FIELD_TTL: "a number or null",
     lib.FIELD_RECORD_NODE: "a string or null",
     lib.FIELD_BODY: "an object",
     lib.FIELD_RECORD: "an object",
@@ -180,6 +182,7 @@ def new_writer(config: Config) -> Any:
         config.max_node_bytes,
         FIELDS_MAX,
         config.max_delay_ms,
+        config.max_ttl_ms,
     )
     writer.secret = tuple(SECRET)
     return writer
@@ -199,6 +202,8 @@ class WriteScanner:
         writer.rows = self._rows
         self._delays = ffi.new("uint64_t[]", max(1, config.max_batch_records))
         writer.delays = self._delays
+        self._ttls = ffi.new("uint64_t[]", max(1, config.max_batch_records))
+        writer.ttls = self._ttls
         self._clean = ffi.new("unsigned char[]", _CLEAN_ROOM)
         self._spans: Any = ffi.buffer(self._rows)
         self._head: Any = ffi.buffer(ffi.addressof(writer[0], "size"), _HEAD.size)
@@ -365,8 +370,8 @@ class WriteScanner:
         over = self.over_limit(count, node, key) or over
         if over is None and producer is not None and key is not None:
             over = producer_and_key()
-        if over is None and producer is not None and producer.is_piece and marks & DELAY:
-            over = _invalid("delay_ms is on a record of a piece: send the part in one write, or without delays")
+        if over is None and producer is not None and producer.is_piece and marks & TIMES:
+            over = _invalid("delay_ms or ttl_ms is on a record of a piece: leave it out, or send the part in one write")
         if over is None and violation:
             over = self._violation(violation, f"records[{record}]")
         presses = fields[_BACKPRESSURE.stop - 1] == JsonKind.TRUE
@@ -464,6 +469,7 @@ class WriteScanner:
             lib.V_META_BYTES: f"meta is larger than {limits.max_meta_bytes} bytes of compact JSON: use data for more",
             lib.V_META_KEYS: f"meta has more than {limits.max_meta_keys} keys: use data for more",
             lib.V_DELAY: f"delay_ms is longer than {limits.max_delay_ms}: shorten it (TOPICS_MAX_DELAY_MS)",
+            lib.V_TTL: f"ttl_ms is longer than {limits.max_ttl_ms}: shorten it (TOPICS_MAX_TTL_MS)",
         }
         return _invalid(f"{record}.{causes[violation]}")
 

@@ -136,6 +136,7 @@ _JOB = answer(
     S_ts=u64(),
     S_tag_Q=text(),
     S_delay_ms_Q=u64(),
+    S_ttl_ms_Q=u64(),
     deliveries=u64(minimum=1),
     data={},
     meta_Q={},

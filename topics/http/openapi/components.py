@@ -86,6 +86,7 @@ SCHEMAS: dict[str, Schema] = {
         node=nullable(NODE | {"description": "who wrote it"}),
         meta={"description": "any JSON value, within a limit of bytes", "maxProperties": Setting("max_meta_keys")},
         delay_ms=nullable(u64("of a job: not claimable before", maximum=Setting("max_delay_ms"))),
+        ttl_ms=nullable(u64("the record expires so long after $ts", maximum=Setting("max_ttl_ms"))),
     ),
     "Part": question(
         ("id", "epoch", "part"),
@@ -103,6 +104,7 @@ SCHEMAS: dict[str, Schema] = {
         S_node_Q=text(),
         S_tag_Q=text("only when tags were asked for"),
         S_delay_ms_Q=u64("of a job: claimable so long after $ts"),
+        S_ttl_ms_Q=u64("expires so long after $ts"),
         data_Q={},
         data_base64_Q=text("instead of data, of a record of bytes", contentEncoding="base64"),
         meta_Q={},

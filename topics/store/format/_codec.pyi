@@ -20,7 +20,9 @@ class _Lib:
     TP_ROW_META: int
     TP_ROW_BYTES: int
     TP_ROW_DELAY: int
-    TP_DELAY_BYTES: int
+    TP_ROW_TTL: int
+    TP_ROW_TIMES: int
+    TP_TIME_BYTES: int
     def tp_rows_of_list(self, payloads: Any, record_max: int) -> Any: ...
     def tp_frame_rows(
         self,

@@ -47,8 +47,10 @@ class RowColumns(NamedTuple):
     """Index into `tag_table`, or NO_TAG."""
     tag_table: Sequence[bytes]
     """The distinct tags of these rows; empty if no row has a tag."""
-    dues: NDArray[np.uint64] | None = None
-    """Time (ms) from which on a job is claimable, 0 without a delay; None if no row has one."""
+    times: NDArray[np.uint64] | None = None
+    """Shape (n, 2): the time (ms) from which on a job is claimable, 0 without a delay, and the last
+    one at which a record is not expired, 0 without a ttl; None if no row has either.
+    """
 
 
 class PackRows(NamedTuple):

@@ -15,18 +15,26 @@ static inline int outside(uint32_t off, uint32_t len, uint64_t bytes) { return (
 typedef struct tp_row any_row __attribute__((aligned(1)));
 typedef struct tp_placed any_placed __attribute__((aligned(1)));
 
-/* Writes one frame of a delayed record up to its trailer, as put_unsealed, with its delay before
- * the rest of its extension. */
-static __attribute__((noinline)) uint32_t put_delayed(uint8_t *p, uint8_t flags, uint8_t payload_kind,
-                                                      uint64_t topic_id, uint64_t seq, uint64_t ts_ms, uint32_t size,
-                                                      struct text ext, struct text node, struct text tag,
-                                                      struct text data, struct text meta)
+/* How many of delay and ttl a row has. */
+static inline uint32_t times_in(const any_row *row)
+{
+    return !!(row->flags & TP_ROW_DELAY) + !!(row->flags & TP_ROW_TTL);
+}
+
+/* Writes one frame of a record with a delay or a ttl up to its trailer, as put_unsealed, with them
+ * before the rest of its extension. */
+static __attribute__((noinline)) uint32_t put_timed(uint8_t *p, const any_row *row, uint8_t flags, uint8_t payload_kind,
+                                                    uint64_t topic_id, uint64_t seq, uint64_t ts_ms, uint32_t size,
+                                                    struct text ext, struct text node, struct text tag,
+                                                    struct text data, struct text meta)
 {
     uint8_t *q = p + FRAME_HEADER_BYTES;
+    uint32_t times = times_in(row);
     uint32_t length = put_header(p, TYPE_RECORD, flags | FLAG_EXT, payload_kind, topic_id, seq, ts_ms, size,
-                                 EXT_DELAY_BYTES + ext.len, node.len, tag.len, data.len, meta.len);
+                                 times * EXT_TIME_BYTES + ext.len, node.len, tag.len, data.len, meta.len);
     struct text texts[5] = {ext, node, tag, data, meta};
-    q = put_delay(q, data.at - TP_DELAY_BYTES);
+    if (row->flags & TP_ROW_DELAY) q = put_time(q, EXT_DELAY, data.at - TP_TIME_BYTES);
+    if (row->flags & TP_ROW_TTL) q = put_time(q, EXT_TTL, data.at - times * TP_TIME_BYTES);
     for (int i = 0; i < 5; i++) {
         if (texts[i].len) memcpy(q, texts[i].at, texts[i].len);
         q += texts[i].len;
@@ -42,7 +50,7 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
     const uint8_t *base = (const uint8_t *)buffer;
     uint64_t needed = at + ext_len;
     const any_row *row = (const any_row *)rows;
-    if (node_len > UINT16_MAX || ext_len > UINT16_MAX - EXT_DELAY_BYTES) return 0;
+    if (node_len > UINT16_MAX || ext_len > UINT16_MAX - 2 * EXT_TIME_BYTES) return 0;
     for (uint32_t i = 0; i < count; i++, row++) {
         uint32_t meta = row->flags & TP_ROW_META ? row->meta_len : 0;
         uint32_t tag = row->flags & TP_ROW_TAG ? row->tag_len : 0;
@@ -53,9 +61,9 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
         if (own && outside(row->node_off, own, buffer_bytes)) return 0;
         if (!(row->flags & TP_ROW_NODE) && has_node) own = node_len;
         uint64_t length = (uint64_t)FRAME_MIN_BYTES + row->data_len + meta + tag + own;
-        if (row->flags & TP_ROW_DELAY) {
-            if (row->data_off < TP_DELAY_BYTES) return 0;
-            length += EXT_DELAY_BYTES;
+        if (row->flags & TP_ROW_TIMES) {
+            if (row->data_off < times_in(row) * TP_TIME_BYTES) return 0;
+            length += times_in(row) * EXT_TIME_BYTES;
         }
         if (length + ext_len > INT32_MAX) return 0;
         needed += length;
@@ -76,15 +84,15 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
             n.len = has_node ? node_len : 0;
             if (has_node) frame_flags |= FLAG_NODE;
         }
-        if (x.len || row->flags & TP_ROW_DELAY) frame_flags |= FLAG_EXT;
+        if (x.len || row->flags & TP_ROW_TIMES) frame_flags |= FLAG_EXT;
         entry->start = (uint32_t)(start + (uint64_t)(p - begin));
         entry->size = row->size;
         entry->flags = frame_flags;
         memset(entry->zero, 0, sizeof entry->zero);
         entry->ts_ms = ts_ms;
         uint8_t kind = row->flags & TP_ROW_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON;
-        entry->length = __builtin_expect(row->flags & TP_ROW_DELAY, 0)
-                            ? put_delayed(p, frame_flags, kind, topic_id, first_seq + i, ts_ms, row->size, x, n, t, d, m)
+        entry->length = __builtin_expect(row->flags & TP_ROW_TIMES, 0)
+                            ? put_timed(p, row, frame_flags, kind, topic_id, first_seq + i, ts_ms, row->size, x, n, t, d, m)
                             : put_unsealed(p, TYPE_RECORD, frame_flags, kind, topic_id, first_seq + i, ts_ms, row->size,
                                            x, n, t, d, m);
         /* A checksum is cheaper once the stores of its frame have ended. */
@@ -245,7 +253,7 @@ int64_t tp_frame_apart(char *head, char *trailer, const char *buffer, uint64_t b
                        uint64_t *checksum)
 {
     const any_row *r = (const any_row *)row;
-    if (r->flags & (TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META | TP_ROW_DELAY) || outside(r->data_off, r->data_len, buffer_bytes)) return 0;
+    if (r->flags & (TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META | TP_ROW_TIMES) || outside(r->data_off, r->data_len, buffer_bytes)) return 0;
     if ((uint64_t)FRAME_MIN_BYTES + r->data_len > INT32_MAX) return 0;
     const uint8_t *data = (const uint8_t *)buffer + r->data_off;
     uint8_t *frame = (uint8_t *)head + BATCH_HEADER_BYTES, *end = (uint8_t *)trailer;

@@ -80,7 +80,7 @@ struct tp_projection {
 void *tp_rows_of_list(void *list, uint64_t record_max);
 
 /* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i and its
- * own node, or else the default (has_node); a delay comes first in its extension. placed[i]
+ * own node, or else the default (has_node); delay and ttl come first in its extension. placed[i]
  * (struct tp_placed) describes it; starts count from `start`. The first frame gets the extension.
  * flags: FLAG_FSYNC and FLAG_ROUTED, or 0. Returns the bytes written; -n if n bytes of room are
  * needed; 0 if a span is outside the buffer. */
@@ -135,8 +135,8 @@ int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buff
 /* A batch of one row whose data stays where it is: writes what is before it to `head` (the headers
  * of batch and frame) and what is after it to `trailer`, so that head, data and trailer one after
  * the other are the batch that tp_frame_batch writes. The data is read once, for both checksums.
- * Returns the bytes of the batch; 0 if the row has a tag, a node, meta or a delay, if its span is
- * outside the buffer, or if it is longer than a frame may be. */
+ * Returns the bytes of the batch; 0 if the row has a tag, a node, meta, a delay or a ttl, if its
+ * span is outside the buffer, or if it is longer than a frame may be. */
 int64_t tp_frame_apart(char *head, char *trailer, const char *buffer, uint64_t buffer_bytes, const char *row,
                        uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags, uint64_t epoch,
                        uint64_t batch_no, uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed,

@@ -89,7 +89,7 @@ static inline char *put_base64(char *out, const uint8_t *at, uint32_t len)
     return out + 4;
 }
 
-#define ELEMENT_FIXED 138u /* braces, keys, three numbers of 20 digits, a comma */
+#define ELEMENT_FIXED 170u /* braces, keys, four numbers of 20 digits, a comma */
 
 #define LEASE_MOST 112u /* three keys, 16 hex digits, two numbers */
 
@@ -149,10 +149,15 @@ static inline char *put_element(char *q, const uint8_t *p, const struct tp_frame
         q = put_string(q, tag, f->tag_len);
     }
     if (f->flags & FLAG_EXT) {
-        uint64_t delay = delay_of(p, f);
+        uint32_t at = 0;
+        uint64_t delay = take_time(p, f, EXT_DELAY, &at), ttl = take_time(p, f, EXT_TTL, &at);
         if (delay) {
             q = PUT(q, ",\"$delay_ms\":");
             q = put_decimal(q, delay);
+        }
+        if (ttl) {
+            q = PUT(q, ",\"$ttl_ms\":");
+            q = put_decimal(q, ttl);
         }
     }
     if (shows_base64(f, s)) {

@@ -8,17 +8,28 @@ R-DUR-6.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 CRASH = "crash"
 TRIM = "source_trim"
+TTL = "ttl"
+_MARKS = {CRASH: "crash", TRIM: "trim", TTL: "ttl"}
+"""The mark that a gap of each reason raises in the end."""
+_SWEPT_MOST = 2048
+"""Most gaps that one call examines for holes that have become one."""
+NextLive = Callable[[int], int]
+"""Returns the lowest live seq that is at least the given one; 0 without one."""
 
 
 class Gap(NamedTuple):
-    """An interior gap: seqs first ..
+    """An interior gap: seqs first .. last, below which there are live records.
 
-    last, below which there are live records, were never materialized.
+    They were never materialized; with the reason TTL it is a hole of records that expired.
     """
 
     first: int
@@ -45,7 +56,7 @@ def add_gap(gaps: list[Gap], gap: Gap) -> None:
 class Floors:
     """The highest lost seqs by reason; none of them ever decreases."""
 
-    __slots__ = ("cap", "crash", "deleted", "gaps", "lost", "trim", "ttl")
+    __slots__ = ("_swept", "cap", "crash", "deleted", "gaps", "lost", "trim", "ttl")
 
     def __init__(self) -> None:
         self.cap = 0
@@ -58,8 +69,11 @@ class Floors:
         self.gaps: list[Gap] = []
         """Interior gaps, ascending; adjoining ones have different reasons.
 
-        There may be very many.
+        There may be very many. Neighbouring holes (reason TTL) have live records between them, or
+        had them when they were last examined.
         """
+        self._swept = 0
+        """The position in `gaps` up to which holes were examined last."""
 
     @property
     def dead_through(self) -> int:
@@ -84,8 +98,61 @@ class Floors:
         if self.gaps and self.gaps[0].first <= earliest:
             settled = bisect_right(self.gaps, earliest, key=_first)
             for gap in self.gaps[:settled]:
-                self.raise_to(**{"crash" if gap.reason == CRASH else "trim": gap.last})
+                self.raise_to(**{_MARKS[gap.reason]: gap.last})
             del self.gaps[:settled]
+
+    def open_holes(self, seqs: Sequence[int], next_live: NextLive) -> None:
+        """Note records that have expired, ascending; those that are in a gap already stay there."""
+        gaps = self.gaps
+        found: list[Gap] = []
+        at, first = 0, bisect_right(seqs, self.dead_through)
+        if first:
+            self.raise_to(ttl=seqs[first - 1])
+        for seq in seqs[first:]:
+            place = bisect_right(gaps, seq, lo=at, key=_first)
+            found += gaps[at:place]
+            at = place
+            if not found or found[-1].last < seq:
+                _add(found, Gap(seq, seq, TTL), next_live)
+                if at < len(gaps) and _are_one(found[-1], gaps[at], next_live):
+                    _add(found, gaps[at], next_live)
+                    at += 1
+        self.gaps = found + gaps[at:]
+        if len(self.gaps) > _SWEPT_MOST // 2:
+            self._sweep(next_live)
+
+    def _sweep(self, next_live: NextLive) -> None:
+        """Make holes one between which all records have gone, among some gaps, in turn."""
+        start = self._swept if self._swept < len(self.gaps) else 0
+        some = self.gaps[start : start + _SWEPT_MOST]
+        joined: list[Gap] = []
+        for gap in some:
+            _add(joined, gap, next_live)
+        self.gaps[start : start + len(some)] = joined
+        self._swept = start + len(joined)
+
+    def hole_at(self, at: int, cursor: int, next_live: NextLive) -> int:
+        """Return the last expired seq above `cursor` before the next live record; 0 without one.
+
+        It is one hole from then on. at: position of the first gap that ends above the cursor.
+        """
+        gaps, live, end = self.gaps, next_live(cursor + 1), at
+        while end < len(gaps) and gaps[end].reason == TTL and (not live or gaps[end].first < live):
+            end += 1
+        if end == at:
+            return 0
+        gaps[at:end] = [Gap(gaps[at].first, gaps[end - 1].last, TTL)]
+        return gaps[at].last
+
+    def expired_among(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which of these seqs (ascending) were lost, and not deleted: in floors or holes."""
+        told = seqs <= np.uint64(self.lost)
+        if self.gaps and len(seqs):
+            first, last = int(seqs[0]), int(seqs[-1])
+            for gap in self.gaps[bisect_left(self.gaps, first, key=_last) : bisect_right(self.gaps, last, key=_first)]:
+                low, high = np.searchsorted(seqs, np.array([gap.first, gap.last + 1], np.uint64)).tolist()
+                told[low:high] |= gap.reason == TTL
+        return told
 
     def reason(self, gap_from: int) -> str:
         """Return the reason to report for a loss that begins at `gap_from` (R-TOMB-3)."""
@@ -97,5 +164,25 @@ class Floors:
         return CRASH if self.crash >= gap_from and self.trim < gap_from else TRIM
 
 
+def _are_one(below: Gap, above: Gap, next_live: NextLive) -> bool:
+    """Return whether two neighbours are holes without a live record between them."""
+    if not (below.reason == TTL == above.reason):
+        return False
+    live = next_live(below.last + 1) if above.first > below.last + 1 else 0
+    return not live or live >= above.first
+
+
+def _add(gaps: list[Gap], gap: Gap, next_live: NextLive) -> None:
+    """Add a gap after the others, or make it one with the last."""
+    if gaps and _are_one(gaps[-1], gap, next_live):
+        gaps[-1] = Gap(gaps[-1].first, gap.last, TTL)
+    else:
+        gaps.append(gap)
+
+
 def _first(gap: Gap) -> int:
     return gap.first
+
+
+def _last(gap: Gap) -> int:
+    return gap.last

@@ -135,23 +135,25 @@ static inline int get_frame(const uint8_t *p, uint64_t room, struct tp_frame *f)
     return (uint64_t)FRAME_MIN_BYTES + f->ext_len + f->node_len + f->tag_len + f->data_len + f->meta_len == length;
 }
 
-/* Writes the entry of a delay, which comes first in an extension. at: its 8 bytes. Returns the
- * end. */
-static inline uint8_t *put_delay(uint8_t *p, const uint8_t *at)
+/* Writes the entry of a delay or a ttl. A delay comes first in an extension, and a ttl comes next.
+ * at: its 8 bytes. Returns the end. */
+static inline uint8_t *put_time(uint8_t *p, uint8_t kind, const uint8_t *at)
 {
-    p[0] = EXT_DELAY;
-    p[1] = TP_DELAY_BYTES;
+    p[0] = kind;
+    p[1] = TP_TIME_BYTES;
     p[2] = 0;
-    memcpy(p + EXT_DELAY_BYTES - TP_DELAY_BYTES, at, TP_DELAY_BYTES);
-    return p + EXT_DELAY_BYTES;
+    memcpy(p + EXT_TIME_BYTES - TP_TIME_BYTES, at, TP_TIME_BYTES);
+    return p + EXT_TIME_BYTES;
 }
 
-/* The delay in ms of the record in the frame at p; 0 if it has none. */
-static inline uint64_t delay_of(const uint8_t *p, const struct tp_frame *f)
+/* The delay or ttl in ms in the entry at *at of the extension of the frame at p, and moves *at
+ * after it; 0 if there is another entry, or none. */
+static inline uint64_t take_time(const uint8_t *p, const struct tp_frame *f, uint8_t kind, uint32_t *at)
 {
-    const uint8_t *ext = p + FRAME_HEADER_BYTES;
-    if (f->ext_len < EXT_DELAY_BYTES || ext[0] != EXT_DELAY || ext[1] != TP_DELAY_BYTES || ext[2]) return 0;
-    return get64(ext + EXT_DELAY_BYTES - TP_DELAY_BYTES);
+    const uint8_t *entry = p + FRAME_HEADER_BYTES + *at;
+    if (f->ext_len < *at + EXT_TIME_BYTES || entry[0] != kind || entry[1] != TP_TIME_BYTES || entry[2]) return 0;
+    *at += EXT_TIME_BYTES;
+    return get64(entry + EXT_TIME_BYTES - TP_TIME_BYTES);
 }
 
 /* Whether a frame of `length` bytes has its checksum. */

@@ -473,19 +473,32 @@ def pack_staged_piece(entry: StagedPiece) -> bytes:
 
 EXT_DELAY = 4
 """The delay of a job, ms (u64). It comes first in its extension, and is shown to readers."""
-EXT_DELAY_BYTES = _TLV.size + 8
+EXT_TTL = 5
+"""The ttl of a record, ms (u64): it is expired later than so long after its time.
+
+Only a delay comes before it in its extension.
+"""
+EXT_TIME_BYTES = _TLV.size + 8
+"""Bytes of the entry of a delay, and of that of a ttl."""
 
 
-def pack_delay(delay_ms: int) -> bytes:
-    """Return the entry of a delay, with which an extension area begins."""
-    return _TLV.pack(EXT_DELAY, 8) + delay_ms.to_bytes(8, "little")
+def pack_times(delay_ms: int, ttl_ms: int) -> bytes:
+    """Return the entries of a delay and a ttl, with which an extension area begins; 0: none."""
+    return b"".join(
+        _TLV.pack(kind, 8) + value.to_bytes(8, "little")
+        for kind, value in ((EXT_DELAY, delay_ms), (EXT_TTL, ttl_ms))
+        if value
+    )
 
 
-def delay_of(ext: bytes | memoryview) -> int:
-    """Return the delay (ms) in an extension area; 0 if it has none."""
-    if len(ext) < EXT_DELAY_BYTES or _TLV.unpack_from(ext) != (EXT_DELAY, 8):
-        return 0
-    return int.from_bytes(ext[_TLV.size : EXT_DELAY_BYTES], "little")
+def times_of(ext: bytes | memoryview) -> tuple[int, int]:
+    """Return the delay and the ttl (ms) in an extension area; 0 for one that it does not have."""
+    found, at = {EXT_DELAY: 0, EXT_TTL: 0}, 0
+    for kind in found:
+        if len(ext) >= at + EXT_TIME_BYTES and _TLV.unpack_from(ext, at) == (kind, 8):
+            found[kind] = int.from_bytes(ext[at + _TLV.size : at + EXT_TIME_BYTES], "little")
+            at += EXT_TIME_BYTES
+    return found[EXT_DELAY], found[EXT_TTL]
 
 
 def iterate_extension(ext: bytes) -> Iterator[tuple[int, bytes]]:

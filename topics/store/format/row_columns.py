@@ -12,7 +12,14 @@ from typing_extensions import Buffer
 
 from topics.store.format.catalog import NO_TAG, RowColumns
 from topics.store.format.codec import Frames
-from topics.store.format.log_format import EXT_DELAY, EXT_DELAY_BYTES, FLAG_TAG, FRAME_HEADER_BYTES, delay_of
+from topics.store.format.log_format import (
+    EXT_DELAY,
+    EXT_TIME_BYTES,
+    EXT_TTL,
+    FLAG_TAG,
+    FRAME_HEADER_BYTES,
+    times_of,
+)
 from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
 
@@ -37,24 +44,27 @@ def tags_of(frames: Frames, data: Buffer, base: int) -> tuple[NDArray[np.uint32]
     return numbers, list(table)
 
 
-def dues_of(frames: Frames, data: Buffer, base: int) -> NDArray[np.uint64] | None:
-    """Return `RowColumns.dues` of record frames; None if none has a delay.
+def times_in(frames: Frames, data: Buffer, base: int) -> NDArray[np.uint64] | None:
+    """Return `RowColumns.times` of record frames; None if none has a delay or a ttl.
 
     data, base: as in `tags_of`.
     """
-    extended = np.flatnonzero(frames["ext_len"] >= EXT_DELAY_BYTES)
+    extended = np.flatnonzero(frames["ext_len"] >= EXT_TIME_BYTES)
     if not len(extended):
         return None
     starts = frames["offset"][extended].astype(np.int64) - base + FRAME_HEADER_BYTES
     view = memoryview(data).cast("B")
-    begins = np.frombuffer(view, np.uint8)[starts] == EXT_DELAY
+    kinds = np.frombuffer(view, np.uint8)[starts]
+    begins = (kinds == EXT_DELAY) | (kinds == EXT_TTL)
     if not begins.any():
         return None
     extended, starts = extended[begins], starts[begins]
-    delays = np.array([delay_of(view[at : at + EXT_DELAY_BYTES]) for at in starts.tolist()], np.uint64)
-    dues = np.zeros(len(frames), np.uint64)
-    dues[extended] = np.where(delays == 0, np.uint64(0), frames["ts_ms"][extended] + delays)
-    return dues
+    ends = starts + np.minimum(frames["ext_len"][extended], 2 * EXT_TIME_BYTES)
+    spans = zip(starts.tolist(), ends.tolist(), strict=True)
+    durations = np.array([times_of(view[at:end]) for at, end in spans], np.uint64)
+    times = np.zeros((len(frames), 2), np.uint64)
+    times[extended] = np.where(durations == 0, np.uint64(0), frames["ts_ms"][extended][:, None] + durations)
+    return times
 
 
 def rows_of(
@@ -62,7 +72,7 @@ def rows_of(
     tags: NDArray[np.uint32],
     tag_table: list[bytes],
     file_id: int,
-    dues: NDArray[np.uint64] | None = None,
+    times: NDArray[np.uint64] | None = None,
 ) -> RowColumns:
     """Return contiguous columns of record frames."""
     return RowColumns(
@@ -75,7 +85,7 @@ def rows_of(
         np.ascontiguousarray(frames["flags"]),
         tags,
         tag_table,
-        dues,
+        times,
     )
 
 
@@ -87,13 +97,13 @@ def by_topic(frames: Frames, data: Buffer, base: int, file_id: int) -> Iterator[
     if not len(frames):
         return
     tags, table = tags_of(frames, data, base)
-    dues = dues_of(frames, data, base)
+    times = times_in(frames, data, base)
     topic_ids = np.ascontiguousarray(frames["topic_id"])
     if (topic_ids == topic_ids[0]).all():
-        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id, dues)
+        yield int(topic_ids[0]), rows_of(frames, tags, table, file_id, times)
         return
     order = np.argsort(topic_ids, kind="stable")
-    rows = rows_of(frames[order], tags[order], table, file_id, None if dues is None else dues[order])
+    rows = rows_of(frames[order], tags[order], table, file_id, None if times is None else times[order])
     ordered = topic_ids[order]
     starts = np.concatenate(([0], np.flatnonzero(np.diff(ordered)) + 1))
     yield from zip(ordered[starts].tolist(), split(rows, [*starts.tolist(), len(order)]), strict=True)
@@ -112,12 +122,12 @@ def indices_by_topic(topic_ids: NDArray[np.uint64]) -> Iterator[tuple[int, NDArr
 
 def split(rows: RowColumns, starts: list[int]) -> Iterator[RowColumns]:
     """Yield the rows of slices [starts[i], starts[i + 1]), each with a tag table of its own."""
-    file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table, dues = rows
+    file_id, seqs, offsets, lengths, sizes, ts, flags, tags, table, times = rows
     for start, end in pairwise(starts):
         part = slice(start, end)
         numbers, own = compact_tags(tags[part], table)
         columns = seqs[part], offsets[part], lengths[part], sizes[part], ts[part], flags[part]
-        yield RowColumns(file_id, *columns, numbers, own, None if dues is None else dues[part])
+        yield RowColumns(file_id, *columns, numbers, own, None if times is None else times[part])
 
 
 def compact_tags(tags: NDArray[np.uint32], table: Sequence[bytes]) -> tuple[NDArray[np.uint32], Sequence[bytes]]:
@@ -135,8 +145,8 @@ def select(rows: RowColumns, where: NDArray[np.bool_] | NDArray[np.intp] | slice
     """Return some of the rows; the tag table stays whole."""
     columns: list[Any] = [column[where] for column in rows[1:8]]
     seqs, offsets, lengths, sizes, ts, flags, tags = columns
-    dues = None if rows.dues is None else rows.dues[where]
-    return RowColumns(rows.file_id, seqs, offsets, lengths, sizes, ts, flags, tags, rows.tag_table, dues)
+    times = None if rows.times is None else rows.times[where]
+    return RowColumns(rows.file_id, seqs, offsets, lengths, sizes, ts, flags, tags, rows.tag_table, times)
 
 
 def index_rows(columns: IndexColumns, first_seqs: np.uint64 | NDArray[np.uint64], file_id: int) -> RowColumns:
@@ -151,7 +161,7 @@ def index_rows(columns: IndexColumns, first_seqs: np.uint64 | NDArray[np.uint64]
         columns.flags,
         columns.tags,
         columns.tag_table,
-        columns.dues,
+        columns.times,
     )
 
 
@@ -201,15 +211,15 @@ def index_of(rows: list[RowColumns], first_seq: int) -> IndexColumns:
         np.concatenate(tags) if tags else np.empty(0, np.uint32),
         join("flags", np.uint8),
         list(table),
-        joined_dues([(part.dues, len(part.seqs)) for part in rows]),
+        joined_times([(part.times, len(part.seqs)) for part in rows]),
     )
 
 
-def joined_dues(parts: Sequence[tuple[NDArray[np.uint64] | None, int]]) -> NDArray[np.uint64] | None:
-    """Return the dues of parts, (dues, rows), as one column; None if none has any."""
-    if all(dues is None for dues, _count in parts):
+def joined_times(parts: Sequence[tuple[NDArray[np.uint64] | None, int]]) -> NDArray[np.uint64] | None:
+    """Return the times of parts, (times, rows), as one column; None if none has any."""
+    if all(times is None for times, _count in parts):
         return None
-    return np.concatenate([np.zeros(count, np.uint64) if dues is None else dues for dues, count in parts])
+    return np.concatenate([np.zeros((count, 2), np.uint64) if times is None else times for times, count in parts])
 
 
 def contiguous(offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> list[tuple[int, int]]:

@@ -6,10 +6,14 @@
 #include <stdint.h>
 
 /* The bits between are marks that only a scan of write bodies uses (engine/json/records.h). */
-enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4, TP_ROW_BYTES = 128, TP_ROW_DELAY = 1024 };
+enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4, TP_ROW_BYTES = 128, TP_ROW_DELAY = 1024, TP_ROW_TTL = 2048 };
 
-/* With TP_ROW_DELAY, so many bytes before the data are the delay in milliseconds. */
-enum { TP_DELAY_BYTES = 8 };
+/* The flags of a record with a delay or a ttl. */
+enum { TP_ROW_TIMES = TP_ROW_DELAY | TP_ROW_TTL };
+
+/* With TP_ROW_DELAY, so many bytes before the data are the delay in milliseconds. With TP_ROW_TTL,
+ * as many before these, or before the data, are the ttl. */
+enum { TP_TIME_BYTES = 8 };
 
 struct tp_row {
     uint32_t data_off, data_len; /* JSON text without white space outside strings; with TP_ROW_BYTES any bytes */

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
 from topics.store.format._codec import ffi, lib
@@ -49,17 +50,20 @@ TAG, NODE, META = lib.TP_ROW_TAG, lib.TP_ROW_NODE, lib.TP_ROW_META
 BYTES = lib.TP_ROW_BYTES
 """Flag: `data` is any bytes, and no JSON text."""
 
-DELAY = lib.TP_ROW_DELAY
-"""Flag: the 8 bytes before `data` in the buffer are the delay in ms, a u64."""
-DELAY_BYTES: int = lib.TP_DELAY_BYTES
-assert DELAY & 0xFF00 == DELAY, "`any_delayed` reads one byte of the flags"
+DELAY, TTL, TIMES = lib.TP_ROW_DELAY, lib.TP_ROW_TTL, lib.TP_ROW_TIMES
+"""Flags: the 8 bytes before `data` in the buffer are the delay in ms, a u64; the 8 bytes before
+these, or before `data`, are the ttl; both flags.
+"""
+TIME_BYTES: int = lib.TP_TIME_BYTES
+assert TIMES & 0xFF00 == TIMES, "`any_timed` reads one byte of the flags"
 
 ROW_BYTES = ROW.size
 BUFFER_MAX = (1 << 32) - 1
 """Most bytes of a buffer, to which rows point with 32 bits."""
 _FLAGS_AT = ROW_BYTES - 4
-_DELAY_AT = _FLAGS_AT + 1
-"""The byte of the flags that is DELAY or 0."""
+_TIMES_AT = _FLAGS_AT + 1
+"""The byte of the flags with DELAY and TTL, and no others."""
+_DELAY_BIT = DELAY >> 8
 _MANY = 32
 """Rows from which on columns are faster than rows one by one."""
 _FLAGS_WITHOUT_TAG = bytes(
@@ -160,6 +164,7 @@ class RowRecord(NamedTuple):
     is_bytes: bool = False
     """Whether `data` is any bytes, and no JSON text."""
     delay_ms: int = 0
+    ttl_ms: int = 0
 
 
 def any_tagged(spans: bytes | memoryview) -> bool:
@@ -176,21 +181,39 @@ def any_bytes(spans: bytes | memoryview) -> bool:
     return not bytes(spans[_FLAGS_AT::ROW_BYTES]).isascii()
 
 
-def any_delayed(spans: bytes | memoryview) -> bool:
-    """Return whether any of the packed rows has a delay; reads one byte per row."""
+def any_timed(spans: bytes | memoryview) -> bool:
+    """Return whether any of the packed rows has a delay or a ttl; reads one byte per row."""
     if len(spans) == ROW_BYTES:
-        return bool(spans[_DELAY_AT])
-    return bool(bytes(spans[_DELAY_AT::ROW_BYTES]).strip(b"\0"))
+        return bool(spans[_TIMES_AT])
+    return bool(bytes(spans[_TIMES_AT::ROW_BYTES]).strip(b"\0"))
+
+
+def any_delayed(spans: bytes | memoryview) -> bool:
+    """Return whether any of the packed rows has a delay."""
+    return any_timed(spans) and any(times & _DELAY_BIT for times in bytes(spans[_TIMES_AT::ROW_BYTES]))
 
 
 def delays_in(rows: Rows) -> list[tuple[int, int]]:
     """Return (index, delay in ms) of each row that has a delay."""
-    delayed = np.flatnonzero(rows.columns()["flags"] & DELAY)
-    starts = (rows.columns()["data_off"][delayed] - np.uint32(DELAY_BYTES)).tolist()
-    buffer = rows.buffer
+    columns = rows.columns()
+    which = np.flatnonzero(columns["flags"] & DELAY)
+    return _times_at(rows.buffer, which, columns["data_off"][which] - np.uint32(TIME_BYTES))
+
+
+def ttls_in(rows: Rows) -> list[tuple[int, int]]:
+    """Return (index, ttl in ms) of each row that has a ttl."""
+    columns = rows.columns()
+    which = np.flatnonzero(columns["flags"] & TTL)
+    before = np.where(columns["flags"][which] & DELAY, np.uint32(2 * TIME_BYTES), np.uint32(TIME_BYTES))
+    return _times_at(rows.buffer, which, columns["data_off"][which] - before)
+
+
+def _times_at(
+    buffer: bytes | bytearray | memoryview, which: NDArray[np.intp], starts: NDArray[np.uint32]
+) -> list[tuple[int, int]]:
     return [
-        (at, int.from_bytes(buffer[start : start + DELAY_BYTES], "little"))
-        for at, start in zip(delayed.tolist(), starts, strict=True)
+        (at, int.from_bytes(buffer[start : start + TIME_BYTES], "little"))
+        for at, start in zip(which.tolist(), starts.tolist(), strict=True)
     ]
 
 
@@ -220,6 +243,7 @@ def record_at(rows: Rows, index: int) -> RowRecord:
     row = ROW.unpack_from(rows.spans, index * ROW_BYTES)
     data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = row
     buffer = rows.buffer
+    delay = data - TIME_BYTES if flags & DELAY else data
     return RowRecord(
         bytes(buffer[data : data + data_len]),
         bytes(buffer[tag : tag + tag_len]) if flags & TAG else None,
@@ -227,7 +251,8 @@ def record_at(rows: Rows, index: int) -> RowRecord:
         bytes(buffer[meta : meta + meta_len]) if flags & META else None,
         size,
         bool(flags & BYTES),
-        int.from_bytes(buffer[data - DELAY_BYTES : data], "little") if flags & DELAY else 0,
+        int.from_bytes(buffer[delay:data], "little"),
+        int.from_bytes(buffer[delay - TIME_BYTES : delay], "little") if flags & TTL else 0,
     )
 
 
@@ -241,8 +266,8 @@ def pack_rows(records: list[RowRecord]) -> Rows:
     total = 0
     for record in records:
         offsets: list[int] = []
-        if record.delay_ms:
-            buffer += record.delay_ms.to_bytes(DELAY_BYTES, "little")
+        for time_ms in (record.ttl_ms, record.delay_ms):
+            buffer += time_ms.to_bytes(TIME_BYTES, "little") if time_ms else b""
         for text in (record.data, record.meta, record.tag, record.node):
             offsets += (len(buffer), len(text or b""))
             buffer += text or b""
@@ -253,6 +278,7 @@ def pack_rows(records: list[RowRecord]) -> Rows:
             | (META if record.meta is not None else 0)
             | (BYTES if record.is_bytes else 0)
             | (DELAY if record.delay_ms else 0)
+            | (TTL if record.ttl_ms else 0)
         )
         spans += ROW.pack(*offsets, size, flags)
         total += size

@@ -27,8 +27,9 @@ Pack `packs/pack-<number:016x>.data`, short runs of records of many topics, writ
 
 Index columns of n rows (see `IndexColumns`): ts u64, seq delta u32, offset u32, length u32, size
 u32, tag number u32, flags u8, then the tag table: u16 lengths, bytes. With a mark in its header the
-index ends with another column: the time u64 from which on a job is claimable, or 0. The checksum of
-an index leaves out the flags column, because a delete sets INDEX_DELETED there in place, as it sets
+index ends with another column: the time u64 from which on a job is claimable, or 0; with another
+mark with one more: the last time u64 at which a record is not expired, or 0. The checksum of an
+index leaves out the flags column, because a delete sets INDEX_DELETED there in place, as it sets
 the byte after the frame's own checksum. Each byte of the column therefore includes its parity, in
 the bit that is FLAG_ROUTED elsewhere; a file with such rows has them in another bit, and says so in
 its marks. A flipped bit makes the index a damaged one, which is derived from the frames again.
@@ -293,6 +294,9 @@ _HAS_ROUTED = 2
 """The mark of an index with rows of FLAG_ROUTED, in the bit _ROUTED_IN_FILE."""
 _HAS_DUES = 4
 """The mark of an index with times from which on jobs are claimable, after its tag table."""
+_HAS_ENDS = 8
+"""The mark of an index with times after which records are expired, after all others."""
+_TIME_MARKS = (_HAS_DUES, _HAS_ENDS)
 INDEX_DELETE = INDEX_DELETED | _INDEX_PARITY
 """The bits that a delete changes in a file's flags column."""
 _IS_ODD = np.array([value.bit_count() % 2 for value in range(256)], np.uint8)
@@ -352,14 +356,17 @@ class IndexColumns(NamedTuple):
     """Index into tag_table, or catalog.NO_TAG."""
     flags: NDArray[np.uint8]
     tag_table: Sequence[bytes]
-    dues: NDArray[np.uint64] | None = None
-    """`RowColumns.dues`; a file has this column only with jobs that are delayed."""
+    times: NDArray[np.uint64] | None = None
+    """`RowColumns.times`; a file has each of these columns only with rows that have the time."""
 
     @property
     def marks(self) -> int:
         """Return what the header of a file with these columns says of them."""
         routed = _HAS_ROUTED if (self.flags & FLAG_ROUTED).any() else 0
-        return _HAS_PARITY | routed | (_HAS_DUES if self.dues is not None and self.dues.any() else 0)
+        marks = _HAS_PARITY | routed
+        if self.times is not None:
+            marks |= sum([mark for at, mark in enumerate(_TIME_MARKS) if self.times[:, at].any()])
+        return marks
 
     def pack(self, before: bytes = b"") -> bytearray:
         """Return `before` and the columns as a file with their marks stores them."""
@@ -368,8 +375,11 @@ class IndexColumns(NamedTuple):
         if marks & _HAS_ROUTED:
             flags = (flags & _OTHERS) | ((flags & np.uint8(FLAG_ROUTED)) >> np.uint8(_MOVED))
         columns = [np.ascontiguousarray(column).data for column in (*self[:6], _WITH_PARITY[flags], tag_lengths)]
-        dues = [np.ascontiguousarray(self.dues, np.uint64).data] if marks & _HAS_DUES else []
-        return bytearray().join((before, *columns, *self.tag_table, *dues))
+        times: list[Any] = []
+        if self.times is not None:
+            there = [at for at, mark in enumerate(_TIME_MARKS) if marks & mark]
+            times = [np.ascontiguousarray(self.times[:, at], np.uint64).data for at in there]
+        return bytearray().join((before, *columns, *self.tag_table, *times))
 
     @classmethod
     def unpack(cls, data: memoryview, rows: int, tag_count: int, marks: int = _HAS_PARITY) -> IndexColumns:
@@ -391,11 +401,14 @@ class IndexColumns(NamedTuple):
         if end > len(data):
             raise CorruptError("the tag table of an index extends past its end", {})
         tags = TagTable(tag_ends, bytes(data[at:end]))
-        dues = None
-        if marks & _HAS_DUES:
-            if end + 8 * rows > len(data):
-                raise CorruptError("the delays of an index extend past its end", {})
-            dues = np.frombuffer(bytes(data[end : end + 8 * rows]), "<u8")
+        times = None
+        for at_time, mark in enumerate(_TIME_MARKS):
+            if marks & mark:
+                if end + 8 * rows > len(data):
+                    raise CorruptError("the delays or ttls of an index extend past its end", {})
+                times = np.zeros((rows, 2), np.uint64) if times is None else times
+                times[:, at_time] = np.frombuffer(data, "<u8", rows, end)
+                end += 8 * rows
         ts, deltas, offsets, row_lengths, sizes, numbers, flags = columns
         if marks & _HAS_PARITY and b"\1" in flags.tobytes().translate(_ODD_BYTES):
             raise CorruptError("a byte of the index's flags column is damaged", {})
@@ -403,7 +416,7 @@ class IndexColumns(NamedTuple):
             flags = (flags & _OTHERS) | ((flags & np.uint8(_ROUTED_IN_FILE)) << np.uint8(_MOVED))
         else:
             flags = flags & np.uint8(~_INDEX_PARITY & 0xFF)
-        return cls(ts, deltas, offsets, row_lengths, sizes, numbers, flags, tags, dues)
+        return cls(ts, deltas, offsets, row_lengths, sizes, numbers, flags, tags, times)
 
 
 def _index_checksum(head: bytes | memoryview, columns: memoryview, rows: int, between: bytes | memoryview = b"") -> int:

@@ -18,13 +18,13 @@ from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import row_pointers, unsound_frame
 from topics.store.format.log_format import (
     BATCH_HEADER_BYTES,
-    EXT_DELAY_BYTES,
+    EXT_TIME_BYTES,
     FLAG_FSYNC,
     FRAME_HEADER_BYTES,
     FRAME_MIN_BYTES,
     check_batch_bytes,
 )
-from topics.store.format.rows import DELAY, PLACED, ROW_BYTES, Framed, Rows, any_delayed
+from topics.store.format.rows import DELAY, PLACED, ROW, ROW_BYTES, TTL, Framed, Rows
 from topics.store.in_memory.hot_tail import chunk_for
 
 _CONTROL_ROOM = 4096
@@ -64,7 +64,7 @@ class PrebuiltFrames:
         topic_id: int,
         extension: bytes = b"",
     ) -> None:
-        """Add frames of another topic without their extensions. None of them has a delay.
+        """Add frames of another topic without their extensions: none has a delay or a ttl.
 
         Row i is at view[offsets[i] - base].
 
@@ -89,8 +89,9 @@ class PrebuiltFrames:
 
     def add_rows(self, rows: Rows, node: bytes | None) -> None:
         """Add rows that have no frames yet. node: the node of rows without their own."""
-        if not self.count and any_delayed(rows.spans[:ROW_BYTES]):
-            self._extension_at += EXT_DELAY_BYTES  # a delay comes first
+        if not self.count and rows.count:  # a delay and a ttl come first
+            flags = ROW.unpack_from(rows.spans)[-1]
+            self._extension_at += EXT_TIME_BYTES * (bool(flags & DELAY) + bool(flags & TTL))
         extension = b"" if self.count else bytes(self._extension_bytes)
         placed = ffi.new("char[]", PLACED.size * rows.count)
         written = lib.tp_frame_rows(
@@ -207,5 +208,5 @@ def room_for(rows: Rows, node: bytes | None) -> int:
     """Return the most bytes that rows take as frames."""
     columns = rows.columns()
     texts = sum([int(columns[name].sum(dtype=np.uint64)) for name in ("data_len", "meta_len", "tag_len", "node_len")])
-    delays = EXT_DELAY_BYTES * int(np.count_nonzero(columns["flags"] & DELAY))
-    return texts + delays + rows.count * (FRAME_MIN_BYTES + len(node or b""))
+    times = sum([int(np.count_nonzero(columns["flags"] & flag)) for flag in (DELAY, TTL)])
+    return texts + EXT_TIME_BYTES * times + rows.count * (FRAME_MIN_BYTES + len(node or b""))

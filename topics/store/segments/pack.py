@@ -18,7 +18,7 @@ from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, PackRows
 from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
-from topics.store.format.row_columns import dues_of, index_rows, joined_dues, rows_of, select, tags_of
+from topics.store.format.row_columns import index_rows, joined_times, rows_of, select, tags_of, times_in
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     INDEX_DELETED,
@@ -106,7 +106,7 @@ def _columns_of(frames: codec.Frames, data: bytes | memoryview, first_seq: int) 
     Frames that are deleted, or are no records, are marked deleted.
     """
     tags, table = tags_of(frames, data, 0)
-    rows = rows_of(frames, tags, table, 0, dues_of(frames, data, 0))
+    rows = rows_of(frames, tags, table, 0, times_in(frames, data, 0))
     dead = codec.deleted(frames) | (frames["type"] != FrameType.RECORD)
     return IndexColumns(
         rows.ts,
@@ -117,7 +117,7 @@ def _columns_of(frames: codec.Frames, data: bytes | memoryview, first_seq: int) 
         tags,
         rows.flags | dead * np.uint8(INDEX_DELETED),
         table,
-        rows.dues,
+        rows.times,
     )
 
 
@@ -143,7 +143,7 @@ def _joined(parts: list[IndexColumns]) -> IndexColumns:
         np.concatenate(tags),
         np.concatenate([part.flags for part in parts]),
         list(table),
-        joined_dues([(part.dues, len(part.ts)) for part in parts]),
+        joined_times([(part.times, len(part.ts)) for part in parts]),
     )
 
 

@@ -18,7 +18,7 @@ from topics.store.format.catalog import RowColumns
 from topics.store.format.codec import ScanStop
 from topics.store.format.compressed_segment import HEADER_BYTES, image_of, is_compressed
 from topics.store.format.log_format import FrameType
-from topics.store.format.row_columns import dues_of, index_of, index_rows, live_rows, rows_of, tags_of
+from topics.store.format.row_columns import index_of, index_rows, live_rows, rows_of, tags_of, times_in
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     SEGMENT_FOOTER_MAGIC,
@@ -175,7 +175,7 @@ async def scan_rows(files: ReadCalls, path: str, segment: Segment) -> RowColumns
         )
     live = scan.frames[~codec.deleted(scan.frames) & (scan.frames["type"] == FrameType.RECORD)]
     tags, table = tags_of(live, data, 0)
-    return rows_of(live, tags, table, segment.file_id, dues_of(live, data, 0))
+    return rows_of(live, tags, table, segment.file_id, times_in(live, data, 0))
 
 
 async def rewrite_index(files: FileCalls, path: str, segment: Segment, rows: RowColumns) -> None:

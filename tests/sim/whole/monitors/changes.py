@@ -73,6 +73,7 @@ class Changes:
             topic.id: topic.floors.ttl
             for topic in core.registry.by_id.values()
             if topic.life is Life.LIVE and topic.stage_class == topic.config.durability == "fsync" and topic.floors.ttl
+            if topic.config.ttl_ms  # what expires by itself is judged by its clients (expiring.py)
         }
         if (topics, routers, expired) == (self._shown_topics, self._shown_routers, self._expired):
             return
