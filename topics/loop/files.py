@@ -246,6 +246,10 @@ class Files:
         """Remove an empty directory. Raises OSError."""
         self._ring.remove_directory(path)
 
+    def link(self, path: str, new: str) -> None:
+        """Give a file another name, durable after `sync_directory` of the new directory."""
+        self._ring.link(path, new)
+
     def list_directory(self, path: str) -> list[str]:
         return self._ring.list_directory(path)
 

@@ -186,6 +186,9 @@ class Ring(Protocol):
     def remove_directory(self, path: str) -> None:
         """rmdir. Raises OSError if the directory is not empty, or does not exist."""
 
+    def link(self, path: str, new: str) -> None:
+        """Give a file another name (link(2)). Raises OSError, such as FileExistsError."""
+
     def list_directory(self, path: str) -> list[str]:
         """Return the names of the entries, sorted. Raises FileNotFoundError."""
 

@@ -80,6 +80,9 @@ class BlockingCalls:
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)
 
+    def link(self, path: str, new: str) -> None:
+        os.link(path, new, follow_symlinks=False)
+
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 

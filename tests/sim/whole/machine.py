@@ -612,5 +612,5 @@ def _survey(path: str) -> Audit:
 
 _TIMES = ("performance", "effective_priority", "last_write_ts", "last_read_ts")
 _DISK_KINDS = {"open", "close", "read", "write", "sync", "rename", "unlink"}
-_DISK_KINDS |= {"make_directory", "remove_directory", "list_directory", "file_size", "lock", "allocate"}
+_DISK_KINDS |= {"make_directory", "remove_directory", "link", "list_directory", "file_size", "lock", "allocate"}
 __all__ = ["Actor", "Answer", "Audit", "Machine", "SimStoppedError", "Wrong"]

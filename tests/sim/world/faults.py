@@ -2,7 +2,7 @@
 
 Kinds: open close read write sync rename unlink (files), accept connect recv send (sockets), more (a multishot that
 ends although all is well), bogus (an accept of a bad descriptor), make_directory remove_directory
-list_directory file_size lock allocate (blocking calls).
+link list_directory file_size lock allocate (blocking calls).
 """
 
 from __future__ import annotations

@@ -152,6 +152,15 @@ class SimDisk:
             self.watch(old, new, node)
             self._change((source, old_name), (target, new_name), node)
 
+    def link(self, path: str, new: str) -> None:
+        node = self.find(path)
+        directory, name = self._parent(new)
+        if name in directory.live:
+            raise _error(errno.EEXIST, new)
+        if isinstance(node, SimDirectory):
+            raise _error(errno.EPERM, path)
+        self._change(None, (directory, name), node)
+
     def unlink(self, path: str) -> None:
         directory, name = self._parent(path)
         node = directory.live.get(name)
@@ -291,6 +300,8 @@ class SimDisk:
         return min(size, file.space_bytes + max(0, self.capacity_bytes - self._used) // BLOCK_BYTES * BLOCK_BYTES)
 
     def _resized(self, file: SimFile, change: Callable[[SimFile], None]) -> None:
+        self._order += 1
+        file.changed = self._order
         before = file.space_bytes
         change(file)
         self._used += file.space_bytes - before

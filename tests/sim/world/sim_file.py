@@ -36,6 +36,8 @@ class SimFile:
         """Range that became durable last."""
         self.syncs = 0
         """How often `durable` may have changed."""
+        self.changed = 0
+        """Number of the disk's last change of it, in the place of the time that lstat(2) gives."""
         self.links = 0
         self.opens = 0
         self.locked_by: list[object] = []

@@ -213,6 +213,10 @@ class SimRing:
         self._files.fail_blocking("remove_directory", path)
         self.disk.remove_directory(path)
 
+    def link(self, path: str, new: str) -> None:
+        self._files.fail_blocking("link", path)
+        self.disk.link(path, new)
+
     def list_directory(self, path: str) -> list[str]:
         self._files.fail_blocking("list_directory", path)
         return self.disk.list_directory(path)
@@ -234,8 +238,11 @@ class SimRing:
     def look(self, path: str) -> os.stat_result:
         """Everything belongs to the user of this process, and there are no links."""
         node = self.disk.find(path)
-        kind = stat.S_IFREG | 0o600 if isinstance(node, SimFile) else stat.S_IFDIR | 0o700
-        return os.stat_result((kind, id(node), 0, 1, os.geteuid(), os.getegid(), 0, 0, 0, 0))
+        is_file = isinstance(node, SimFile)
+        kind = stat.S_IFREG | 0o600 if is_file else stat.S_IFDIR | 0o700
+        size, changed_ns = (len(node.live), node.changed) if isinstance(node, SimFile) else (0, 0)
+        ten = (kind, id(node), 0, 1, os.geteuid(), os.getegid(), size, 0, 0, 0)
+        return os.stat_result(ten, {"st_mtime_ns": changed_ns})
 
     def allocate(self, fd: int, size: int) -> None:
         self._files.fail_blocking("allocate", self._core.handle_of(fd).path)
