@@ -38,6 +38,7 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
+from topics.store.checkpoint.capture import Capture, Captures, HeldFile
 from topics.store.checkpoint.compaction import Compaction
 from topics.store.checkpoint.copy_context import CopyContext, Unsynced
 from topics.store.checkpoint.delete_flags import DeleteFlags
@@ -55,7 +56,7 @@ from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, FrameType, wal_file_no
 from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT, index_path, snapshot_path
 from topics.store.read.reader import Reader
-from topics.store.segments.manifest import COLD, HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
+from topics.store.segments.manifest import HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.commit import Commit
@@ -72,6 +73,8 @@ OnShown = Callable[[bool], None]
 All deletes published before its checkpoint began are then in the files that it lists. The same
 holds for records if it is called with True; with False some are only in the log, for lack of space.
 """
+OnCaptured = Callable[[Capture], None]
+"""The callback that takes a capture of the end of a checkpoint, and releases it later."""
 
 
 class Checkpointer:
@@ -103,6 +106,7 @@ class Checkpointer:
         self._log = wal
         self._reader = reader
         self._table = table
+        self._captures = Captures()
         self._opener = opener
         self._catalog = catalog
         self._manifest = manifest
@@ -244,6 +248,7 @@ class Checkpointer:
         moves: bool = True,
         whole: bool = False,
         on_shown: OnShown = lambda is_whole: None,
+        on_captured: OnCaptured | None = None,
     ) -> None:
         """Take one whole checkpoint, after the one that may be running.
 
@@ -251,7 +256,7 @@ class Checkpointer:
         moves: also move segments to the cold directory, after everything that the log waits for;
             the last one never does.
         whole: leave nothing in the log, on a full disk, too, or fail.
-        on_shown: see `OnShown`.
+        on_shown: see `OnShown`. on_captured: see `OnCaptured`.
 
         Raises OSError or StorageError. A full disk and a lack of descriptors are tried again later.
         Any other error of a write or sync latches the log, because the contents of the disk are
@@ -262,7 +267,7 @@ class Checkpointer:
             return  # the one that it waited for was the last one: the log's files are closed
         self._running = done = Future[None]()
         try:
-            await self._checkpoint(clean, moves and not clean, whole=whole, on_shown=on_shown)
+            await self._checkpoint(clean, moves and not clean, whole=whole, on_shown=on_shown, on_captured=on_captured)
             self.counters.error = ""
             self._met_full_disk = False
         except (OSError, StorageError) as error:
@@ -288,7 +293,9 @@ class Checkpointer:
             self._live_at_attempt = -1
 
     # --- how ---------------------------------------------------------------------------------------------------------
-    async def _checkpoint(self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown) -> None:
+    async def _checkpoint(
+        self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown, on_captured: OnCaptured | None
+    ) -> None:
         began_ns = self._loop.clock.monotonic_ns()
         counters, bound = self._log.counters, self._log.bound
         bytes_seen = counters.bytes_written
@@ -328,9 +335,11 @@ class Checkpointer:
             bound.on_checkpoint(held_bytes, took_ns)
             self._copied_part = context.copied_bytes / max(1, held_bytes)
         on_shown(is_whole)
+        if on_captured is not None and is_whole:
+            on_captured(await self._capture())
         if moves:
             await self._compact()
-        await flag_dropped_runs(self._loop.files, self._config.data_dir, self._manifest, self._turns)
+        await flag_dropped_runs(self._loop.files, self._config.data_dir, self._manifest, self._turns, self._captures)
         if moves:
             await self._move_to_cold()
 
@@ -380,11 +389,11 @@ class Checkpointer:
         self.counters.cold_failed = self._tiering.broken
         if not moved:
             return
-        self._tiering.mark(moved, COLD)
+        codecs = self._tiering.mark(moved)
         try:
             await self.take_snapshot(clean=False)
         except (OSError, StorageError):
-            self._tiering.mark(moved, HOT)  # the next checkpoint copies them again
+            self._tiering.unmark(moved, codecs)  # the next checkpoint copies them again
             raise
         self._tiering.drop_hot(moved)
 
@@ -544,7 +553,8 @@ class Checkpointer:
             return
         about = {entry.file_id for entry in self._unflagged}
         await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))
-        flagging = DeleteFlags(self._loop.files, self._loop.files.write_nowait, Tiers.of(self._config), self._manifest)
+        files = self._loop.files
+        flagging = DeleteFlags(files, files.write_nowait, Tiers.of(self._config), self._manifest, self._captures)
         await flagging.flag(self._unflagged)
         self._unflagged.clear()
         self._doubtful = frozenset()
@@ -596,20 +606,8 @@ class Checkpointer:
         flagging: see StorePart.
         Raises: OSError.
         """
-        turns = self._turns
-        turns.resume()
-        for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
-            await turns.rest()
-        part = StorePart(
-            replay=self._replay,
-            segments=list(self._manifest.all_segments()),
-            packs=list(self._manifest.packs.values()),
-            boot=self._loop.ring.boot_id(),
-            shards=self._replay_shards,
-            clean=clean,
-            flagging=sorted({*flagging, *self._doubtful}),
-        )
-        store = pack_store_part(part)
+        await self._prepare_snapshot()
+        store = self._store_part(list(self._manifest.all_segments()), clean=clean, flagging=flagging)
         catalog = self._catalog.snapshot()
         self._last_bytes = len(store) + sum(map(len, catalog))
         await self._sync_log()
@@ -621,6 +619,63 @@ class Checkpointer:
             store=store,
             catalog=catalog,
         )
+
+    async def _prepare_snapshot(self) -> None:
+        """Have the catalog prepare its part, for a snapshot that is taken in the same step."""
+        self._turns.resume()
+        for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
+            await self._turns.rest()
+
+    def _store_part(self, segments: list[Segment], *, clean: bool, flagging: Collection[str]) -> bytes:
+        """Return the store's part of a snapshot of this instant, packed."""
+        part = StorePart(
+            replay=self._replay,
+            segments=segments,
+            packs=list(self._manifest.packs.values()),
+            boot=self._loop.ring.boot_id(),
+            shards=self._replay_shards,
+            clean=clean,
+            flagging=sorted({*flagging, *self._doubtful}),
+        )
+        return pack_store_part(part)
+
+    async def _capture(self) -> Capture:
+        """Return a capture of the end of a checkpoint, while nothing else changes or removes files.
+
+        In a copy of it, the segments of the cold directory are in the same directory as all others.
+        """
+        capture = self._captures.begin(self._format.number, self._snapshot + 1)
+        try:
+            segments = await self._hold_sealed(capture)
+            await self._prepare_snapshot()
+            capture.store = self._store_part(segments, clean=False, flagging=())
+            capture.catalog = self._catalog.snapshot()
+            await self._sync_log()
+        except BaseException:
+            capture.release()
+            raise
+        capture.taken_ms = self._loop.clock.now_ms()
+        root = f"{self._config.data_dir}/"
+        for file, end in self._log.files_to_ends():
+            if not _is_before(file, self._replay):
+                capture.hold(capture.log, HeldFile(file, file.path, file.path.removeprefix(root), end))
+        return capture
+
+    async def _hold_sealed(self, capture: Capture) -> list[Segment]:
+        """Hold all segments and packs; return the segments as the copy lists them."""
+        turns, listed = self._turns, list[Segment]()
+        turns.resume()
+        for segment in self._manifest.all_segments():
+            if turns.over:
+                await turns.rest()
+            stored, size = self._table[segment.file_id], -1 if segment.sealed else segment.frames_end
+            held = HeldFile(stored, stored.path, segment.path, size, is_sealed=segment.sealed, has_index=True)
+            capture.hold(capture.sealed, held)
+            listed.append(segment if segment.tier == HOT else msgspec.structs.replace(segment, tier=HOT))
+        for pack in self._manifest.packs.values():
+            stored = self._table[pack.file_id]
+            capture.hold(capture.sealed, HeldFile(stored, stored.path, pack.path, -1, is_sealed=True))
+        return listed
 
     async def _sync_log(self) -> None:
         """Make everything committed so far durable."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.tasks import Future
+from topics.store.checkpoint.capture import Captures
 from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format.catalog import Deletions
 from topics.store.format.compressed_segment import CODEC_PLAIN, flag_place
-from topics.store.format.log_format import DELETED
+from topics.store.format.log_format import DELETED, DELETED_LIVE
 from topics.store.format.segment_format import (
     INDEX_HEADER_BYTES,
     IndexHeader,
@@ -77,10 +79,12 @@ class DeleteFlags:
         write: Callable[[int, bytes, int, Callable[[int], None]], None],
         tiers: Tiers,
         manifest: Manifest,
+        captures: Captures,
     ) -> None:
         self._files = files
         self._write = write
         self._tiers = tiers
+        self._captures = captures
         self._by_file = {segment.file_id: segment for segment in manifest.all_segments()}
         self._packs = {pack.file_id: pack for pack in manifest.packs.values()}
 
@@ -108,7 +112,7 @@ class DeleteFlags:
             elif pack is not None:
                 path = f"{self._tiers.hot}/{pack.path}"
                 await self._flag_frames(path, offsets, lengths)
-                await flag_pack_index(self._files, path, offsets)
+                await flag_pack_index(self._files, path, offsets, note=partial(self._captures.note, path))
             count += len(offsets)
         return count
 
@@ -118,8 +122,11 @@ class DeleteFlags:
         fd = await self._open(path)
         try:
             writes = Writes(self._write, fd)
-            for offset in (offsets.astype(np.int64) + lengths - 1).tolist():
-                await writes.put(_FLAG, flag_place(offset) if compressed else offset)
+            ends = offsets.astype(np.int64) + lengths - 1
+            places = [flag_place(end) if compressed else end for end in ends.tolist()]
+            self._captures.note(path, places, np.full(len(places), DELETED_LIVE, np.uint8))
+            for place in places:
+                await writes.put(_FLAG, place)
             await writes.finish()
             await in_place(self._files.fdatasync(fd))
         finally:
@@ -130,8 +137,9 @@ class DeleteFlags:
 
         A missing or damaged index stays as it is: it will be derived from the data, flags included.
         """
+        index = index_path(path)
         try:
-            fd = await self._open(index_path(path))
+            fd = await self._open(index)
         except FileNotFoundError:
             return
         try:
@@ -139,7 +147,8 @@ class DeleteFlags:
             await self._files.read_into(fd, fixed, 0)
             header = IndexHeader.unpack_header(memoryview(fixed), path)
             if header.epoch == segment.epoch:
-                await flag_columns(self._files, fd, INDEX_HEADER_BYTES, header.rows, offsets)
+                note = partial(self._captures.note, index)
+                await flag_columns(self._files, fd, INDEX_HEADER_BYTES, header.rows, offsets, note=note)
         except (CorruptError, FormatError):
             return
         finally:

@@ -19,8 +19,10 @@ import logging
 import os
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError
+from topics.store.checkpoint.capture import Captures
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format import codec
@@ -32,7 +34,9 @@ from topics.store.segments.manifest import Manifest, Pack
 log = logging.getLogger(__name__)
 
 
-async def flag_dropped_runs(files: FileCalls, directory: str, manifest: Manifest, turns: TimeSlices) -> None:
+async def flag_dropped_runs(
+    files: FileCalls, directory: str, manifest: Manifest, turns: TimeSlices, captures: Captures
+) -> None:
     """Flag all frames of the dropped runs durably, once a snapshot names these runs as dropped.
 
     Raises: OSError.
@@ -40,11 +44,11 @@ async def flag_dropped_runs(files: FileCalls, directory: str, manifest: Manifest
     turns.resume()
     for pack in list(manifest.packs.values()):
         if pack.dropped:
-            await _flag_runs(files, f"{directory}/{pack.path}", pack, turns)
+            await _flag_runs(files, f"{directory}/{pack.path}", pack, turns, captures)
             pack.dropped.clear()
 
 
-async def _flag_runs(files: FileCalls, path: str, pack: Pack, turns: TimeSlices) -> None:
+async def _flag_runs(files: FileCalls, path: str, pack: Pack, turns: TimeSlices, captures: Captures) -> None:
     """Flag the dropped runs of one pack.
 
     Frames that cannot be found because of damage stay as they are.
@@ -56,7 +60,8 @@ async def _flag_runs(files: FileCalls, path: str, pack: Pack, turns: TimeSlices)
             await files.read_into(fd, data, start)
             flagged = _flagged(data, f"{path}, byte {start}", pack.epoch)
             if flagged:
-                begin, size = flagged
+                begin, size, places, were = flagged
+                captures.note(path, places + start, were)
                 await files.write_all(fd, memoryview(data)[begin : begin + size], start + begin)
             if turns.over:
                 await turns.rest()
@@ -89,11 +94,12 @@ async def _ranges(files: FileCalls, fd: int, path: str, pack: Pack) -> list[tupl
     return [(positions[row], min(positions[row + 1], pack.size)) for row in rows]
 
 
-def _flagged(data: bytearray, where: str, epoch: int) -> tuple[int, int] | None:
+def _flagged(data: bytearray, where: str, epoch: int) -> tuple[int, int, NDArray[np.int64], NDArray[np.uint8]] | None:
     """Set the flags of a run's frames, up to one that is damaged.
 
-    Returns: where the frames begin in `data`, and their bytes; None if the header is damaged. One
-        write of them costs less than one per flag.
+    Returns: where the frames begin in `data`, and their bytes, because one write of them costs less
+        than one per flag; the places of the flags in `data`, and what was there. None if the header
+        is damaged.
     """
     try:
         header = RunHeader.unpack(memoryview(data), where)
@@ -109,8 +115,10 @@ def _flagged(data: bytearray, where: str, epoch: int) -> tuple[int, int] | None:
     if scan.reason is not ScanStop.END:
         _report(CorruptError(f"{where}: the frame at byte {begin + scan.position} of the run is damaged"))
     last_bytes = scan.frames["offset"].astype(np.int64) + scan.frames["length"] - 1
-    np.frombuffer(frames, np.uint8)[last_bytes] = DELETED
-    return begin, scan.position
+    column = np.frombuffer(frames, np.uint8)
+    were = column[last_bytes]
+    column[last_bytes] = DELETED
+    return begin, scan.position, last_bytes + begin, were
 
 
 def _report(error: CorruptError | FormatError) -> None:

@@ -145,7 +145,8 @@ class Tiering:
         except FileNotFoundError:
             # it is derived again from the segment, not from what an earlier move may have left
             await unlink_if_there(self._files, index_path(target))
-        await (self._compress_file if self.compresses else self._copy_file)(source, target)
+        compresses = self.compresses and segment.codec == CODEC_PLAIN
+        await (self._compress_file if compresses else self._copy_file)(source, target)
         return segment
 
     async def _sync_directories(self, copied: list[Segment]) -> None:
@@ -221,11 +222,22 @@ class Tiering:
             await files.close(read_fd)
         await files.rename(temporary, target)
 
-    def mark(self, moved: list[Segment], tier: int) -> None:
-        """Have the next snapshot list these segments in the tier, as they are stored there."""
+    def mark(self, moved: list[Segment]) -> list[int]:
+        """Have the next snapshot list these segments as they are in the cold directory.
+
+        Returns: their codecs in this directory, for `unmark`. A segment of a restored backup may be
+            compressed here, too.
+        """
+        codecs = [segment.codec for segment in moved]
         for segment in moved:
-            segment.tier = tier
-            segment.codec = CODEC_ZSTD if tier == COLD and self.compresses else CODEC_PLAIN
+            segment.tier = COLD
+            segment.codec = CODEC_ZSTD if self.compresses else segment.codec
+        return codecs
+
+    def unmark(self, moved: list[Segment], codecs: list[int]) -> None:
+        """Have the next snapshot list these segments in this directory again."""
+        for segment, codec in zip(moved, codecs, strict=True):
+            segment.tier, segment.codec = HOT, codec
 
     def drop_hot(self, moved: list[Segment]) -> None:
         """Let reads use the cold directory, each file once its last reader here has finished.

@@ -30,6 +30,10 @@ class UncachedReads:
         self._sizes[fd] = self.file_size(path)
         return fd
 
+    def borrow(self, fd: int, size: int) -> None:
+        """Read the first `size` bytes through a descriptor with O_DIRECT, which stays open."""
+        self._sizes[fd] = size
+
     async def close(self, fd: int) -> None:
         del self._sizes[fd]
         await self._files.close(fd)

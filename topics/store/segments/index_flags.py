@@ -6,6 +6,7 @@ No checksum covers the flags column, and each of its bytes includes its parity.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,15 @@ from topics.store.format.segment_format import (
 
 _OFFSETS_PER_ROW = 12
 """Bytes per row of the index columns before the offsets: ts (8) and seq delta (4)."""
+Note = Callable[[NDArray[np.int64], NDArray[np.uint8]], None]
+"""Takes offsets in a file and the bytes there, which are about to be replaced."""
 
 
-async def flag_pack_index(files: FileCalls, path: str, offsets: NDArray[np.uint32]) -> None:
+def _forget(_offsets: NDArray[np.int64], _were: NDArray[np.uint8]) -> None:
+    pass
+
+
+async def flag_pack_index(files: FileCalls, path: str, offsets: NDArray[np.uint32], *, note: Note = _forget) -> None:
     """Flag rows in the index at a pack's end, durably; a damaged index stays as it is.
 
     Raises: OSError.
@@ -34,14 +41,16 @@ async def flag_pack_index(files: FileCalls, path: str, offsets: NDArray[np.uint3
         fixed = bytearray(FOOTER_BYTES)
         await files.read_into(fd, fixed, files.file_size(path) - FOOTER_BYTES)
         footer = PackFooter.unpack(memoryview(fixed), path)
-        await flag_columns(files, fd, footer.columns_offset, footer.rows, offsets)
+        await flag_columns(files, fd, footer.columns_offset, footer.rows, offsets, note=note)
     except (CorruptError, FormatError):
         return
     finally:
         await files.close(fd)
 
 
-async def flag_columns(files: FileCalls, fd: int, columns_at: int, rows: int, offsets: NDArray[np.uint32]) -> None:
+async def flag_columns(
+    files: FileCalls, fd: int, columns_at: int, rows: int, offsets: NDArray[np.uint32], *, note: Note = _forget
+) -> None:
     """Flag the rows at these offsets in the index columns of a segment or a pack, durably.
 
     Raises: OSError.
@@ -57,6 +66,9 @@ async def flag_columns(files: FileCalls, fd: int, columns_at: int, rows: int, of
     await files.read_into(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
     column = np.frombuffer(flags, np.uint8)
     at = np.unique(at)
-    column[at[column[at] & INDEX_DELETED == 0]] ^= INDEX_DELETE
-    await files.write_all(fd, flags, columns_at + FLAGS_OFFSET_PER_ROW * rows)
+    at = at[column[at] & INDEX_DELETED == 0]
+    flags_at = columns_at + FLAGS_OFFSET_PER_ROW * rows
+    note(at + flags_at, column[at])
+    column[at] ^= INDEX_DELETE
+    await files.write_all(fd, flags, flags_at)
     await in_place(files.fdatasync(fd))

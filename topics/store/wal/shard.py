@@ -223,6 +223,11 @@ class Shard:
         return max(0, self._end.file.position - WAL_FIRST_BATCH_OFFSET) if self._end.file is not None else 0
 
     @property
+    def current(self) -> tuple[StoredFile, int] | None:
+        """The current file and the end of what was committed there; None while there is nothing."""
+        return (self._end.file.stored, self._end.file.position) if self._end.file and self.end_bytes else None
+
+    @property
     def file_no(self) -> int:
         """Number of the current file; 0 while none holds anything."""
         return self._end.file.number if self._end.file is not None and self.end_bytes else 0

@@ -464,6 +464,11 @@ class ShardedLog:
         """Return the non-empty WAL files no longer written to, oldest first, for a checkpoint."""
         return [file for file in self._table.of_log() if not file.active and file.size]
 
+    def files_to_ends(self) -> list[tuple[StoredFile, int]]:
+        """Return all files with frames, oldest first, each with the end of its commits."""
+        ends = [(file, file.size) for file in self.left_files()]
+        return ends + [end for wal in self._wals if (end := wal.current) is not None]
+
     @property
     def held_bytes(self) -> int:
         """Return the bytes of frames, dead or alive, that a checkpoint has not taken yet."""
