@@ -6,6 +6,7 @@ import contextlib
 
 from topics.config import Config
 from topics.loop.loop import Loop
+from topics.store.backup.backups import Backups
 from topics.store.disk.data_directory import LockedDirectory, check_marker, lock_directory
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.format.catalog import Catalog
@@ -20,7 +21,12 @@ class Store:
     """
 
     def __init__(
-        self, loop: Loop, directory: LockedDirectory, directory_format: DirectoryFormat, parts: StoreParts
+        self,
+        loop: Loop,
+        config: Config,
+        directory: LockedDirectory,
+        directory_format: DirectoryFormat,
+        parts: StoreParts,
     ) -> None:
         self._loop = loop
         self._directory = directory
@@ -29,6 +35,7 @@ class Store:
         self.log = parts.log
         self.reader = parts.reader
         self.checkpointer = parts.checkpointer
+        self.backups = Backups(loop, config, parts.checkpointer)
         self.requested = parts.requested
         self.power_lost = parts.power_lost
         self.skipped_snapshots = parts.skipped_snapshots
@@ -59,7 +66,7 @@ class Store:
         start = StoreStart(loop, config, catalog, is_frozen=locked.is_frozen)
         try:
             directory_format = DirectoryFormat(loop, locked.path, await check_marker(loop, locked))
-            return cls(loop, locked, directory_format, await start.run(on_progress, directory_format))
+            return cls(loop, config, locked, directory_format, await start.run(on_progress, directory_format))
         except Exception as error:
             # the error that stopped the start is the one to report
             with contextlib.suppress(OSError):
@@ -80,6 +87,7 @@ class Store:
         Raises: OSError or StorageError if the checkpoint failed; everything is closed then, too.
         """
         self._latch_note.stop()
+        await self.backups.end()
         self.checkpointer.stop()
         try:
             await self.format.settle()

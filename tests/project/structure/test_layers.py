@@ -39,6 +39,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "recovery": {"disk", "format", "segments"},
         "checkpoint": {"disk", "format", "read", "segments", "wal"},
         "repair": {"disk", "format", "recovery", "segments"},
+        "backup": {"checkpoint", "disk", "format", "segments"},
     },
     "engine": {
         "json": set(),

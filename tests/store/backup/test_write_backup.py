@@ -1,0 +1,253 @@
+"""Backups of a store in use: each is the directory of one instant, whatever happened while it was written."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import xxhash
+
+from tests.store.store_world import StoreWorld, small_config
+from topics.common.values.backup_result import BackupResult
+from topics.errors import RequestError, StorageError, TopicsError, UsageError
+from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.store.backup.write_backup import BackupWriter, remove_tree
+from topics.store.checkpoint.capture import Capture
+from topics.store.disk.whole_files import list_if_there
+from topics.store.repair.verify_directory import verify
+
+ROOT = "backups"
+Answers = list[BackupResult | TopicsError]
+
+
+def filled(**changes: Any) -> StoreWorld:
+    """Sealed segments, an unsealed one, a pack of small topics, deletes in all of them."""
+    world = StoreWorld(config=small_config(segment_max_events=10, pack_run_bytes=512, **changes)).open()
+    for topic_id in range(1, 4):
+        world.create(topic_id)
+    for _ in range(4):
+        world.append(1, 10, size=100)
+        world.append(2, 2)
+        world.append(3, 3)
+        world.checkpoint()
+    world.append(1, 5, size=100)
+    world.delete(1, [3, 14])
+    world.delete(2, [2])
+    return world
+
+
+def seqs(world: StoreWorld) -> dict[int, list[int]]:
+    return {topic_id: sorted(topic.rows) for topic_id, topic in world.catalog.topics.items()}
+
+
+def backup(world: StoreWorld) -> BackupResult:
+    return finished(world, begun(world))
+
+
+def opened(world: StoreWorld, written: BackupResult) -> StoreWorld:
+    """The backup as a data directory, opened on a copy of the disk."""
+    ring = world.ring.next_life(power_cut=True)
+    return StoreWorld(ring, config=replace(world.config, data_dir=written.path, cold_dir="")).open()
+
+
+def test_a_backup_opens_with_all_that_was_acknowledged_before_it() -> None:
+    world = filled()
+    expected = seqs(world)
+    written = backup(world)
+    world.append(1, 3)
+    again = opened(world, written)
+    assert seqs(again) == expected
+    again.check_every_record()
+    again.close()
+    report = again.run(verify(again.loop, again.config.data_dir, ""))
+    assert report.sound, report.findings
+
+
+def begun(world: StoreWorld) -> Answers:
+    """A backup whose instant has passed: it copies, or has ended."""
+    answers: Answers = []
+    world.store.backups.begin(ROOT, answers.append)
+    world.loop.run_until(lambda: bool(answers) or world.store.backups._writer is not None)
+    return answers
+
+
+def finished(world: StoreWorld, answers: Answers) -> BackupResult:
+    world.loop.run_until(lambda: bool(answers))
+    (answer,) = answers
+    if isinstance(answer, TopicsError):
+        raise answer
+    return answer
+
+
+def test_what_is_deleted_while_a_backup_is_written_is_still_in_it() -> None:
+    world = filled()
+    expected = seqs(world)
+    task = begun(world)
+    world.delete(1, [1, 2, 12, 22, 41])
+    world.delete(2, [1])
+    world.drop(3)
+    for _ in range(3):
+        world.append(1, 10, size=100)
+        world.checkpoint()
+    again = opened(world, finished(world, task))
+    assert seqs(again) == expected
+    again.check_every_record()
+    again.close()
+    report = again.run(verify(again.loop, again.config.data_dir, ""))
+    assert report.sound, report.findings
+
+
+def test_a_delete_of_the_time_in_which_a_backup_was_written_is_in_the_next() -> None:
+    world = filled()
+    captures: list[Capture] = []
+    world.run(world.store.checkpointer.run(on_captured=captures.append))
+    world.delete(1, [1, 12, 22])
+    world.checkpoint()  # sets flags in files that were not copied yet
+    world.run(world.loop.sleep(3_000_000_000))
+    world.run(BackupWriter(world.loop, captures[0], ROOT, lambda: False).write())
+    expected = seqs(world)
+    again = opened(world, backup(world))
+    assert seqs(again) == expected
+    again.check_every_record()
+
+
+def test_a_file_that_has_not_changed_is_copied_once() -> None:
+    world = filled()
+    world.run(world.loop.sleep(3_000_000_000))
+    first = backup(world)
+    world.delete(1, [4])
+    world.append(1, 1)
+    second = backup(world)
+    assert first.linked_files == 0
+    assert second.linked_files > 0
+    assert second.copied_bytes < first.copied_bytes
+    expected = seqs(world)
+    world.delete(1, [25])
+    world.checkpoint()
+    third = backup(world)
+    for written, seqs_of_it in ((second, expected), (third, seqs(world))):
+        again = opened(world, written)
+        assert seqs(again) == seqs_of_it
+        again.check_every_record()
+
+
+def test_each_backup_is_whole_without_those_before() -> None:
+    world = filled()
+    world.run(world.loop.sleep(3_000_000_000))
+    first, expected = backup(world), seqs(world)
+    second = backup(world)
+    world.run(remove_tree(world.loop.files, first.path))
+    assert backup_names(world.loop.files, ROOT) == [second.path.removeprefix(f"{ROOT}/")]
+    again = opened(world, second)
+    assert seqs(again) == expected
+    again.check_every_record()
+
+
+def test_after_the_machine_went_down_all_is_copied_again() -> None:
+    world = filled()
+    world.run(world.loop.sleep(3_000_000_000))
+    backup(world)
+    world = world.next_life(power_cut=True)
+    assert backup(world).linked_files == 0
+
+
+@pytest.mark.parametrize("kind", ["open", "write", "sync", "rename", "make_directory"])
+def test_a_target_that_fails_leaves_no_backup_and_does_not_harm_the_log(kind: str) -> None:
+    world = filled()
+    world.ring.faults.fail(kind, errno.ENOSPC, path_part=ROOT, nth=2 if kind in ("open", "write") else 1)
+    with pytest.raises(StorageError, match=r"could not be written: backups.*No space"):
+        backup(world)
+    world.passes(20)
+    assert list_if_there(world.loop.files, ROOT) == []
+    assert not world.store.log.read_only
+    world.append(1, 1)
+    assert seqs(opened(world, backup(world))) == seqs(world)
+
+
+def test_a_backup_that_was_killed_is_removed_by_the_next() -> None:
+    world = filled()
+    begun(world)
+    world.loop.run_until(lambda: bool(list_if_there(world.loop.files, ROOT)))
+    (left,) = world.ring.disk.list_directory(ROOT)
+    assert left.endswith(".partial")
+    world = world.next_life()
+    written = backup(world)
+    assert world.ring.disk.list_directory(ROOT) == [written.path.removeprefix(f"{ROOT}/")]
+
+
+def test_a_backup_holds_no_file_once_it_has_ended() -> None:
+    world = filled()
+    backup(world)
+    world.ring.faults.fail("write", errno.EIO, path_part=ROOT)
+    with pytest.raises(StorageError, match="Input/output"):
+        backup(world)
+    assert [file.path for file in world.store.files if file.readers] == []
+
+
+def test_one_backup_at_a_time_and_none_in_the_log_itself() -> None:
+    world = filled()
+    task = begun(world)
+    with pytest.raises(RequestError, match="another backup is being written"):
+        backup(world)
+    finished(world, task)
+    for root in ("data", "data/backups"):
+        with pytest.raises(UsageError, match="backups cannot be in data"):
+            world.store.backups.begin(root, lambda _answer: None)
+
+
+def test_a_log_that_is_closed_ends_its_backup() -> None:
+    world = filled()
+    task = begun(world)
+    world.close()
+    with pytest.raises(StorageError, match="the log is being closed"):
+        finished(world, task)
+    assert world.ring.disk.list_directory(ROOT) == []
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_segments_of_the_cold_directory_are_in_the_backup(codec: str) -> None:
+    world = filled(cold_dir="cold", hot_retain_segments=1, segment_codec=codec)
+    world.checkpoint()
+    assert world.ring.disk.list_directory("cold/topics/0000000000000001")
+    expected = seqs(world)
+    task = begun(world)
+    world.delete(1, [1, 2])
+    world.checkpoint()
+    again = opened(world, finished(world, task))
+    assert seqs(again) == expected
+    again.check_every_record()
+    again.delete(1, [5])
+    again.checkpoint()
+    again.check_every_record()
+    again.close()
+    report = again.run(verify(again.loop, again.config.data_dir, ""))
+    assert report.sound, report.findings
+
+
+def test_compressed_segments_of_a_backup_move_to_a_cold_directory_as_they_are() -> None:
+    world = filled(cold_dir="cold", hot_retain_segments=1, segment_codec="zstd")
+    world.checkpoint()
+    written = backup(world)
+    config = replace(world.config, data_dir=written.path, cold_dir="cold-again")
+    again = StoreWorld(world.ring.next_life(power_cut=True), config=config).open()
+    again.append(1, 10, size=100)
+    again.checkpoint()
+    again.passes(60)
+    assert again.ring.disk.list_directory("cold-again/topics/0000000000000001")
+    again.check_every_record()
+    again = again.next_life()
+    again.check_every_record()
+
+
+def test_the_manifest_states_every_file_with_its_checksum() -> None:
+    world = filled()
+    written = backup(world)
+    directory = written.path
+    manifest = world.run(read_manifest(world.loop.files, directory))
+    found = world.ring.disk.contents(directory)
+    files = {path.removeprefix(f"{directory}/"): data for path, data in found.items() if data is not None}
+    del files["backup.json"]
+    listed = {file.path: (file.bytes, file.xxh3) for file in manifest.files}
+    assert listed == {name: (len(data), xxhash.xxh3_64_hexdigest(data)) for name, data in files.items()}

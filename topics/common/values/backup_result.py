@@ -1,0 +1,37 @@
+"""Results of backups, and their progress."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BackupResult(NamedTuple):
+    """A backup of a log: one instant of all its topics, as a directory that can be restored."""
+
+    path: str
+    """Its directory."""
+    taken_ms: int
+    """Unix ms of the instant."""
+    files: int
+    bytes: int
+    """Bytes of all its files, those that it shares with earlier backups included."""
+    copied_bytes: int
+    """Bytes that were copied for it."""
+    linked_files: int
+    """Files that had not changed since the backup before, and are the same files."""
+
+
+class BackupProgress(NamedTuple):
+    """The newest backup since the log was opened."""
+
+    number: int
+    """Counts the backups since then; 0: there was none."""
+    state: str
+    """"none", "running", "done" or "failed"."""
+    copied_bytes: int = 0
+    files: int = 0
+    """Files that are there by now."""
+    result: BackupResult | None = None
+    """Once it is done."""
+    error: str = ""
+    """Why it failed."""

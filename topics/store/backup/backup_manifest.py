@@ -1,0 +1,100 @@
+"""The manifest of a backup: what it holds, with a checksum for each file.
+
+A backup is a directory, named by its time, below the directory of all backups:
+
+    <backups>/2026-11-27T12-13-14Z/backup.json     the manifest, written last
+                                   topics.json, snapshots/, wal/, topics/, packs/   a data directory
+    <backups>/2026-11-28T12-13-14Z.partial/        one that is being written, or was not completed
+
+A file that has not changed since the newest backup before is there under both names, as one file
+(link(2)). So each backup is whole by itself, and any of them may be removed.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+from topics.errors import CorruptError, FormatError
+from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
+
+MANIFEST_NAME = "backup.json"
+PARTIAL = ".partial"
+"""The end of the name of a backup that is not complete."""
+MANIFEST_VERSION = 1
+_NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(-\d+)?", re.ASCII)
+
+
+class BackupFile(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """A file of a backup."""
+
+    path: str
+    """Relative to the backup."""
+    bytes: int
+    xxh3: str
+    """XXH3 with 64 bits of its bytes, as 16 hex digits."""
+    source: str = ""
+    """The identity of the file that it was copied from, with the time of its last change; "" if the
+    next backup has to copy it again.
+    """
+
+
+class BackupManifest(msgspec.Struct, forbid_unknown_fields=True):
+    """The contents of a manifest."""
+
+    version: int
+    taken_ms: int
+    """Unix ms of the instant of the backup."""
+    format: int
+    """Format of the data directory."""
+    boot: str
+    """The machine's boot. After another one the times of changes prove nothing."""
+    files: list[BackupFile]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.bytes for file in self.files)
+
+
+def backup_name(taken_ms: int, taken: list[str]) -> str:
+    """Return the name of a backup of this time, none of those in `taken`."""
+    base = datetime.fromtimestamp(taken_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    name, count = base, 1
+    while name in taken or name + PARTIAL in taken:
+        count += 1
+        name = f"{base}-{count}"
+    return name
+
+
+def backup_names(files: FileCalls, root: str) -> list[str]:
+    """Return the names of the complete backups in a directory, oldest first."""
+    return sorted((name for name in list_if_there(files, root) if _NAME.fullmatch(name)), key=_age)
+
+
+def is_partial(name: str) -> bool:
+    """Return whether this is the name of a backup that is not complete."""
+    return name.endswith(PARTIAL) and _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
+
+
+def _age(name: str) -> tuple[str, int]:
+    time, _, count = name.partition("Z")
+    return time, int(count[1:] or 1)
+
+
+async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:
+    """Return the manifest of the backup in a directory.
+
+    Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
+    """
+    path = f"{directory}/{MANIFEST_NAME}"
+    data = await read_file(files, path)
+    try:
+        manifest = msgspec.json.decode(data, type=BackupManifest)
+    except msgspec.DecodeError as error:
+        raise CorruptError(f"{path} is damaged: {error}", {"path": path}) from error
+    if manifest.version != MANIFEST_VERSION:
+        raise FormatError(f"{path} has version {manifest.version}, and this build knows {MANIFEST_VERSION}")
+    return manifest

@@ -1,0 +1,100 @@
+"""The backups of an open store, one at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from topics.common.values.backup_result import BackupProgress, BackupResult
+from topics.config import Config
+from topics.errors import DiskFullError, RequestError, StorageError, TopicsError, UsageError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Future
+from topics.store.backup.write_backup import BackupWriter
+from topics.store.checkpoint.capture import Capture
+from topics.store.checkpoint.checkpointer import Checkpointer
+
+Done = Callable[[BackupResult | TopicsError], None]
+
+
+class Backups:
+    """Makes backups of one store."""
+
+    def __init__(self, loop: Loop, config: Config, checkpointer: Checkpointer) -> None:
+        self._loop = loop
+        self._config = config
+        self._checkpointer = checkpointer
+        self._running: Future[None] | None = None
+        self._stopped = False
+        self._writer: BackupWriter | None = None
+        """The one that writes now."""
+        self._progress = BackupProgress(0, "none")
+
+    @property
+    def progress(self) -> BackupProgress:
+        """How far the newest backup is."""
+        if self._writer is None:
+            return self._progress
+        return self._progress._replace(copied_bytes=self._writer.copied_bytes, files=self._writer.file_count)
+
+    def begin(self, root: str, done: Done) -> int:
+        """Begin a backup of now below `root`: everything acknowledged before the call is in it.
+
+        done: called once, with a StorageError if it could not be completed. The log is as it was
+            then.
+        Returns: the number of the backup.
+        Raises: UsageError, `root` is in a directory of this log; RequestError, another backup is
+            being written.
+        """
+        for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
+            if f"{os.path.abspath(root)}/".startswith(f"{os.path.abspath(mine)}/"):
+                raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
+        if self._running is not None:
+            raise RequestError("backup_running", "another backup is being written: wait until it has ended")
+        self._running = Future()
+        self._progress = BackupProgress(self._progress.number + 1, "running")
+        self._loop.spawn(self._run(root, done, self._running), "backup")
+        return self._progress.number
+
+    async def end(self) -> None:
+        """Stop the backup that is being written, and return once it has ended."""
+        self._stopped = True
+        if self._running is not None:
+            await self._running
+
+    async def _run(self, root: str, done: Done, ended: Future[None]) -> None:
+        outcome: BackupResult | TopicsError
+        try:
+            self._writer = BackupWriter(self._loop, await self._capture(), root, lambda: self._stopped)
+            outcome = await self._writer.write()
+            self._progress = self.progress._replace(state="done", result=outcome)
+        except (OSError, StorageError) as error:
+            outcome = error if isinstance(error, StorageError) else _failure(root, error)
+            self._progress = self.progress._replace(state="failed", error=str(outcome))
+        finally:
+            self._writer = self._running = None
+            ended.set_result(None)
+        done(outcome)
+
+    async def _capture(self) -> Capture:
+        """Return a capture of the end of the next checkpoint."""
+        if self._stopped:
+            raise StorageError("the log is being closed: there is no backup of it")
+        taken: Future[Capture] = Future()
+
+        async def run() -> None:
+            try:
+                await self._checkpointer.run(on_captured=taken.set_result)
+            except (OSError, StorageError) as error:
+                taken.set_error(error)  # one of its later steps does not concern the capture
+            taken.set_error(
+                DiskFullError("no space for a checkpoint of the whole log, which a backup begins with: free some")
+            )
+
+        self._loop.spawn(run(), "checkpoint of a backup")
+        return await taken
+
+
+def _failure(root: str, error: OSError) -> StorageError:
+    where = error.filename or root
+    return StorageError(f"the backup could not be written: {where}: {error.strerror or error}")

@@ -1,0 +1,121 @@
+"""Copies a backup to where a data directory is to be, and compares every checksum on the way."""
+
+from __future__ import annotations
+
+import os
+
+import xxhash
+
+from topics.errors import CorruptError, UsageError
+from topics.loop.loop import Loop
+from topics.store.backup.backup_manifest import (
+    MANIFEST_NAME,
+    PARTIAL,
+    BackupFile,
+    BackupManifest,
+    backup_names,
+    read_manifest,
+)
+from topics.store.backup.write_backup import remove_tree
+from topics.store.disk.data_directory import make_with_parents, sync_parents
+from topics.store.disk.whole_files import list_if_there, make_directories
+
+_CHUNK_BYTES = 1 << 20
+
+
+def find_backup(loop: Loop, path: str) -> str:
+    """Return the directory of a backup: `path`, or the newest one below it.
+
+    Raises: UsageError, there is none; OSError.
+    """
+    names = list_if_there(loop.files, path)
+    if MANIFEST_NAME in names:
+        return path
+    if found := backup_names(loop.files, path):
+        return f"{path}/{found[-1]}"
+    if path.rstrip("/").endswith(PARTIAL):
+        raise UsageError(f"{path} is a backup that was not completed: name another one")
+    raise UsageError(f"there is no backup in {path}: name the directory of one, or the one that backups are made in")
+
+
+async def check_backup(loop: Loop, directory: str) -> list[CorruptError]:
+    """Compare every file of a backup with its manifest; return what differs.
+
+    Raises: CorruptError, the manifest is damaged; FormatError; OSError.
+    """
+    found: list[CorruptError] = []
+    for file in (await read_manifest(loop.files, directory)).files:
+        try:
+            await _read_all(loop, directory, file, None)
+        except CorruptError as error:
+            found.append(error)
+    return found
+
+
+async def copy_backup(loop: Loop, directory: str, target: str) -> BackupManifest:
+    """Copy a backup to `target`, durably except for the name of `target`, which must not exist.
+
+    Raises: CorruptError, a file is not what the manifest says; FormatError; OSError.
+    """
+    files = loop.files
+    manifest = await read_manifest(files, directory)
+    made_in = make_with_parents(loop.ring, target)
+    await sync_parents(loop, target, made_in)
+    made: dict[str, None] = {target: None}
+    for file in manifest.files:
+        parent = os.path.dirname(file.path)
+        if parent and f"{target}/{parent}" not in made:
+            make_directories(files, target, parent, {})
+            at = target
+            for part in parent.split("/"):
+                at = f"{at}/{part}"
+                made[at] = None
+        await _read_all(loop, directory, file, target)
+    for path in reversed(made):
+        await files.sync_directory(path)
+    return manifest
+
+
+async def _read_all(loop: Loop, directory: str, file: BackupFile, target: str | None) -> None:
+    """Read a file of a backup, compare its checksum, and write it below `target`, if there is one.
+
+    Raises: CorruptError, it is not what the manifest says; OSError of `target`.
+    """
+    files, path, digest = loop.files, f"{directory}/{file.path}", xxhash.xxh3_64()
+    try:
+        fd = await files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise CorruptError(f"{path} of the backup is missing", {"path": path}) from None
+    write_fd = -1
+    try:
+        if target is not None:
+            write_fd = await files.open(f"{target}/{file.path}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        buffer = memoryview(bytearray(min(_CHUNK_BYTES, file.bytes + 1)))
+        at = 0
+        while count := await files.read_into(fd, buffer, at):
+            digest.update(buffer[:count])
+            if write_fd >= 0:
+                await files.write_all(write_fd, buffer[:count], at)
+            at += count
+        if (at, digest.hexdigest()) != (file.bytes, file.xxh3):
+            what = f"has {at} bytes, not {file.bytes}" if at != file.bytes else "does not match its checksum"
+            raise CorruptError(f"{path} of the backup {what}: restore another backup", {"path": path})
+        if write_fd >= 0:
+            await files.fsync(write_fd)
+    finally:
+        await files.close(fd)
+        if write_fd >= 0:
+            await files.close(write_fd)
+
+
+async def move_into_place(loop: Loop, made: str, target: str) -> None:
+    """Give a whole directory its own name, durably. Raises: OSError."""
+    parent = os.path.dirname(target.rstrip("/")) or "."
+    await loop.files.rename(made, target)
+    await loop.files.sync_directory(parent)
+
+
+async def remove_left(loop: Loop, path: str) -> None:
+    """Remove what an interrupted restore left. Raises: OSError."""
+    if os.path.basename(path) in list_if_there(loop.files, os.path.dirname(path) or "."):
+        await remove_tree(loop.files, path)

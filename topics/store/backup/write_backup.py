@@ -1,0 +1,264 @@
+"""Writes a capture as a backup. Source: docs/backup.md.
+
+The log is copied first, because what a writer of a busy log waits for is its files. Then come the
+segments and packs: a file that has not changed since the newest backup before is linked. A backup
+is written under another name, synced, and renamed last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import xxhash
+
+from topics.common.values.backup_result import BackupResult
+from topics.errors import StorageError
+from topics.loop.loop import Loop
+from topics.store.backup.backup_manifest import (
+    MANIFEST_NAME,
+    MANIFEST_VERSION,
+    PARTIAL,
+    BackupFile,
+    BackupManifest,
+    backup_name,
+    backup_names,
+    is_partial,
+    read_manifest,
+)
+from topics.store.checkpoint.capture import Capture, HeldFile
+from topics.store.disk.data_directory import make_with_parents, sync_parents
+from topics.store.disk.directory_format import Marker
+from topics.store.disk.uncached_reads import UncachedReads, is_direct
+from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, make_directories, write_new_file
+from topics.store.format.log_format import BLOCK_BYTES
+from topics.store.format.segment_format import MARKER_NAME, index_path, pack_snapshot, snapshot_path
+from topics.store.segments.snapshot_files import COPIES
+
+_CHUNK_BYTES = 1 << 20
+_SETTLED_NS = 2_000_000_000
+"""A file that changed less than this before a backup may change again at the same time stamp."""
+
+
+class Original(NamedTuple):
+    """The part of an open file that is copied: its first `size` bytes, and zeros after them."""
+
+    reads: ReadCalls
+    fd: int
+    path: str
+    size: int
+    padding: int = 0
+
+
+class BackupWriter:
+    """Writes one capture below `root`, and releases it."""
+
+    def __init__(self, loop: Loop, capture: Capture, root: str, is_stopped: Callable[[], bool]) -> None:
+        """is_stopped: asked between pieces; True ends the backup with a StorageError."""
+        self._loop = loop
+        self._files = loop.files
+        self._capture = capture
+        self._root = root
+        self._is_stopped = is_stopped
+        self._boot = loop.ring.boot_id()
+        self._target = ""
+        self._unsynced: dict[str, None] = {}
+        self._made: dict[str, None] = {}
+        """Directories of the backup."""
+        self._listed: list[BackupFile] = []
+        self._before = ""
+        """The newest complete backup."""
+        self._known: dict[str, BackupFile] = {}
+        """Its files, by path, that need not be copied again."""
+        self.copied_bytes = 0
+        self._linked_files = 0
+
+    @property
+    def file_count(self) -> int:
+        """Files that are there by now."""
+        return len(self._listed)
+
+    async def write(self) -> BackupResult:
+        """Write the backup durably; return what was written.
+
+        Raises: OSError, StorageError. What was written of it is removed then, as far as possible.
+        """
+        files, capture = self._files, self._capture
+        made_in = make_with_parents(self._loop.ring, self._root)
+        if made_in:
+            await sync_parents(self._loop, self._root, made_in)
+        await self._find_before()
+        path = f"{self._root}/{backup_name(capture.taken_ms, list_if_there(files, self._root))}"
+        self._target = f"{path}{PARTIAL}"
+        files.make_directory(self._target)
+        self._made[self._target] = None
+        try:
+            await self._copy_log()
+            await self._write_snapshots()
+            for held in capture.sealed:
+                await self._add_sealed(held)
+            await self._complete(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                await remove_tree(files, self._target)
+            raise
+        finally:
+            capture.release()
+        size = sum(file.bytes for file in self._listed)
+        return BackupResult(path, capture.taken_ms, self.file_count, size, self.copied_bytes, self._linked_files)
+
+    async def _find_before(self) -> None:
+        """Find the newest backup whose files may be linked; remove what interrupted ones left."""
+        files = self._files
+        for name in list_if_there(files, self._root):
+            if is_partial(name):
+                await remove_tree(files, f"{self._root}/{name}")
+        for name in reversed(backup_names(files, self._root)):
+            self._before = f"{self._root}/{name}"
+            with contextlib.suppress(OSError, StorageError):
+                manifest = await read_manifest(files, self._before)
+                if manifest.boot == self._boot:
+                    self._known = {file.path: file for file in manifest.files if file.source}
+            return
+
+    # --- files -------------------------------------------------------------------------------------------------------
+    async def _copy_log(self) -> None:
+        """Copy the log up to the instant, bypassing the page cache where its writes do."""
+        uncached = UncachedReads(self._files)
+        for held in self._capture.log:
+            stored = held.stored
+            reads: ReadCalls = self._files
+            fd = stored.fd
+            if stored.direct_fd >= 0 and is_direct(self._loop.ring.direct_block_bytes(os.path.dirname(held.path))):
+                reads, fd = uncached, stored.direct_fd
+                uncached.borrow(fd, held.size)
+            padding = -held.size % BLOCK_BYTES  # a log file is made of whole blocks
+            source = Original(reads, fd, held.path, held.size, padding)
+            self._listed.append(await self._copied(source, held.name))
+        self._capture.release_log()
+
+    async def _write_snapshots(self) -> None:
+        capture = self._capture
+        for number in range(capture.snapshot_number, capture.snapshot_number + COPIES):
+            pieces = pack_snapshot(number, capture.taken_ms, capture.store, capture.catalog)
+            await self._write(snapshot_path(number), pieces)
+        capture.store, capture.catalog = b"", ()
+
+    async def _add_sealed(self, held: HeldFile) -> None:
+        await self._add(held.path, held.name, held.size, may_link=held.is_sealed)
+        if held.is_sealed and held.has_index:
+            with contextlib.suppress(FileNotFoundError):  # it is derived from the data again
+                await self._add(index_path(held.path), index_path(held.name), -1, may_link=True)
+
+    async def _add(self, path: str, name: str, size: int, *, may_link: bool) -> None:
+        source = self._identity(path) if may_link else ""
+        known = self._known.get(name)
+        if source and known is not None and known.source == source and self._is_linked(name):
+            self._linked_files += 1
+            self._listed.append(known)
+            return
+        fd = await self._files.open(path, os.O_RDONLY)
+        try:
+            size = self._files.file_size(path) if size < 0 else size
+            file = await self._copied(Original(self._files, fd, path, size), name)
+        finally:
+            await self._files.close(fd)
+        file.source = source
+        self._listed.append(file)
+
+    def _identity(self, path: str) -> str:
+        """Return the identity of a file as it was at the instant; "" if that is not certain."""
+        if self._capture.has_changed(path):
+            return ""
+        seen = self._loop.ring.look(path)
+        if seen.st_mtime_ns > self._loop.clock.now_ms() * 1_000_000 - _SETTLED_NS:
+            return ""
+        about = f"{seen.st_dev} {seen.st_ino} {seen.st_size} {seen.st_mtime_ns}"
+        return xxhash.xxh3_64_hexdigest(about.encode())
+
+    def _is_linked(self, name: str) -> bool:
+        """Link a file of the backup before; return whether it could be."""
+        try:
+            self._files.link(f"{self._before}/{name}", self._place(name))
+        except OSError:  # another file system, too many links, or it was removed
+            return False
+        return True
+
+    async def _copied(self, source: Original, name: str) -> BackupFile:
+        """Copy a file as it was at the instant, synced."""
+        files, digest = self._files, xxhash.xxh3_64()
+        path, size, padding = source.path, source.size, source.padding
+        write_fd = await files.open(self._place(name), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            buffer = memoryview(bytearray(min(_CHUNK_BYTES, size)))
+            at = 0
+            while at < size:
+                self._check_stopped()
+                chunk = buffer[: size - at]
+                count = await source.reads.read_into(source.fd, chunk, at)
+                if count != len(chunk):
+                    raise StorageError(f"{path} ends at byte {at + count} of {size}")
+                self._capture.put_back(path, chunk, at)
+                digest.update(chunk)
+                await files.write_all(write_fd, chunk, at)
+                at += count
+                self.copied_bytes += count
+                await self._loop.next_pass()
+            if padding:
+                digest.update(bytes(padding))
+                await files.write_all(write_fd, bytes(padding), size)
+            await files.fsync(write_fd)
+        finally:
+            await files.close(write_fd)
+        return BackupFile(name, size + padding, digest.hexdigest())
+
+    async def _write(self, name: str, pieces: list[bytes | memoryview]) -> None:
+        self._check_stopped()
+        await write_new_file(self._files, self._place(name), *pieces)
+        digest, size = xxhash.xxh3_64(), 0
+        for piece in pieces:
+            digest.update(piece)
+            size += len(piece)
+        self.copied_bytes += size
+        self._listed.append(BackupFile(name, size, digest.hexdigest()))
+
+    def _place(self, name: str) -> str:
+        """Return the path of a file of the backup, whose directory is there."""
+        directory = os.path.dirname(name)
+        if directory and f"{self._target}/{directory}" not in self._made:
+            make_directories(self._files, self._target, directory, self._unsynced)
+            at = self._target
+            for part in directory.split("/"):
+                at = f"{at}/{part}"
+                self._made[at] = None
+        return f"{self._target}/{name}"
+
+    def _check_stopped(self) -> None:
+        if self._is_stopped():
+            raise StorageError("the backup was not completed: the log is being closed")
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+    async def _complete(self, path: str) -> None:
+        """Write the marker and the manifest, sync all names, and give the backup its name."""
+        files, capture = self._files, self._capture
+        await self._write(MARKER_NAME, [msgspec.json.encode(Marker(capture.format_number, 1))])
+        manifest = BackupManifest(MANIFEST_VERSION, capture.taken_ms, capture.format_number, self._boot, self._listed)
+        await write_new_file(files, self._place(MANIFEST_NAME), msgspec.json.encode(manifest))
+        for directory in reversed(self._made):
+            await files.sync_directory(directory)
+        await files.rename(self._target, path)
+        await files.sync_directory(self._root)
+
+
+async def remove_tree(files: FileCalls, path: str) -> None:
+    """Remove a directory of a backup with all that is in it. Raises OSError."""
+    for name in list_if_there(files, path):
+        below = f"{path}/{name}"
+        try:
+            await files.unlink(below)
+        except IsADirectoryError:
+            await remove_tree(files, below)
+    files.remove_directory(path)
