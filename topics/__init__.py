@@ -54,12 +54,14 @@ if TYPE_CHECKING:
         TopicHead,
         TopicState,
     )
+    from topics.common.values.backup_result import BackupResult
     from topics.common.values.configs import Predicate, TopicConfig
     from topics.common.values.delivered import GapError, Job, Page, Record
     from topics.common.values.written import NewRecord, Producer
     from topics.common.work import AsyncWorkJob, WorkJob
     from topics.embedded.aio import AsyncLog
     from topics.embedded.appends.pending import Pending
+    from topics.embedded.backup_calls import Restored, VerifiedBackup, restore, verify_backup
     from topics.embedded.directory_calls import fsck
     from topics.embedded.log import Log
     from topics.embedded.log_reader import AsyncLogReader, LogReader
@@ -82,6 +84,7 @@ __all__ = [
     "AsyncLogReader",
     "AsyncWorkJob",
     "Attempt",
+    "BackupResult",
     "Client",
     "ClientPending",
     "ClientReader",
@@ -121,6 +124,7 @@ __all__ = [
     "Record",
     "RedriveResult",
     "RequestError",
+    "Restored",
     "RouterDeleted",
     "RouterPut",
     "RouterState",
@@ -132,12 +136,15 @@ __all__ = [
     "TopicState",
     "TopicsError",
     "UsageError",
+    "VerifiedBackup",
     "WorkJob",
     "WouldBlockError",
     "connect",
     "connect_async",
     "fsck",
     "open",
+    "restore",
+    "verify_backup",
 ]
 
 _LAZY = {
@@ -155,6 +162,11 @@ _LAZY = {
     "AsyncWorkJob": ("topics.common.work", "AsyncWorkJob"),
     "AnyReader": ("topics.common.any_log", "AnyReader"),
     "open": ("topics.embedded.opening", "open_log"),
+    "BackupResult": ("topics.common.values.backup_result", "BackupResult"),
+    "restore": ("topics.embedded.backup_calls", "restore"),
+    "Restored": ("topics.embedded.backup_calls", "Restored"),
+    "verify_backup": ("topics.embedded.backup_calls", "verify_backup"),
+    "VerifiedBackup": ("topics.embedded.backup_calls", "VerifiedBackup"),
     "fsck": ("topics.embedded.directory_calls", "fsck"),
     "FsckReport": ("topics.store.repair.check_directory", "FsckReport"),
     "LogStats": ("topics.engine.stored_engine", "LogStats"),

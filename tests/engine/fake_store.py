@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.clock import ManualClock
+from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.config import Config
 from topics.engine.index.usage import Usage
 from topics.engine.recovery.engine_catalog import EngineCatalog
-from topics.errors import DiskFullError, LogReadOnlyError, StorageError
+from topics.errors import DiskFullError, LogReadOnlyError, StorageError, TopicsError
 from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, RowColumns
 from topics.store.format.codec import Frames
@@ -263,6 +264,15 @@ class SlowReader:
             self._reader.fetch(pieces, done)
 
 
+class FakeBackups:
+    """None is made."""
+
+    progress = BackupProgress(0, "none")
+
+    def begin(self, root: str, done: Callable[[BackupResult | TopicsError], None]) -> int:
+        raise AssertionError("no test of the engine makes a backup")
+
+
 class FakeRequested:
     """Requests for a checkpoint, which `end` answers."""
 
@@ -313,6 +323,7 @@ class FakeStore:
     def __init__(self, files: FileTable) -> None:
         self.format = FakeFormat()
         self.requested = FakeRequested()
+        self.backups = FakeBackups()
         self.files = files
         self.log = FakeLog(self.files)
         self.reader = SlowReader(Reader(None, self.files, HotTail(0)))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from topics.common.composed_calls import AwaitedComposedCalls
 from topics.common.opening_reader import OpeningReader
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
+from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -269,6 +271,9 @@ class AsyncLog(AwaitedComposedCalls):
 
     async def delete_reader(self, topic: str, name: str) -> bool:
         return await self._run(self._starts.deleting_reader(topic, name))
+
+    async def backup(self, to: str | os.PathLike[str] | None = None) -> BackupResult:
+        return await self._run(self._starts.backing_up(to))
 
     async def checkpoint(self, *, timeout: float | None = None) -> int:
         return snapshot_of(await self._run(self._starts.checkpointing(timeout)), timeout)

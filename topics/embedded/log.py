@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import sys
 import threading
 import warnings
@@ -17,6 +18,7 @@ from topics.clock import Clock, SystemClock
 from topics.common.composed_calls import ComposedCalls
 from topics.common.settings import TopicSettings
 from topics.common.values import arguments
+from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -518,6 +520,18 @@ class Log(ComposedCalls):
         Raises: TimeoutError if it has not ended by then; it continues.
         """
         return snapshot_of(self._driver.call(self._starts.checkpointing(timeout)), timeout)
+
+    def backup(self, to: str | os.PathLike[str] | None = None) -> BackupResult:
+        """Write a backup below the directory `to`: one instant of all topics (docs/backup.md).
+
+        Everything acknowledged before the call is in it, and other calls continue meanwhile. What
+        has not changed since the newest backup in `to` is not copied again.
+
+        to: None for the setting `backup_dir`.
+        Raises: UsageError, `to` is in the directory of this log; RequestError, another backup is
+            being written; StorageError, `to` failed: there is no backup, and the log is as it was.
+        """
+        return self._driver.call(self._starts.backing_up(to))
 
     def flush(self, topic: str | None = None, seq: int | None = None, timeout: float | None = None) -> int:
         """Return once a record and all before it are on stable storage, whatever the class.

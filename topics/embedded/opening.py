@@ -127,6 +127,7 @@ _refusing_writes = _refusing(
     "delete_router",
     "delete_reader",
     "checkpoint",
+    "backup",
     "flush",
 )
 _refusing_moves = _refusing("moves the named reader", "read", "commit", "seek")

@@ -11,6 +11,7 @@ from topics.common.settings import TopicSettings
 from topics.common.tuples import make_tuple
 from topics.common.values import arguments
 from topics.common.values.answers import News
+from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import Begin, Beginning, From
 from topics.common.values.configs import RouterConfig
 from topics.common.values.delivered import GapError, Job, Jobs, Record
@@ -381,6 +382,12 @@ class Starts:
     def checkpointing(self, timeout: float | None) -> Start[CheckpointResult]:
         wait_ms = arguments.optional_milliseconds("timeout", timeout)
         return lambda done: self._engine.checkpoint(wait_ms, done)
+
+    def backing_up(self, to: object) -> Start[BackupResult]:
+        if to is None and not self._config.backup_dir:
+            raise UsageError("no directory for backups is named: give `to`, or set backup_dir")
+        root = arguments.path(self._config.backup_dir if to is None else to, "to")
+        return lambda done: self._engine.backups.begin(root, done)
 
     def flushing(
         self, topic: str | None, seq: int | None, timeout: float | None, after_line: AfterLine

@@ -118,6 +118,8 @@ class Engine:
         self._redrives = Redrives(core, forwarding.catch_up, self._appender.append_moved, self._before_acks)
         self.readers = ReaderCalls(core, forwarding.catch_up)
         """The operations on named readers."""
+        self.backups = store.backups
+        """The backups of the data directory."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
         stored.usage.reclaim.at_once = False

@@ -81,13 +81,15 @@ class StoredEngine:
         on_progress: Callable[[float], None] = lambda _share: None,
         *,
         directory: LockedDirectory | None = None,
+        skipped_seqs: int = 0,
     ) -> StoredEngine:
         """Recover the data directory; return an engine that accepts requests, with its hooks set.
 
-        directory, on_progress: as in `Store.open`. Raises: as `Store.open`.
+        directory, on_progress: as in `Store.open`. skipped_seqs: above 0 for a restored backup, see
+        `EngineCatalog`. Raises: as `Store.open`.
         """
         stored = StoredState(loop, config)
-        catalog = EngineCatalog(loop, stored)
+        catalog = EngineCatalog(loop, stored, skipped_seqs=skipped_seqs)
         store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress)
         engine = Engine(loop, config, stored, store)
         if store.log.is_frozen:

@@ -58,6 +58,7 @@ _WRITES: dict[str, tuple[Any, ...]] = {
     "delete_router": ("r",),
     "delete_reader": ("t", "billing"),
     "checkpoint": (),
+    "backup": ("backups",),
     "flush": (),
 }
 _AWAITED = {name for name in dir(AsyncLog) if not name.startswith("_")}

@@ -47,7 +47,7 @@ from topics.engine.values.ports import LoopPort
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.delete import delete_now
 from topics.engine.write.retention import lose_records
-from topics.store.format.catalog import PackRows, RowColumns
+from topics.store.format.catalog import SEQ_MAX, PackRows, RowColumns
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 
@@ -60,10 +60,15 @@ _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RE
 class EngineCatalog:
     """The catalog, created with the engine and used by the store in opening and checkpoints."""
 
-    def __init__(self, loop: LoopPort, stored: StoredState) -> None:
+    def __init__(self, loop: LoopPort, stored: StoredState, *, skipped_seqs: int = 0) -> None:
+        """skipped_seqs: how many seqs of each topic clients may know that the directory does not.
+
+        It is a restored backup then, and they are reported as lost.
+        """
         self._clock = loop.clock
         self._random_bytes = loop.random_bytes
         self._stored = stored
+        self._skipped_seqs = skipped_seqs
         self._topic = stored.registry.with_id
         # --- while recovering
         self._gaps: dict[int, list[Gap]] = {}
@@ -97,7 +102,7 @@ class EngineCatalog:
         image = msgspec.json.decode(snapshot, type=TopicsSnapshot)
         registry = self._stored.registry
         registry.add_dormant(Dormant(self._stored.usage, image.plain))
-        if log_cut:  # After a cut, not everything that was given out is known.
+        if log_cut or self._skipped_seqs:  # Not everything that was given out is known.
             registry.make_all()
         for each in image.topics:
             self._take_image(each)
@@ -383,7 +388,7 @@ class EngineCatalog:
         rebuilt = not self._is_exact and bool(registry.by_id)
         for topic in registry.by_id.values():
             index, floors = topic.index, topic.floors
-            if rebuilt or incarnation.ends_with_process(topic.config):
+            if rebuilt or self._skipped_seqs or incarnation.ends_with_process(topic.config):
                 topic.incarnation = incarnation.draw(self._random_bytes)
             # Seqs that a router has forwarded or holds were given out. Their records may be lost by
             # a class that may lose them, or by a failed sync that a process killed at once could
@@ -401,7 +406,9 @@ class EngineCatalog:
             floors.gaps = self._gaps.get(topic.id, [])
             floors.open_holes(sorted(self._expired.get(topic.id, ())), index.next_live)
             reserved = self._reserved.get(topic.id, 0)
-            given_out = max(known, reserved if power_lost else 0)
+            given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
+            if self._skipped_seqs:
+                given_out = min(max(topic.head, given_out) + self._skipped_seqs, SEQ_MAX)
             if given_out > topic.head:
                 floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
                 topic.found(given_out)

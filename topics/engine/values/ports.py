@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.clock import Clock
-from topics.errors import StorageError
+from topics.common.values.backup_result import BackupProgress, BackupResult
+from topics.errors import StorageError, TopicsError
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
@@ -106,6 +107,14 @@ class RequestedPort(Protocol):
     def leave(self, done: Callable[[StorageError | None], None]) -> None: ...
 
 
+class BackupsPort(Protocol):
+    """The part of `topics.store.backup.backups.Backups` that is used."""
+
+    @property
+    def progress(self) -> BackupProgress: ...
+    def begin(self, root: str, done: Callable[[BackupResult | TopicsError], None]) -> int: ...
+
+
 class FormatPort(Protocol):
     """The part of `topics.store.disk.directory_format.DirectoryFormat` that the engine uses."""
 
@@ -127,6 +136,8 @@ class StorePort(Protocol):
     def requested(self) -> RequestedPort: ...
     @property
     def format(self) -> FormatPort: ...
+    @property
+    def backups(self) -> BackupsPort: ...
 
 
 class TimerPort(Protocol):
