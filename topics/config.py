@@ -252,6 +252,8 @@ class Config:
     # --- storage
     data_dir: str = "./topics-data"
     cold_dir: str = ""
+    backup_dir: str = ""
+    """Directory below which clients may have backups made; "": none."""
     wal_shards: int = 1
     wal_file_bytes: int = 64 << 20
     """Rounded up to whole blocks of 4096."""

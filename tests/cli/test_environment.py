@@ -20,6 +20,7 @@ CONTRACT = {
     "TOPICS_PROBE_AUTH": (False, "true", True),
     "TOPICS_DATA_DIR": ("./topics-data", "/d", "/d"),
     "TOPICS_COLD_DIR": ("", "/c", "/c"),
+    "TOPICS_BACKUP_DIR": ("", "/b", "/b"),
     "TOPICS_WAL_SHARDS": (1, "3", 3),
     "TOPICS_SEGMENT_MAX_EVENTS": (10_000, "7", 7),
     "TOPICS_SEGMENT_MAX_BYTES": (67_108_864, "8", 8),

@@ -27,6 +27,7 @@ from topics.common.values.answers import (
     TopicHead,
     TopicState,
 )
+from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.common.values.configs import Predicate, RouterConfig, TopicConfig, interned
 from topics.common.values.delivered import Job, Page, Record
 from topics.common.values.reader_config import ReaderConfig
@@ -390,6 +391,14 @@ def was_deleted(body: bytes) -> bool:
 
 def committed_seq(body: bytes) -> int:
     return int(_object(body)["committed"])
+
+
+def backup_progress(body: bytes) -> BackupProgress:
+    raw = _object(body)["backup"]
+    state = {name: raw[name] for name in BackupProgress._fields if name in raw}
+    if raw["state"] == "done":
+        state["result"] = BackupResult(**{name: raw[name] for name in BackupResult._fields})
+    return BackupProgress(**state)
 
 
 def checkpoint_result(body: bytes) -> tuple[int, bool, int]:

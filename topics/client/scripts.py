@@ -12,14 +12,17 @@ from topics.client import server_calls as calls
 from topics.client.attempts import ServerCall
 from topics.common.values import arguments
 from topics.common.values.answers import ReaderState, RouterState, TopicState
+from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.common.values.delivered import Job
 from topics.common.values.reader_config import Opening
-from topics.errors import RequestError
+from topics.errors import RequestError, StorageError
 
 R = TypeVar("R")
 Script = Generator["ServerCall[Any] | float", Any, R]
 _POLL_S = 0.25
-"""The pause before a claim is repeated, if the server does not wait for jobs itself."""
+"""The pause before a claim is repeated, if the server does not wait for jobs itself, and before the
+progress of a backup is asked for again.
+"""
 
 
 def topics(prefix: str) -> Script[list[TopicState]]:
@@ -93,6 +96,18 @@ def checkpoint(timeout: float | None, now: Callable[[], float]) -> Script[int]:
             return int(snapshot)
         if until is not None and now() >= until:
             raise arguments.timed_out("checkpoint", timeout)
+
+
+def backup(to: str | None) -> Script[BackupResult]:
+    """Have a backup made, and wait for its end. Raises: StorageError, it failed."""
+    progress: BackupProgress = yield calls.begin_backup(to)
+    number = progress.number
+    while progress.state == "running" and progress.number == number:
+        yield _POLL_S
+        progress = yield calls.backup_progress()
+    if progress.number != number or progress.result is None:
+        raise StorageError(progress.error or "the server was started again before the backup was complete")
+    return progress.result
 
 
 def open_reader(asked: Opening) -> Script[ReaderState]:

@@ -35,6 +35,7 @@ from topics.common.values.answers import (
     TopicHead,
     TopicState,
 )
+from topics.common.values.backup_result import BackupProgress
 from topics.common.values.begin import Begin, From
 from topics.common.values.configs import Predicate, RouterConfig, check_setting_names
 from topics.common.values.delivered import GapError, Job, Jobs, Page, Record
@@ -613,3 +614,14 @@ def checkpoint(number: int, wait_ms: int) -> ServerCall[tuple[int, bool, int]]:
     body = {"wait_ms": wait_ms, "checkpoint": number}
     request = ServerRequest("POST", "/v0/checkpoint", _encode(body))
     return ServerCall(request, parsing.checkpoint_result, wait_s=wait_ms / 1000)
+
+
+def begin_backup(to: str | None) -> ServerCall[BackupProgress]:
+    if to is not None:
+        arguments.text("to", to)
+    request = ServerRequest("POST", "/v0/backups", _encode({"to": to}))
+    return ServerCall(request, parsing.backup_progress, Repeat.NEVER, changes=True)
+
+
+def backup_progress() -> ServerCall[BackupProgress]:
+    return ServerCall(ServerRequest("GET", "/v0/backups"), parsing.backup_progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ from topics.common.values.answers import (
     TopicHead,
     TopicState,
 )
+from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE, Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -317,6 +319,15 @@ class Client(ComposedCalls):
         return self._run(calls.delete_router(name))
 
     # --- files -------------------------------------------------------------------------------------------------------
+    def backup(self, to: str | os.PathLike[str] | None = None) -> BackupResult:
+        """Have the server make a backup of all topics, and wait for its end (docs/backup.md).
+
+        to: the server's TOPICS_BACKUP_DIR, or an absolute path below it; None: that directory.
+        Raises: RequestError, `to` is no such path, or another backup is being written;
+            StorageError, it failed.
+        """
+        return self._play(scripts.backup(None if to is None else os.fsdecode(to)))
+
     def checkpoint(self, *, timeout: float | None = None) -> int:
         return self._play(scripts.checkpoint(timeout, self._now))
 

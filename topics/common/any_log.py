@@ -5,6 +5,7 @@ A function that takes an `AnyLog` works with `topics.open(...)` and with `topics
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
@@ -29,6 +30,7 @@ from topics.common.values.answers import (
     TopicHead,
     TopicState,
 )
+from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
 from topics.common.values.configs import AT_LEAST_ONCE, Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
@@ -259,6 +261,8 @@ class AnyLog(Protocol):
     def routers(self, prefix: str = "", *, source: str = "", dest: str = "") -> list[RouterState]: ...
 
     def delete_router(self, name: str) -> RouterDeleted: ...
+
+    def backup(self, to: str | os.PathLike[str] | None = None) -> BackupResult: ...
 
     def checkpoint(self, *, timeout: float | None = None) -> int: ...
 

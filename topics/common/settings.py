@@ -91,6 +91,7 @@ class LogSettings(TypedDict, total=False):
     receive_buffer_bytes: int
     spin_us: str
     cold_dir: str
+    backup_dir: str
     wal_shards: int
     wal_file_bytes: int
     wal_spare_files: int

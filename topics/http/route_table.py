@@ -7,6 +7,7 @@ from functools import cache
 from topics.http.access.routes import Access, Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers import (
+    backup_endpoints,
     checkpoint_endpoint,
     dead_letter_endpoints,
     docs_endpoints,
@@ -34,6 +35,8 @@ ROUTES: tuple[Route[Handler], ...] = (
     Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, record_endpoints.delete_records, Body.JSON),
     Route("POST", "/v0/wait", Scope.READ, wait_endpoint.wait, Body.JSON),
     Route("POST", "/v0/checkpoint", Scope.ADMIN, checkpoint_endpoint.checkpoint, Body.JSON_OR_EMPTY),
+    Route("POST", "/v0/backups", Scope.ADMIN, backup_endpoints.make_backup, Body.JSON_OR_EMPTY),
+    Route("GET", "/v0/backups", Scope.ADMIN, backup_endpoints.get_backup),
     Route("GET", "/v0/ws", Scope.NONE, websocket_endpoint.open_websocket, stream=True),
     Route("POST", "/v0/topics/:topic/claim", Scope.READ | Scope.WRITE, queue_endpoints.claim, Body.JSON_OR_EMPTY),
     Route(

@@ -189,6 +189,8 @@ SCOPES_OF_THE_CONTRACT = {
     "GET /v0/watch/:wid": Scope.NONE,
     "POST /v0/wait": Scope.READ,
     "POST /v0/checkpoint": Scope.ADMIN,
+    "POST /v0/backups": Scope.ADMIN,
+    "GET /v0/backups": Scope.ADMIN,
     "GET /v0/ws": Scope.NONE,
     "GET /v0/metrics": Scope.READ,
     "GET /v0/health": Scope.NONE,

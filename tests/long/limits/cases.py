@@ -241,6 +241,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
             "wait_ms": (const("1", b"1"), LONG),
         }
     ),
+    "POST /v0/backups": _body({"to": TEXT}),
     "POST /v0/checkpoint": _body({"checkpoint": NUMBER, "wait_ms": NUMBER}),
     "POST /v0/topics/:/claim": _PATH
     | _body({"node": (at_limit("max_node_bytes"), *TEXT), "max": NUMBER, "lease_ms": NUMBER})
@@ -292,7 +293,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
         operation: _query()
         for operation in (
             *("GET /v0/health", "GET /healthz", "GET /v0/ready", "GET /readyz", "GET /v0/metrics"),
-            *("GET /openapi.json", "GET /docs"),
+            *("GET /openapi.json", "GET /docs", "GET /v0/backups"),
         )
     },
     "WS ping": _COMMAND,

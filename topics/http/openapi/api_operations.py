@@ -200,6 +200,22 @@ _METRICS = {
 }
 
 
+_BACKUP = answer(
+    backup=answer(
+        number=u64("counts them since the server's start; 0: there was none"),
+        state=one_of("none", "running", "done", "failed"),
+        files_Q=u64("that are there by now"),
+        copied_bytes_Q=u64("bytes that were copied for it"),
+        path_Q=text("its directory"),
+        taken_ms_Q=u64("its instant, Unix ms"),
+        bytes_Q=u64("bytes of all its files"),
+        linked_files_Q=u64("files that are those of the backup before"),
+        error_Q=text("why it failed"),
+    ),
+    performance=performance(),
+)
+
+
 def _given(key: str) -> Schema:
     """Return the schema of an object in which a key is present, and not null."""
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
@@ -355,6 +371,16 @@ OPERATIONS: dict[str, ApiOperation] = {
             checkpoint=u64("of an earlier answer that was not done: wait for the same checkpoint", default=0),
         ),
     ),
+    "POST /v0/backups": ApiOperation(
+        "Begin a backup",
+        "7.18",
+        {200: _BACKUP},
+        (409,),
+        body=question(
+            (), to=nullable(text("where it is made: the directory for backups, or an absolute path below it"))
+        ),
+    ),
+    "GET /v0/backups": ApiOperation("Get how far the newest backup is", "7.19", {200: _BACKUP}),
     "POST /v0/topics/:/claim": ApiOperation(
         "Lease jobs of a queue",
         "8.2",

@@ -150,7 +150,7 @@ def _rights(route: Route) -> str:
 
 def _tag(pattern: str) -> str:
     parts = pattern.strip("/").split("/")
-    if parts[0] != "v0" or parts[1] in ("health", "ready", "metrics"):
+    if parts[0] != "v0" or parts[1] in ("health", "ready", "metrics", "backups"):
         return "server"
     if len(parts) > 3 and parts[3] in ("claim", "ack", "nack", "extend", "work", "dead", "redrive"):
         return "queues"

@@ -30,6 +30,7 @@ STATUS = {
     "producer_incomplete": 409,
     "producer_stale": 409,
     "reader_fenced": 409,
+    "backup_running": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,
