@@ -137,12 +137,12 @@ def transcript(script: str, home: Path, *, tty: bool, env: Mapping[str, str]) ->
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[str]:
+def serving(home: Path, env: Mapping[str, str] | None = None) -> Iterator[str]:
     """Yield the URL of a server over `home`/served, until the block ends."""
     log, log_end = os.pipe()
     port_file = home / "port"
     arguments = ["serve", "--data-dir", str(home / "served"), "--port", "0", "--port-file", str(port_file)]
-    server = Forked(arguments, {"HOME": str(home), **SMALL}, log_end, seconds=_SERVER_SECONDS)
+    server = Forked(arguments, {"HOME": str(home), **SMALL, **(env or {})}, log_end, seconds=_SERVER_SECONDS)
     os.close(log_end)
     with os.fdopen(log) as lines:
         assert any("ready after" in line for line in lines), "the server ended"

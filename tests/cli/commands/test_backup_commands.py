@@ -1,0 +1,66 @@
+"""`topics backup`, `verify` and `restore`, with a server and with a directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands.command_runs import Ran, run, serving
+
+
+@pytest.fixture
+def backups(tmp_path: Path) -> Path:
+    """A backup that a server made of three records."""
+    with serving(tmp_path, {"TOPICS_BACKUP_DIR": str(tmp_path / "backups")}) as url:
+
+        def topics(*arguments: str) -> Ran:
+            return run(arguments, tmp_path, env={"TOPICS_URL": url})
+
+        assert topics("put", "orders", "1", "2", "3").code == 0
+        made = topics("backup")
+        refused = topics("backup", "--to", "/etc")
+    assert made.code == 0, made
+    assert json.loads(made.out)["path"].startswith(str(tmp_path / "backups"))
+    assert refused.code == 1
+    assert f"to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
+    return tmp_path / "backups"
+
+
+def test_a_backup_of_a_server_is_verified_and_restored(backups: Path, tmp_path: Path) -> None:
+    verified = run(["verify", str(backups)], tmp_path)
+    assert (verified.code, verified.err) == (0, "")
+    assert "3 records of" in verified.out
+    assert verified.out.endswith("; all sound\n")
+    restoring = ["restore", "--from", str(backups), "--to", str(tmp_path / "new"), "--skip", "100"]
+    restored = run(restoring, tmp_path)
+    assert restored.code == 0, restored
+    assert "1 topic, 3 records of" in restored.out
+    assert "each topic continues 100 seqs later" in restored.out
+    read = run(["get", "orders", "--data-dir", str(tmp_path / "new"), "-o", "raw", "--skip-gaps"], tmp_path)
+    assert read.out == "1\n2\n3\n"
+    again = run(restoring, tmp_path)
+    assert (again.code, again.out) == (1, "")
+    assert "exists: restore to a path where nothing is" in again.err
+
+
+def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None:
+    (snapshot, *_) = backups.rglob("snapshot-*")
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    verified = run(["verify", str(backups)], tmp_path)
+    assert verified.code == 1
+    assert f"damage: {snapshot} of the backup has" in verified.out
+    assert run(["restore", "--from", str(backups), "--to", str(tmp_path / "new")], tmp_path).code == 1
+
+
+def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    assert run(["put", "orders", "1", "--data-dir", data], tmp_path).code == 0
+    made = run(["backup", "--data-dir", data, "--to", str(tmp_path / "backups")], tmp_path, tty=True)
+    assert made.code == 0, made
+    assert made.out.startswith(f"{tmp_path}/backups/20")
+    nowhere = run(["backup", "--data-dir", data], tmp_path)
+    assert nowhere.code == 2
+    assert "no directory for backups is named" in nowhere.err

@@ -1,0 +1,67 @@
+"""`topics backup`, `restore`, `verify`: copies of one instant, and directories made of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from topics.cli.commands.cli_call import CliCall, on_topics
+from topics.cli.exit_codes import start_or_refusal
+from topics.cli.output.printer import bytes_text, count_text
+from topics.cli.output.record_text import time_text
+
+Backup = Annotated[str, typer.Option("--from", help="A backup, or the directory that they are made in: the newest.")]
+
+
+@on_topics
+def backup(
+    call: CliCall,
+    to: Annotated[
+        str | None, typer.Option(help="Where it is made: the server's TOPICS_BACKUP_DIR, or a path below it.")
+    ] = None,
+) -> None:
+    """Make a backup of all topics, of one instant, beside what the server does."""
+    with call.log(writes=True) as log:
+        made = log.backup(to)
+    shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
+    call.printer.said(
+        made._asdict(),
+        f"{made.path}: {bytes_text(made.bytes)} in {count_text(made.files, 'file')} of {time_text(made.taken_ms)}, "
+        f"{bytes_text(made.copied_bytes)} copied{shared}",
+    )
+
+
+@start_or_refusal()
+def restore(
+    source: Backup,
+    to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
+    skip: Annotated[int, typer.Option(help="Seqs that each topic leaves out, for those since the backup.")] = 1 << 20,
+) -> None:
+    """Make a data directory of a backup, and verify every checksum on the way."""
+    import topics  # noqa: PLC0415 - `topics --help` should not load the engine
+
+    made = topics.restore(source, to, skipped_seqs=skip)
+    print(
+        f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
+        f"{time_text(made.taken_ms)}, from {made.backup}; each topic continues {made.skipped_seqs} seqs later, "
+        "with another incarnation"
+    )
+
+
+@start_or_refusal()
+def verify(
+    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="A backup, or the directory of them: the newest.")],
+) -> None:
+    """Compare every checksum of a backup. Exit code 1: damage was found."""
+    import topics  # noqa: PLC0415 - `topics --help` should not load the engine
+
+    found = topics.verify_backup(backup)
+    for finding in found.findings:
+        print(f"damage: {finding}")
+    verdict = "all sound" if found.sound else f"{len(found.findings)} damaged: restore another backup"
+    print(
+        f"{found.path}: {count_text(found.records, 'record')} of {time_text(found.taken_ms)}, "
+        f"{bytes_text(found.bytes)} in {count_text(found.files, 'file')}; {verdict}"
+    )
+    raise typer.Exit(0 if found.sound else 1)
