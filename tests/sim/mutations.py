@@ -28,6 +28,8 @@ _FILTERS = "tests/contract/records/test_filters.py"
 _DELAYS = "tests/contract/queues/test_delays.py"
 _PREFIXES = "tests/contract/streams/test_prefixes.py"
 _TTLS = "tests/contract/records/test_record_ttl.py"
+_BACKUPS = "tests/store/backup/test_write_backup.py"
+_RESTORES = "tests/embedded/calls/test_backup_calls.py"
 
 
 class Mutant(NamedTuple):
@@ -1794,5 +1796,55 @@ MUTANTS = (
         "store/read/render_json.py",
         "self._state.only_nodes = only_nodes",
         "self._state.only_nodes = False",
+    ),
+    # --- backups -----------------------------------------------------------------------------------------------------
+    _one(
+        "deletes from after its instant in a backup",
+        "store/checkpoint/capture.py",
+        "column[replaced.offsets[first:last] - offset] = replaced.were[first:last]",
+        "pass",
+        _BACKUPS,
+    ),
+    _one(
+        "a file with new delete flags linked by the next backup",
+        "store/backup/write_backup.py",
+        "if self._capture.has_changed(path):",
+        "if False:",
+        _BACKUPS,
+    ),
+    _one(
+        "the log after the snapshot left out of a backup",
+        "store/checkpoint/checkpointer.py",
+        "if not _is_before(file, self._replay):\n                capture.hold",
+        "if file.live_rows < 0:\n                capture.hold",
+        _BACKUPS,
+    ),
+    _one(
+        "a backup of before the machine went down taken for unchanged",
+        "store/backup/write_backup.py",
+        "if manifest.boot == self._boot:",
+        "if manifest.boot:",
+        _BACKUPS,
+    ),
+    _one(
+        "a file that a backup copies removed by a checkpoint",
+        "store/checkpoint/capture.py",
+        "file.stored.hold()",
+        "file.stored.hold() or file.stored.release()",
+        _BACKUPS,
+    ),
+    _one(
+        "a restored topic gives out seqs that clients know",
+        "engine/recovery/engine_catalog.py",
+        "given_out = min(max(topic.head, given_out) + self._skipped_seqs, SEQ_MAX)",
+        "pass",
+        _RESTORES,
+    ),
+    _one(
+        "a restored topic keeps its incarnation",
+        "engine/recovery/engine_catalog.py",
+        "if rebuilt or self._skipped_seqs or incarnation",
+        "if rebuilt or incarnation",
+        _RESTORES,
     ),
 )

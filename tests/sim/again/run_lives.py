@@ -15,6 +15,7 @@ from tests.sim.again.asks import TOPICS, Ask, Asks
 from tests.sim.again.promised import Promised
 from tests.sim.again.seen_state import Seen, look_when_still
 
+_BACKUPS = "/srv/backups"
 _SYNCED_SOON_MS = 50
 _NOTED_NS = 100_000_000
 """Time after which a slow server has noted a failed sync."""
@@ -58,11 +59,12 @@ def _settings(rng: random.Random) -> dict[str, Any]:
 class _Run:
     def __init__(self, seed: int, say: Callable[[str], None]) -> None:
         self.rng = random.Random(f"{seed}:again")
+        self.backup_rng = random.Random(f"{seed}:backup")
         self.say = say
         self.asks = Asks(self.rng)
         self.promised = Promised()
         self.counts: Counter[str] = Counter()
-        self.world = SimWorld(seed, **_settings(self.rng))
+        self.world = SimWorld(seed, backup_dir=_BACKUPS, **_settings(self.rng))
         self.changing = self.rng.choice((0.0, 0.2))
         self.is_faulty = False
         """Whether an operation of this life has failed, or may."""
@@ -77,6 +79,8 @@ class _Run:
             self.kill_and_compare(seen, f"second kill, after a {when}")
             self.write_everywhere()
             self.kill_and_compare(self.look(), f"writes and a third kill, after a {when}")
+            if self.backup_rng.random() < 0.5:
+                self.back_up_and_compare()
         self.world.close()
         self.counts["runs"] += 1
         return self.counts
@@ -225,6 +229,41 @@ class _Run:
     def kill_and_compare(self, before: Seen, when: str) -> None:
         self.world.crash_and_start()
         self.compare(before, self.look(), when)
+
+    def back_up_and_compare(self) -> None:
+        """Compare a backup, copied beside requests, with what clients saw before its instant."""
+        rng, world = self.backup_rng, self.world
+        before = self.look()
+        began = world.request("POST", "/v0/backups").json["backup"]
+        assert began["state"] == "running", began
+        world.wait_until(lambda: bool(self.backup["files"]), 60_000)
+        if rng.random() < 0.5:
+            world.ring.slow_ns["write"] = rng.choice(_LATENCIES_NS)
+        for _ in range(rng.choice((0, 5, 20))):
+            self.send(self.asks.any())
+            world.advance_us(rng.choice((10, 3000, 25_000)))
+            if rng.random() < 0.2:
+                world.request("POST", "/v0/checkpoint", {"wait_ms": 0})
+        world.ring.slow_ns.clear()
+        world.wait_until(lambda: self.backup["state"] != "running", 60_000)
+        assert self.backup["state"] == "done", self.backup
+        path, own, after = self.backup["path"], world.config.data_dir, self.look()
+        world.crash()
+        self.say(f"=== the backup {path} is opened")
+        world.start(data_dir=path, **self.other_shards(0.1))
+        self.compare(before, look_when_still(world), "backup")
+        world.crash()
+        world.start(data_dir=own)
+        self.compare(after, self.look(), "kill, after a backup")
+
+    @property
+    def backup(self) -> dict[str, Any]:
+        """How far the backup is, without a request for it."""
+        assert self.world.server is not None
+        engine = self.world.server.engine
+        assert engine is not None
+        progress = engine.backups.progress
+        return progress._asdict() | {"path": progress.result.path if progress.result is not None else ""}
 
     def look(self) -> Seen:
         """Return what clients see once the server is idle; from then on no request is in flight."""
