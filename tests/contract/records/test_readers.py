@@ -101,11 +101,9 @@ def test_a_page_that_is_late_is_out_in_no_answer(world: World) -> None:
     ):
         ask(world, "read", {"lease_ms": 60_000, "limit": 1})
         ask(world, "read", {"lease_ms": 100, "limit": 1})
-        before = ask_state()
-        assert (before["pages"], before["position"]) == (2, 2)
+        assert ask_state()["pages"] == 2
         world.advance_ms(150)
-        after = ask_state()
-        assert (after["pages"], after["position"]) == (1, 1)
+        assert ask_state()["pages"] == 1
         ask(world, "seek", {"seq": 0})
 
 

@@ -95,14 +95,6 @@ class NamedReader:
         begins = [page.after for page in self.out.values()] + [after for after, _ in self.late]
         self.committed = min([self.position, *begins])
 
-    @property
-    def handed_through(self) -> int:
-        """7.10: without the pages at the end that come again."""
-        upto = self.position
-        for after, end in sorted(self.late, reverse=True):
-            upto = after if end == upto else upto
-        return upto
-
     def seek(self, seq: int) -> None:
         self.out, self.late = {}, []
         self.position = self.committed = seq

@@ -288,7 +288,7 @@ class Oracle:
             "delivery": reader.delivery,
             "holds": reader.holds,
             "trims": reader.trims,
-            "position": reader.handed_through,
+            "position": reader.position,
             "committed": reader.committed,
             "lag_records": sum(seq > reader.committed for seq in topic.live),
             "pages": len(reader.out),

@@ -138,8 +138,7 @@ def _state(topic: Topic, reader: NamedReader, lag: int, now_ms: int) -> ReaderSt
     index = topic.index
     oldest = index.next_live(reader.committed + 1) if lag else 0
     lag_ms = max(0, now_ms - index.ts_of(oldest)) if oldest else 0
-    handed, committed = reader.handed_through, reader.committed
-    return ReaderState(reader.name, reader.config, handed, committed, lag, lag_ms, len(reader.pages))
+    return ReaderState(reader.name, reader.config, reader.position, reader.committed, lag, lag_ms, len(reader.pages))
 
 
 class ReaderCalls:

@@ -135,16 +135,6 @@ class NamedReader:
         return lowest
 
     @property
-    def handed_through(self) -> int:
-        """`position`, less the pages below it that are to be handed out again."""
-        upto = self.position
-        for interval in reversed(self._intervals):
-            if interval.upto != upto:
-                break
-            upto = interval.after
-        return upto
-
-    @property
     def held(self) -> int:
         """Records above this seq are not to be lost: not committed, or perhaps again."""
         return min(self.committed, self._lowest)
