@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import topics
-from tests.embedded.conftest import SMALL, damage_record
+from tests.embedded.conftest import SMALL
 from tests.embedded.test_fork import in_child
 from tests.embedded.test_reentrance import within_a_pass
 from topics import GapError, RequestError, UsageError
