@@ -53,6 +53,27 @@ def test_exit_code_0_completes_a_job_and_another_returns_it(tmp_path: Path) -> N
         assert log.claim("jobs", "other", 9) == []
 
 
+def test_a_job_whose_lease_ended_unnoticed_is_not_said_to_be_done(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its extensions had no answer: the ack says that the job is another's by now."""
+
+    class TakenAway(WatchedLog):
+        def ack(self, queue: str, node: str, jobs: Iterable[topics.Job]) -> topics.AckResult:
+            jobs = list(jobs)
+            self._log.nack(queue, node, jobs, delay_ms=3_600_000)
+            return self._log.ack(queue, node, jobs)
+
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, "a job")
+        taken: Any = TakenAway(log, lambda: None)
+        JobRunner(taken, OPTIONS._replace(quiet=False)).run()
+        assert log.state("jobs").count == 1
+    said = capfd.readouterr().err
+    assert "job 1: its lease had ended before its command did" in said
+    assert "done" not in said
+
+
 def test_the_last_line_on_stderr_is_part_of_the_reason_and_bounded(tmp_path: Path) -> None:
     """All of it is passed on; a program that the command has left running delays nothing."""
     said = {1: "sleep 1000 & echo $! >&3; echo first >&2; echo 'ValueError: bad' >&2; echo ' ' >&2; exit 3"}

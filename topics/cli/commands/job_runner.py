@@ -146,9 +146,13 @@ class JobRunner:
         if not is_ours:
             self._report(job, "its lease has ended, so its command was ended")
         elif process.returncode == 0:
-            self._log.ack(self._options.queue, self._options.node, [job])
+            result = self._log.ack(self._options.queue, self._options.node, [job])
             said.text()
-            self._report(job, f"done in {time.monotonic() - began:.1f} s")
+            took = f"{time.monotonic() - began:.1f} s"
+            if result.skipped and not result.repeated:
+                self._report(job, f"its lease had ended before its command did, after {took}: it may run again")
+            else:
+                self._report(job, f"done in {took}")
         else:
             self._return(job, _how_it_ended(process.returncode, said.text()))
 
