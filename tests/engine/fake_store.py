@@ -265,7 +265,7 @@ class SlowReader:
 
 
 class FakeBackups:
-    """None is made."""
+    """Backups, of which no test makes one."""
 
     progress = BackupProgress(0, "none")
 

@@ -18,7 +18,7 @@ from topics.cli.exit_codes import REFUSED, exit_code_of, report
 from topics.cli.output.printer import count_text
 from topics.cli.output.progress_bar import progress_bar
 from topics.clock import SystemClock
-from topics.errors import OutcomeUnknown, TopicsError, UsageError
+from topics.errors import OutcomeUnknown, RequestError, TopicsError, UsageError
 
 if TYPE_CHECKING:
     from topics.common.any_log import AnyLog
@@ -270,8 +270,13 @@ def _of_reader(
                 continue
             if page:
                 yield from ((topic, record) for record in page)
-                reader.commit()
                 limit = None if limit is None else limit - len(page)
+                try:
+                    reader.commit()
+                except RequestError as error:
+                    # A page whose lease has ended while it was printed comes again.
+                    if error.code != "reader_fenced":
+                        raise
             elif ends:
                 return
 

@@ -1,0 +1,42 @@
+"""Records of a named reader, as `topics tail --reader` prints them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import topics
+from tests.embedded.conftest import SMALL
+from topics.cli.commands.record_commands import _of_reader
+from topics.errors import RequestError
+
+
+class LateOnce:
+    """A log whose readers take longer to print their first page than its lease lasts."""
+
+    def __init__(self, log: topics.Log) -> None:
+        self._log = log
+        self.is_late = True
+
+    def reader(self, topic: str, name: str) -> Any:
+        reader: Any = self._log.reader(topic, name)
+        commit = reader.commit
+
+        def commit_late() -> int:
+            if self.is_late:
+                self.is_late = False
+                reader.seek(reader.committed)
+                raise RequestError("reader_fenced", "the page's lease has ended")
+            return int(commit())
+
+        reader.commit = commit_late
+        return reader
+
+
+def test_a_page_that_was_printed_too_late_is_printed_again(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [1, 2])
+        late: Any = LateOnce(log)
+        printed = [record.data for _, record in _of_reader(late, "t", "r", None, lambda _gap: None, ends=True)]
+        assert printed == [1, 2, 1, 2]
+        assert log.readers("t")[0].committed == 2
