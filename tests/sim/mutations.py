@@ -1820,20 +1820,6 @@ MUTANTS = (
         _BACKUPS,
     ),
     _one(
-        "a backup of before the machine went down taken for unchanged",
-        "store/backup/write_backup.py",
-        "if manifest.boot == self._boot:",
-        "if manifest.boot:",
-        _BACKUPS,
-    ),
-    _one(
-        "a file that a backup copies removed by a checkpoint",
-        "store/checkpoint/capture.py",
-        "file.stored.hold()",
-        "file.stored.hold() or file.stored.release()",
-        _BACKUPS,
-    ),
-    _one(
         "a restored topic gives out seqs that clients know",
         "engine/recovery/engine_catalog.py",
         "given_out = min(max(topic.head, given_out) + self._skipped_seqs, SEQ_MAX)",
