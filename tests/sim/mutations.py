@@ -223,9 +223,8 @@ MUTANTS = (
             ),
             (
                 "store/checkpoint/checkpointer.py",
-                "        for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):\n"
-                "            await turns.rest()\n",
-                "",
+                "        await self._prepare_snapshot()\n        store = self._store_part(list(",
+                "        store = self._store_part(list(",
             ),
         ),
     ),
@@ -668,8 +667,8 @@ MUTANTS = (
     _one(
         "flags before a snapshot has the floors",
         "store/checkpoint/checkpointer.py",
-        "        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))\n        flagging =",
-        "        flagging =",
+        "        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))\n        files =",
+        "        files =",
         f"{_DELETES}::test_what_a_cap_evicted_stays_gone_when_a_crash_follows_the_flags_of_a_checkpoint",
     ),
     _one(
@@ -723,8 +722,8 @@ MUTANTS = (
     _one(
         "segments given up before a snapshot has their copies in the cold directory",
         "store/checkpoint/checkpointer.py",
-        "        self._tiering.mark(moved, COLD)\n",
-        "        self._tiering.mark(moved, COLD)\n        self._tiering.drop_hot(moved)\n",
+        "        codecs = self._tiering.mark(moved)\n",
+        "        codecs = self._tiering.mark(moved)\n        self._tiering.drop_hot(moved)\n",
         _CRASHES,
     ),
     _one(
@@ -744,8 +743,8 @@ MUTANTS = (
     _one(
         "a delete lost in a compressed segment",
         "store/checkpoint/delete_flags.py",
-        "                await writes.put(_FLAG, flag_place(offset) if compressed else offset)\n",
-        "                if not compressed:\n                    await writes.put(_FLAG, offset)\n",
+        "                await writes.put(_FLAG, place)\n",
+        "                if not compressed:\n                    await writes.put(_FLAG, place)\n",
         "tests/store/checkpoint/test_compressed_segments.py",
     ),
     _one(
@@ -1079,8 +1078,8 @@ MUTANTS = (
     _one(
         "an incarnation kept by a start that may give seqs out again",
         "engine/recovery/engine_catalog.py",
-        "if rebuilt or incarnation.ends_with_process(topic.config):",
-        "if rebuilt:",
+        "if rebuilt or self._skipped_seqs or incarnation.ends_with_process(topic.config):",
+        "if rebuilt or self._skipped_seqs:",
     ),
     _one(
         "the incarnation that a start has drawn forgotten by a change of class",
@@ -1104,8 +1103,9 @@ MUTANTS = (
     _one(
         "the end of a topic not told to those who wait for news of it",
         "engine/read/wait.py",
+        "            self._wait.answer_soon()\n\n"
         "    def on_topic_gone(self) -> None:\n        self._wait.answer_soon()\n",
-        "    def on_topic_gone(self) -> None:\n        pass\n",
+        "            self._wait.answer_soon()\n\n    def on_topic_gone(self) -> None:\n        pass\n",
     ),
     # --- checkpoints that are asked for ------------------------------------------------------------------------------
     _one(
@@ -1702,13 +1702,6 @@ MUTANTS = (
         "[(first + at, ts + ttl_ms) for at, ttl_ms in ttls]",
         "[(first + at, ts + ttl_ms - 1) for at, ttl_ms in ttls]",
         _TTLS,
-    ),
-    _one(
-        "a read in progress that leaves out what expires meanwhile",
-        "engine/read/frame_read.py",
-        "rows.rows(alive | topic.floors.expired_among(rows.seqs))",
-        "rows.rows(alive | (rows.seqs <= np.uint64(topic.floors.lost)))",
-        "passing",
     ),
     _one(
         "a claim that waits looks at its end only",
