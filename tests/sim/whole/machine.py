@@ -561,8 +561,16 @@ class Machine:
         self.counts["audits"] += 1
 
     def survey(self, actors: list[Actor]) -> list[Any]:
-        """Return the server's state of every topic, without times."""
-        return self._converse([_survey(path) for actor in actors for path in actor.paths()])
+        """Return the server's state of every topic, without times.
+
+        Delays end with the clock, so jobs that wait for that are counted as ready.
+        """
+        said = self._converse([_survey(path) for actor in actors for path in actor.paths()])
+        for _status, answer in said:
+            queue = answer.get("queue") if isinstance(answer, dict) else None
+            if queue is not None:
+                queue["ready"] += queue.pop("delayed", 0)
+        return said
 
     def _converse(self, scripts: list[Audit]) -> list[Any]:
         """Run scripts side by side on one connection, which answers in order. Return all answers."""
