@@ -38,7 +38,9 @@ from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import MARKER_NAME, index_path, pack_snapshot, snapshot_path
 from topics.store.segments.snapshot_files import COPIES
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 256 << 10
+_SYNC_EVERY_BYTES = 4 << 20
+"""A sync of much at once delays those of the log, which may use the same disk."""
 _SETTLED_NS = 2_000_000_000
 """A file that changed less than this before a backup may change again at the same time stamp."""
 
@@ -206,6 +208,8 @@ class BackupWriter:
                 await files.write_all(write_fd, chunk, at)
                 at += count
                 self.copied_bytes += count
+                if at % _SYNC_EVERY_BYTES == 0:
+                    await files.fdatasync(write_fd)
                 await self._loop.next_pass()
             if padding:
                 digest.update(bytes(padding))
