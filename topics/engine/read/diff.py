@@ -22,7 +22,6 @@ from topics.errors import TopicsError
 from topics.store.read.lender import Lender
 
 _BYTES_A_LOOK = 2048
-_NEVER_MS = 1 << 64
 """Share of a pass's budget for reads that a woken reader's check costs, besides its records.
 
 It takes as much time as rendering this many bytes.
@@ -150,9 +149,8 @@ class Diff:
         hidden = topic.index.next_live(self._query.from_seq + 1) if hears_of_losses and topic.expires else 0
         # no other reader may ask when it expires, and this one has to get the loss
         if 0 < hidden <= topic.held:
-            ends = [topic.index.ts_of(hidden) + topic.config.ttl_ms] if topic.config.ttl_ms else []
-            own = topic.expiries.next_end() if topic.expiries is not None else None
-            left_ms = min([*ends, *([] if own is None else [own])], default=_NEVER_MS) + 1 - self._core.clock.now_ms()
+            end_ms = _next_end_ms(topic, hidden)
+            left_ms = self._wait_ms if end_ms is None else end_ms + 1 - self._core.clock.now_ms()
             if left_ms < self._wait_ms:
                 self._expiry = self._core.loop.call_later(max(left_ms, 1) * 1_000_000, self.look_again)
 
@@ -178,6 +176,15 @@ class Diff:
         if query.begin is not None and query.begin.kind != "time":
             assert first is not None, "a look made this result"
             self._query = query._replace(from_seq=first.from_seq, begin=None)
+
+
+def _next_end_ms(topic: Topic, seq: int) -> int | None:
+    """Return a time (ms) up to which no live record from `seq` on expires; None: none does."""
+    own = None if topic.expiries is None else topic.expiries.next_end()
+    if not topic.config.ttl_ms:
+        return own
+    end = topic.index.ts_of(seq) + topic.config.ttl_ms
+    return end if own is None else min(end, own)
 
 
 def _has_lost(topic: Topic, cursor: int) -> bool:

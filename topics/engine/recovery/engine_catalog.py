@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from topics.common.default_incarnation import incarnation_of_id
 from topics.common.values.reader_config import ReaderConfig
-from topics.engine.index.expiries import Expiries
 from topics.engine.queue.job_removal import remove_jobs
 from topics.engine.recovery.engine_checkpoints import EngineCheckpoints
 from topics.engine.routers.copy_replay import runs_by_file
@@ -214,10 +213,8 @@ class EngineCatalog:
             if runs.any():
                 topic.queue.restore_held(seqs[runs], dues[runs])
         if ends.any():
-            if topic.expiries is None:
-                topic.set_expiries(Expiries(topic.index))
-            assert topic.expiries is not None, "it was set"
-            topic.expiries.ends.update(zip(seqs[ends > 0].tolist(), ends[ends > 0].tolist(), strict=True))
+            noted = topic.made_expiries().ends
+            noted.update(zip(seqs[ends > 0].tolist(), ends[ends > 0].tolist(), strict=True))
 
     def add_pack(self, pack: PackRows) -> None:
         left = self._stored.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []

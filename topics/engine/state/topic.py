@@ -201,10 +201,15 @@ class Topic(TopicNumbers):
 
     def note_ends(self, ends: Sequence[tuple[int, int]]) -> None:
         """Note visible records, (seq, last ms of its time), with a ttl of their own."""
-        if self.expiries is None:
-            self.set_expiries(Expiries(self.index))
-        assert self.expiries is not None, "it was set"
-        self.expiries.add(ends)
+        self.made_expiries().add(ends)
+
+    def made_expiries(self) -> Expiries:
+        """Return `expiries`, which are made if there are none."""
+        expiries = self.expiries
+        if expiries is None:
+            expiries = Expiries(self.index)
+            self.set_expiries(expiries)
+        return expiries
 
     @property
     def expires(self) -> bool:
