@@ -56,13 +56,12 @@ from topics.errors import RequestError, UsageError
 
 _IS_NEW = "recreated"
 """Reason of a tombstone that reports no loss: the seq is above the head."""
+T = TypeVar("T")
 MAX_LIMIT = 1000
 """Records of a page at most, and `limit` to ask for as many (5.2)."""
 MAX_WAIT_MS = 30_000
 """Longest wait of one request (5.2)."""
 _MAX_BATCH_BYTES = 8 << 20
-T = TypeVar("T")
-
 _MAX_LAST = 10_000
 _MAX_WAIT_TOPICS = 256
 _MAX_PREFIXES = 64

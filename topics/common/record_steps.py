@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
+from topics.common.topic_names import longest_prefix
 from topics.common.values import arguments
 from topics.common.values.answers import News, TopicHead
 from topics.common.values.begin import NOW, Begin, From
@@ -253,7 +254,7 @@ class _Followed:
         cursors, begins = self._prefixes
         for name, head in news.heads.items():
             if name not in self.cursors and head is not None:
-                prefix = max((prefix for prefix in cursors if name.startswith(prefix)), key=len)
+                prefix = longest_prefix(cursors, name)
                 begin = begins[prefix]
                 is_now = begin is not None and begin.kind == "now"
                 self._follow(name, head, head.head_seq if is_now else cursors[prefix], None if is_now else begin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 NAME_MAX = 255
 """Characters, each of which is one byte."""
@@ -12,6 +13,11 @@ _TOPIC = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:-]{{0,{NAME_MAX - 1}}}")
 def is_topic_name(name: str) -> bool:
     """Return whether a topic may have this name. Names are compared byte for byte."""
     return _TOPIC.fullmatch(name) is not None
+
+
+def longest_prefix(prefixes: Iterable[str], name: str) -> str:
+    """Return the longest of the prefixes of a name, which has one at least."""
+    return max((prefix for prefix in prefixes if name.startswith(prefix)), key=len)
 
 
 def prefix_fault(prefix: str) -> str:

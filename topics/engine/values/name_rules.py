@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from topics.common.topic_names import NAME_MAX, is_topic_name, prefix_fault
+from topics.common.topic_names import NAME_MAX, is_topic_name, longest_prefix, prefix_fault
 from topics.errors import RequestError
 
 __all__ = [
@@ -59,7 +59,7 @@ def check_prefix(field: str, prefix: str) -> None:
 
 def of_longest_prefix(prefixes: Mapping[str, T], name: str) -> T:
     """Return the value of the longest prefix of a name that has one at least."""
-    return prefixes[max((prefix for prefix in prefixes if name.startswith(prefix)), key=len)]
+    return prefixes[longest_prefix(prefixes, name)]
 
 
 def check_router_name(name: str) -> None:
