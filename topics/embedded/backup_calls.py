@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from topics.clock import SystemClock
 from topics.common.values import arguments
+from topics.common.values.backup_result import SKIPPED_SEQS
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
 from topics.errors import StorageError, TopicsError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
+from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.backup_manifest import BackupManifest, read_manifest
-from topics.store.backup.restore_backup import (
-    check_backup,
-    copy_backup,
-    find_backup,
-    move_into_place,
-    remove_left,
-)
+from topics.store.backup.restore_backup import check_backup, copy_backup, find_backup
 from topics.store.repair.verify_directory import verify
 
-SKIPPED_SEQS = 1 << 20
-"""Default of `skipped_seqs`."""
 _RESTORING = ".restoring"
 
 
@@ -86,12 +80,14 @@ def restore(
         found = find_backup(loop, source)
 
         async def run() -> tuple[BackupManifest, int, int]:
-            await remove_left(loop, made)
+            with suppress(FileNotFoundError):  # an interrupted restore left it
+                await remove_tree(loop.files, made)
             manifest = await copy_backup(loop, found, made)
             stored = await StoredEngine.open(loop, config, skipped_seqs=skipped_seqs)
             numbers = stored.engine.stats()
             await stored.close()
-            await move_into_place(loop, made, target)
+            await loop.files.rename(made, target)
+            await loop.files.sync_directory(os.path.dirname(target) or ".")
             return manifest, numbers.topics, numbers.records_live
 
         manifest, topics, records = loop.run_task(run())

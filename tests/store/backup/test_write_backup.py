@@ -12,8 +12,9 @@ import xxhash
 from tests.store.store_world import StoreWorld, small_config
 from topics.common.values.backup_result import BackupResult
 from topics.errors import RequestError, StorageError, TopicsError, UsageError
+from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.backup_manifest import backup_names, read_manifest
-from topics.store.backup.write_backup import BackupWriter, remove_tree
+from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.disk.whole_files import list_if_there
 from topics.store.repair.verify_directory import verify
@@ -52,17 +53,22 @@ def opened(world: StoreWorld, written: BackupResult) -> StoreWorld:
     return StoreWorld(ring, config=replace(world.config, data_dir=written.path, cold_dir="")).open()
 
 
-def test_a_backup_opens_with_all_that_was_acknowledged_before_it() -> None:
-    world = filled()
-    expected = seqs(world)
-    written = backup(world)
-    world.append(1, 3)
+def check_opens_with(world: StoreWorld, written: BackupResult, expected: dict[int, list[int]]) -> None:
+    """Open the backup: these records, each with its bytes, and a directory without a fault."""
     again = opened(world, written)
     assert seqs(again) == expected
     again.check_every_record()
     again.close()
     report = again.run(verify(again.loop, again.config.data_dir, ""))
     assert report.sound, report.findings
+
+
+def test_a_backup_opens_with_all_that_was_acknowledged_before_it() -> None:
+    world = filled()
+    expected = seqs(world)
+    written = backup(world)
+    world.append(1, 3)
+    check_opens_with(world, written, expected)
 
 
 def begun(world: StoreWorld) -> Answers:
@@ -91,12 +97,7 @@ def test_what_is_deleted_while_a_backup_is_written_is_still_in_it() -> None:
     for _ in range(3):
         world.append(1, 10, size=100)
         world.checkpoint()
-    again = opened(world, finished(world, task))
-    assert seqs(again) == expected
-    again.check_every_record()
-    again.close()
-    report = again.run(verify(again.loop, again.config.data_dir, ""))
-    assert report.sound, report.findings
+    check_opens_with(world, finished(world, task), expected)
 
 
 def test_a_delete_of_the_time_in_which_a_backup_was_written_is_in_the_next_one_only() -> None:
@@ -110,10 +111,9 @@ def test_a_delete_of_the_time_in_which_a_backup_was_written_is_in_the_next_one_o
     world.checkpoint()  # sets flags in files that were not copied yet
     world.run(world.loop.sleep(3_000_000_000))
     first = world.run(BackupWriter(world.loop, captures[0], ROOT, lambda: False).write())
+    captures[0].release()
     for made, expected in ((first, before), (backup(world), seqs(world))):
-        again = opened(world, made)
-        assert seqs(again) == expected
-        again.check_every_record()
+        check_opens_with(world, made, expected)
 
 
 def test_a_file_that_has_not_changed_is_copied_once() -> None:
@@ -131,9 +131,7 @@ def test_a_file_that_has_not_changed_is_copied_once() -> None:
     world.checkpoint()
     third = backup(world)
     for written, seqs_of_it in ((second, expected), (third, seqs(world))):
-        again = opened(world, written)
-        assert seqs(again) == seqs_of_it
-        again.check_every_record()
+        check_opens_with(world, written, seqs_of_it)
 
 
 def test_each_backup_is_whole_without_those_before() -> None:
@@ -143,9 +141,7 @@ def test_each_backup_is_whole_without_those_before() -> None:
     second = backup(world)
     world.run(remove_tree(world.loop.files, first.path))
     assert backup_names(world.loop.files, ROOT) == [second.path.removeprefix(f"{ROOT}/")]
-    again = opened(world, second)
-    assert seqs(again) == expected
-    again.check_every_record()
+    check_opens_with(world, second, expected)
 
 
 def test_after_the_machine_went_down_all_is_copied_again() -> None:
@@ -164,6 +160,7 @@ def test_a_target_that_fails_leaves_no_backup_and_does_not_harm_the_log(kind: st
         backup(world)
     world.passes(20)
     assert list_if_there(world.loop.files, ROOT) == []
+    assert [file.path for file in world.store.files if file.readers] == []
     assert not world.store.log.read_only
     world.append(1, 1)
     assert seqs(opened(world, backup(world))) == seqs(world)

@@ -10,6 +10,7 @@ from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import start_or_refusal
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
+from topics.common.values.backup_result import SKIPPED_SEQS
 
 Backup = Annotated[str, typer.Option("--from", help="A backup, or the directory that they are made in: the newest.")]
 
@@ -36,7 +37,9 @@ def backup(
 def restore(
     source: Backup,
     to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
-    skip: Annotated[int, typer.Option(help="Seqs that each topic leaves out, for those since the backup.")] = 1 << 20,
+    skip: Annotated[
+        int, typer.Option(help="Seqs that each topic leaves out, for those since the backup.")
+    ] = SKIPPED_SEQS,
 ) -> None:
     """Make a data directory of a backup, and verify every checksum on the way."""
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine

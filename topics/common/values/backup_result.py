@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+SKIPPED_SEQS = 1 << 20
+"""Seqs that a restore leaves out above those of the backup, unless another number is given."""
+
 
 class BackupResult(NamedTuple):
     """A backup of a log: one instant of all its topics, as a directory that can be restored."""

@@ -65,8 +65,7 @@ class Backups:
     async def _run(self, root: str, done: Done, ended: Future[None]) -> None:
         outcome: BackupResult | TopicsError
         try:
-            self._writer = BackupWriter(self._loop, await self._capture(), root, lambda: self._stopped)
-            outcome = await self._writer.write()
+            outcome = await self._write(root)
             self._progress = self.progress._replace(state="done", result=outcome)
         except (OSError, StorageError) as error:
             outcome = error if isinstance(error, StorageError) else _failure(root, error)
@@ -75,6 +74,14 @@ class Backups:
             self._writer = self._running = None
             ended.set_result(None)
         done(outcome)
+
+    async def _write(self, root: str) -> BackupResult:
+        capture = await self._capture()
+        try:
+            self._writer = BackupWriter(self._loop, capture, root, lambda: self._stopped)
+            return await self._writer.write()
+        finally:
+            capture.release()
 
     async def _capture(self) -> Capture:
         """Return a capture of the end of the next checkpoint."""

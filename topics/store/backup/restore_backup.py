@@ -8,6 +8,7 @@ import xxhash
 
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
+from topics.store.backup.backup_files import NewTree
 from topics.store.backup.backup_manifest import (
     MANIFEST_NAME,
     PARTIAL,
@@ -16,9 +17,8 @@ from topics.store.backup.backup_manifest import (
     backup_names,
     read_manifest,
 )
-from topics.store.backup.write_backup import remove_tree
 from topics.store.disk.data_directory import make_with_parents, sync_parents
-from topics.store.disk.whole_files import list_if_there, make_directories
+from topics.store.disk.whole_files import list_if_there
 
 _CHUNK_BYTES = 1 << 20
 
@@ -61,25 +61,17 @@ async def copy_backup(loop: Loop, directory: str, target: str) -> BackupManifest
     manifest = await read_manifest(files, directory)
     made_in = make_with_parents(loop.ring, target)
     await sync_parents(loop, target, made_in)
-    made: dict[str, None] = {target: None}
+    copies = NewTree(files, target)
     for file in manifest.files:
-        parent = os.path.dirname(file.path)
-        if parent and f"{target}/{parent}" not in made:
-            make_directories(files, target, parent, {})
-            at = target
-            for part in parent.split("/"):
-                at = f"{at}/{part}"
-                made[at] = None
-        await _read_all(loop, directory, file, target)
-    for path in reversed(made):
-        await files.sync_directory(path)
+        await _read_all(loop, directory, file, copies)
+    await copies.sync()
     return manifest
 
 
-async def _read_all(loop: Loop, directory: str, file: BackupFile, target: str | None) -> None:
-    """Read a file of a backup, compare its checksum, and write it below `target`, if there is one.
+async def _read_all(loop: Loop, directory: str, file: BackupFile, copies: NewTree | None) -> None:
+    """Read a file of a backup, compare its checksum, and copy it, if there is where to.
 
-    Raises: CorruptError, it is not what the manifest says; OSError of `target`.
+    Raises: CorruptError, it is not what the manifest says; OSError of the copy.
     """
     files, path, digest = loop.files, f"{directory}/{file.path}", xxhash.xxh3_64()
     try:
@@ -88,8 +80,8 @@ async def _read_all(loop: Loop, directory: str, file: BackupFile, target: str | 
         raise CorruptError(f"{path} of the backup is missing", {"path": path}) from None
     write_fd = -1
     try:
-        if target is not None:
-            write_fd = await files.open(f"{target}/{file.path}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        if copies is not None:
+            write_fd = await files.open(copies.place(file.path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         buffer = memoryview(bytearray(min(_CHUNK_BYTES, file.bytes + 1)))
         at = 0
         while count := await files.read_into(fd, buffer, at):
@@ -106,16 +98,3 @@ async def _read_all(loop: Loop, directory: str, file: BackupFile, target: str | 
         await files.close(fd)
         if write_fd >= 0:
             await files.close(write_fd)
-
-
-async def move_into_place(loop: Loop, made: str, target: str) -> None:
-    """Give a whole directory its own name, durably. Raises: OSError."""
-    parent = os.path.dirname(target.rstrip("/")) or "."
-    await loop.files.rename(made, target)
-    await loop.files.sync_directory(parent)
-
-
-async def remove_left(loop: Loop, path: str) -> None:
-    """Remove what an interrupted restore left. Raises: OSError."""
-    if os.path.basename(path) in list_if_there(loop.files, os.path.dirname(path) or "."):
-        await remove_tree(loop.files, path)

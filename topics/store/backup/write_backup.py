@@ -18,6 +18,7 @@ import xxhash
 from topics.common.values.backup_result import BackupResult
 from topics.errors import StorageError
 from topics.loop.loop import Loop
+from topics.store.backup.backup_files import NewTree, remove_tree
 from topics.store.backup.backup_manifest import (
     MANIFEST_NAME,
     MANIFEST_VERSION,
@@ -33,7 +34,7 @@ from topics.store.checkpoint.capture import Capture, HeldFile
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.disk.directory_format import Marker
 from topics.store.disk.uncached_reads import UncachedReads, is_direct
-from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, make_directories, write_new_file
+from topics.store.disk.whole_files import ReadCalls, list_if_there, write_new_file
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import MARKER_NAME, index_path, pack_snapshot, snapshot_path
 from topics.store.segments.snapshot_files import COPIES
@@ -56,20 +57,21 @@ class Original(NamedTuple):
 
 
 class BackupWriter:
-    """Writes one capture below `root`, and releases it."""
+    """Writes one capture below `root`."""
 
     def __init__(self, loop: Loop, capture: Capture, root: str, is_stopped: Callable[[], bool]) -> None:
-        """is_stopped: asked between pieces; True ends the backup with a StorageError."""
+        """is_stopped: asked between pieces; True ends the backup with a StorageError.
+
+        Raises: OSError, `root` cannot be listed.
+        """
         self._loop = loop
         self._files = loop.files
         self._capture = capture
         self._root = root
         self._is_stopped = is_stopped
         self._boot = loop.ring.boot_id()
-        self._target = ""
-        self._unsynced: dict[str, None] = {}
-        self._made: dict[str, None] = {}
-        """Directories of the backup."""
+        self._path = f"{root}/{backup_name(capture.taken_ms, list_if_there(loop.files, root))}"
+        self._tree = NewTree(loop.files, f"{self._path}{PARTIAL}")
         self._listed: list[BackupFile] = []
         self._before = ""
         """The newest complete backup."""
@@ -93,24 +95,19 @@ class BackupWriter:
         if made_in:
             await sync_parents(self._loop, self._root, made_in)
         await self._find_before()
-        path = f"{self._root}/{backup_name(capture.taken_ms, list_if_there(files, self._root))}"
-        self._target = f"{path}{PARTIAL}"
-        files.make_directory(self._target)
-        self._made[self._target] = None
+        files.make_directory(self._tree.root)
         try:
             await self._copy_log()
             await self._write_snapshots()
             for held in capture.sealed:
                 await self._add_sealed(held)
-            await self._complete(path)
+            await self._complete()
         except BaseException:
             with contextlib.suppress(OSError):
-                await remove_tree(files, self._target)
+                await remove_tree(files, self._tree.root)
             raise
-        finally:
-            capture.release()
         size = sum(file.bytes for file in self._listed)
-        return BackupResult(path, capture.taken_ms, self.file_count, size, self.copied_bytes, self._linked_files)
+        return BackupResult(self._path, capture.taken_ms, self.file_count, size, self.copied_bytes, self._linked_files)
 
     async def _find_before(self) -> None:
         """Find the newest backup whose files may be linked; remove what interrupted ones left."""
@@ -118,13 +115,14 @@ class BackupWriter:
         for name in list_if_there(files, self._root):
             if is_partial(name):
                 await remove_tree(files, f"{self._root}/{name}")
-        for name in reversed(backup_names(files, self._root)):
-            self._before = f"{self._root}/{name}"
-            with contextlib.suppress(OSError, StorageError):
-                manifest = await read_manifest(files, self._before)
-                if manifest.boot == self._boot:
-                    self._known = {file.path: file for file in manifest.files if file.source}
+        names = backup_names(files, self._root)
+        if not names:
             return
+        self._before = f"{self._root}/{names[-1]}"
+        with contextlib.suppress(OSError, StorageError):
+            manifest = await read_manifest(files, self._before)
+            if manifest.boot == self._boot:
+                self._known = {file.path: file for file in manifest.files if file.source}
 
     # --- files -------------------------------------------------------------------------------------------------------
     async def _copy_log(self) -> None:
@@ -184,7 +182,7 @@ class BackupWriter:
     def _is_linked(self, name: str) -> bool:
         """Link a file of the backup before; return whether it could be."""
         try:
-            self._files.link(f"{self._before}/{name}", self._place(name))
+            self._files.link(f"{self._before}/{name}", self._tree.place(name))
         except OSError:  # another file system, too many links, or it was removed
             return False
         return True
@@ -193,7 +191,7 @@ class BackupWriter:
         """Copy a file as it was at the instant, synced."""
         files, digest = self._files, xxhash.xxh3_64()
         path, size, padding = source.path, source.size, source.padding
-        write_fd = await files.open(self._place(name), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        write_fd = await files.open(self._tree.place(name), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             buffer = memoryview(bytearray(min(_CHUNK_BYTES, size)))
             at = 0
@@ -221,7 +219,7 @@ class BackupWriter:
 
     async def _write(self, name: str, pieces: list[bytes | memoryview]) -> None:
         self._check_stopped()
-        await write_new_file(self._files, self._place(name), *pieces)
+        await write_new_file(self._files, self._tree.place(name), *pieces)
         digest, size = xxhash.xxh3_64(), 0
         for piece in pieces:
             digest.update(piece)
@@ -229,40 +227,17 @@ class BackupWriter:
         self.copied_bytes += size
         self._listed.append(BackupFile(name, size, digest.hexdigest()))
 
-    def _place(self, name: str) -> str:
-        """Return the path of a file of the backup, whose directory is there."""
-        directory = os.path.dirname(name)
-        if directory and f"{self._target}/{directory}" not in self._made:
-            make_directories(self._files, self._target, directory, self._unsynced)
-            at = self._target
-            for part in directory.split("/"):
-                at = f"{at}/{part}"
-                self._made[at] = None
-        return f"{self._target}/{name}"
-
     def _check_stopped(self) -> None:
         if self._is_stopped():
             raise StorageError("the backup was not completed: the log is being closed")
 
     # --- the end -----------------------------------------------------------------------------------------------------
-    async def _complete(self, path: str) -> None:
+    async def _complete(self) -> None:
         """Write the marker and the manifest, sync all names, and give the backup its name."""
         files, capture = self._files, self._capture
         await self._write(MARKER_NAME, [msgspec.json.encode(Marker(capture.format_number, 1))])
         manifest = BackupManifest(MANIFEST_VERSION, capture.taken_ms, capture.format_number, self._boot, self._listed)
-        await write_new_file(files, self._place(MANIFEST_NAME), msgspec.json.encode(manifest))
-        for directory in reversed(self._made):
-            await files.sync_directory(directory)
-        await files.rename(self._target, path)
+        await write_new_file(files, self._tree.place(MANIFEST_NAME), msgspec.json.encode(manifest))
+        await self._tree.sync()
+        await files.rename(self._tree.root, self._path)
         await files.sync_directory(self._root)
-
-
-async def remove_tree(files: FileCalls, path: str) -> None:
-    """Remove a directory of a backup with all that is in it. Raises OSError."""
-    for name in list_if_there(files, path):
-        below = f"{path}/{name}"
-        try:
-            await files.unlink(below)
-        except IsADirectoryError:
-            await remove_tree(files, below)
-    files.remove_directory(path)

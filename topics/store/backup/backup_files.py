@@ -1,0 +1,42 @@
+"""Directories of many files: made file by file and synced in the end, or removed."""
+
+from __future__ import annotations
+
+import os
+
+from topics.store.disk.whole_files import FileCalls, list_if_there, make_directories
+
+
+class NewTree:
+    """A new directory whose files are written one after the other. `root` exists."""
+
+    def __init__(self, files: FileCalls, root: str) -> None:
+        self._files = files
+        self.root = root
+        self._unsynced: dict[str, None] = {root: None}
+        """The directories with new entries, each after the one that it is in."""
+
+    def place(self, name: str) -> str:
+        """Return the path of a file below the root, whose directory is there. Raises: OSError."""
+        path = f"{self.root}/{name}"
+        directory = os.path.dirname(path)
+        if directory not in self._unsynced:
+            make_directories(self._files, self.root, os.path.dirname(name), self._unsynced)
+            self._unsynced[directory] = None
+        return path
+
+    async def sync(self) -> None:
+        """Make the names of all files durable, from the bottom up. Raises: OSError."""
+        for directory in reversed(self._unsynced):
+            await self._files.sync_directory(directory)
+
+
+async def remove_tree(files: FileCalls, path: str) -> None:
+    """Remove a directory with all that is in it. Raises: OSError."""
+    for name in list_if_there(files, path):
+        below = f"{path}/{name}"
+        try:
+            await files.unlink(below)
+        except IsADirectoryError:
+            await remove_tree(files, below)
+    files.remove_directory(path)
