@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.contract.world.sim_world import SimWorld
 from tests.sim import SimRing
 from tests.store.golden import make, make_second, make_third, make_ttls
 from tests.store.store_world import DIRECTORY, StoreWorld
@@ -112,13 +113,10 @@ def test_a_directory_of_the_second_format_opens_and_goes_on() -> None:
     world.close()
 
 
-@pytest.mark.parametrize("rebuilt", [False, True])
-def test_a_directory_of_the_third_format_opens_and_its_delays_go_on(rebuilt: bool) -> None:
-    """R-DELAY-3, R-DELAY-6: also rebuilt without its snapshots and its indexes."""
-    world = make_second.world()
-    world.step_clock_ms(make_third.DELAYS_MS[1] + 10_000)
+def start_in(world: SimWorld, golden: str, rebuilt: bool) -> None:
+    """Start a server in golden directories without a fault, perhaps rebuilt from segments and log only."""
     for part, path in make_second.PLACES.items():
-        lay_down(world.ring, GOLDEN / "v3" / part, path)
+        lay_down(world.ring, GOLDEN / golden / part, path)
     hot, cold = make_second.PLACES.values()
     assert is_compressed(world.ring.file_bytes(f"{cold}/{TOPIC}/seg-{1:020d}.data"))
     loop = Loop(world.ring, world.ring.clock)
@@ -128,6 +126,14 @@ def test_a_directory_of_the_third_format_opens_and_its_delays_go_on(rebuilt: boo
         loop.run_task(rebuild(loop, hot, cold))
     world.crash()
     world.start()
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_a_directory_of_the_third_format_opens_and_its_delays_go_on(rebuilt: bool) -> None:
+    """R-DELAY-3, R-DELAY-6: also rebuilt without its snapshots and its indexes."""
+    world = make_second.world()
+    world.step_clock_ms(make_third.DELAYS_MS[1] + 10_000)
+    start_in(world, "v3", rebuilt)
     found = make_third.expected(world)
     if rebuilt:  # an ack is in the log, which a rebuild reads from its beginning
         assert found["jobs"]["queue"]["delayed"] == wanted("v3")["jobs"]["queue"]["delayed"]  # type: ignore[index]
@@ -139,7 +145,7 @@ def test_a_directory_of_the_third_format_opens_and_its_delays_go_on(rebuilt: boo
     world.power_cut()
     world.start()
     assert world.state("few")["queue"]["delayed"] == 5
-    assert format_in(world.ring.file_bytes(f"{hot}/topics.json")) == 3
+    assert format_in(world.ring.file_bytes(f"{make_second.PLACES['data']}/topics.json")) == 3
     world.close()
 
 
@@ -148,17 +154,7 @@ def test_a_directory_with_ttls_of_records_opens_and_they_go_on(rebuilt: bool) ->
     """R-RTTL-3, R-RTTL-6: also rebuilt without its snapshots and its indexes, which forgets some holes."""
     world = make_second.world()
     world.step_clock_ms(make_ttls.TTLS_MS[2] + 20_000)
-    for part, path in make_second.PLACES.items():
-        lay_down(world.ring, GOLDEN / "v3-ttls" / part, path)
-    hot, cold = make_second.PLACES.values()
-    assert is_compressed(world.ring.file_bytes(f"{cold}/{TOPIC}/seg-{1:020d}.data"))
-    loop = Loop(world.ring, world.ring.clock)
-    assert loop.run_task(verify(loop, hot, cold)).findings == []
-    if rebuilt:
-        without_indexes(world.ring, hot, cold)
-        loop.run_task(rebuild(loop, hot, cold))
-    world.crash()
-    world.start()
+    start_in(world, "v3-ttls", rebuilt)
     found = make_ttls.expected(world)
     if rebuilt:
         records = [[each for each in topic if "$seq" in each] for topic in (found["mixed"], wanted("v3-ttls")["mixed"])]
@@ -172,7 +168,7 @@ def test_a_directory_with_ttls_of_records_opens_and_they_go_on(rebuilt: bool) ->
     world.start()
     live = [each["$seq"] for each in make_ttls.walk(world, "mixed") if "$seq" in each]
     assert live == [*range(1, 46, 4), 47]
-    assert format_in(world.ring.file_bytes(f"{hot}/topics.json")) == 3
+    assert format_in(world.ring.file_bytes(f"{make_second.PLACES['data']}/topics.json")) == 3
     world.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.sim.world.sim_disk import SimDirectory
 from tests.sim.world.sim_file import SimFile
@@ -41,7 +42,7 @@ def fill(world: StoreWorld) -> None:
     world.create(5, "late")
 
 
-def expected(world: StoreWorld) -> dict[str, object]:
+def expected(world: StoreWorld) -> dict[str, Any]:
     """Topic name -> what must be found."""
     return {
         topic.name: {
@@ -67,9 +68,20 @@ def dump(node: SimDirectory, to: Path) -> None:
             dump(child, to / name)
 
 
-def main() -> None:
+def new_target() -> Path:
+    """Return the directory that the command line names."""
     target = Path(sys.argv[1])
     assert not target.exists(), "a golden directory is not written again"
+    return target
+
+
+def write_expected(target: Path, found: dict[str, Any]) -> None:
+    text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
+    (target.parent / f"{target.name}-expected.json").write_text(f"{text}\n")
+
+
+def main() -> None:
+    target = new_target()
     world = StoreWorld(seed=1, config=CONFIG)
     fill(world)
     found = world.ring.disk.find(DIRECTORY)
@@ -77,9 +89,7 @@ def main() -> None:
     dump(found, target)
     for extra in ("lock", "reserve"):
         (target / extra).unlink(missing_ok=True)
-    (target.parent / f"{target.name}-expected.json").write_text(
-        json.dumps(expected(world), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    )
+    write_expected(target, expected(world))
     world.end(power_cut=False)
 
 

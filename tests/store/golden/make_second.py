@@ -8,14 +8,12 @@ and a log after it with more of each kind.
 from __future__ import annotations
 
 import base64
-import json
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from tests.contract.world.sim_world import SimWorld
 from tests.sim.world.sim_disk import SimDirectory
-from tests.store.golden.make import dump
+from tests.store.golden.make import dump, new_target, write_expected
 
 PLACES = {"data": "/srv/topics", "cold": "/srv/cold"}
 """Part of the golden directory -> where the server has it."""
@@ -74,19 +72,23 @@ def fill(served: SimWorld) -> None:
     commit(served, 2)
 
 
-def expected(served: SimWorld) -> dict[str, object]:
+def expected(served: SimWorld) -> dict[str, Any]:
     """The answers that clients must get."""
     reader = served.request("GET", READER).json
     topics = {topic: served.diff(topic, include_tags=True)["records"] for topic in ("clicks", "orders")}
     return topics | {"billing": {name: reader[name] for name in ("committed", "delivery", "holds", "trims")}}
 
 
-def main() -> None:
-    target = Path(sys.argv[1])
-    assert not target.exists(), "a golden directory is not written again"
+def write_golden(
+    fill: Callable[[SimWorld], None], expected: Callable[[SimWorld], dict[str, Any]], *, waited_ms: int = 0
+) -> None:
+    """Write the directories of a server that was killed after `fill`, and what clients must get of them.
+
+    waited_ms: time between the two.
+    """
+    target = new_target()
     served = world()
     fill(served)
-    wanted = expected(served)
     for part, path in PLACES.items():
         found = served.ring.disk.find(path)
         assert isinstance(found, SimDirectory)
@@ -94,11 +96,11 @@ def main() -> None:
     for extra in ("lock", "reserve", "wal/*/spare-*"):
         for path in (target / "data").glob(extra):
             path.unlink()
-    (target.parent / f"{target.name}-expected.json").write_text(
-        json.dumps(wanted, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    )
+    if waited_ms:
+        served.advance_ms(waited_ms)
+    write_expected(target, expected(served))
     served.close()
 
 
 if __name__ == "__main__":
-    main()
+    write_golden(fill, expected)

@@ -6,15 +6,10 @@ segment, a segment, a pack and the log, records without one among them, holes, a
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from tests.contract.world.sim_world import SimWorld
-from tests.sim.world.sim_disk import SimDirectory
-from tests.store.golden.make import dump
-from tests.store.golden.make_second import PLACES, world
+from tests.store.golden.make_second import write_golden
 
 TTLS_MS = (0, 500, 60_000, 2_000_000_000)
 """No ttl, one that ends before the server does, one that has ended when the directory is opened, one that has not."""
@@ -68,25 +63,5 @@ def expected(served: SimWorld) -> dict[str, Any]:
     return {topic: walk(served, topic) for topic in ("few", "mixed")}
 
 
-def main() -> None:
-    target = Path(sys.argv[1])
-    assert not target.exists(), "a golden directory is not written again"
-    served = world()
-    fill(served)
-    for part, path in PLACES.items():
-        found = served.ring.disk.find(path)
-        assert isinstance(found, SimDirectory)
-        dump(found, target / part)
-    for extra in ("lock", "reserve", "wal/*/spare-*"):
-        for path in (target / "data").glob(extra):
-            path.unlink()
-    served.advance_ms(TTLS_MS[2] + 5000)
-    wanted = expected(served)
-    (target.parent / f"{target.name}-expected.json").write_text(
-        json.dumps(wanted, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    )
-    served.close()
-
-
 if __name__ == "__main__":
-    main()
+    write_golden(fill, expected, waited_ms=TTLS_MS[2] + 5000)
