@@ -1,4 +1,4 @@
-"""Compiles the C files of `topics`, each lying beside the Python that owns it.
+"""Compile the C files of `topics`, each of which is beside the Python that owns it.
 
 A folder with C is one extension module: all its `.c` files, which compile one by one, and one header that cffi reads as
 it stands, with the project's headers that it includes. Run by setuptools (see setup.py) or by hand:
@@ -107,7 +107,7 @@ def included_by(path: Path) -> list[Path]:
 
 
 def declarations(header: Path) -> str:
-    """What cffi reads of one header: without preprocessor lines and assertions."""
+    """Return the text of a header for cffi: without preprocessor lines and assertions."""
     return _NOT_FOR_CFFI.sub("", header.read_text())
 
 

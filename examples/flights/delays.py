@@ -33,7 +33,7 @@ class Delay(NamedTuple):
     flights: int
     cancelled: int
     late: int
-    """More than LATE_MINUTES behind schedule at departure."""
+    """Flights that departed more than LATE_MINUTES late."""
     mean_delay: float | None
     """Minutes, of those that departed; None when none did."""
 

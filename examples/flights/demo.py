@@ -64,7 +64,7 @@ def kill_in_the_middle(server: OwnServer) -> None:
 
 
 def timed_load(client: Client, flights: list[Flight]) -> str:
-    """Loads, and tells what it did and how quickly."""
+    """Load the flights and return a line about how many and how fast."""
     started = time.perf_counter()
     written, repeated = steps.load(client, flights)
     seconds = time.perf_counter() - started

@@ -27,7 +27,7 @@ async def copy(loop: Loop, source: str, target: str) -> int:
     offsets = iter(range(0, size, PIECE_BYTES))
 
     async def work() -> None:
-        for offset in offsets:  # shared: each piece goes to whichever worker is free
+        for offset in offsets:  # shared: a free worker takes the next piece
             piece = await files.read(reading, PIECE_BYTES, offset)
             await files.write_all(writing, piece, offset)
 

@@ -15,7 +15,7 @@ from topics.loop.choose import open_ring
 from topics.loop.signals import install_signal_handlers
 
 MANY = 4
-"""So many messages in a pass, and columns cost less than objects."""
+"""From this number of messages in a pass on, columns cost less than objects."""
 
 
 class Echo:

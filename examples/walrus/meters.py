@@ -1,4 +1,5 @@
-"""After: the readings of meters.rs in a topic. One call appends, another sums up, and both go on after a restart."""
+"""After: the readings of meters.rs in a topic. One call appends, another sums up, and both continue after a
+restart."""
 
 from __future__ import annotations
 

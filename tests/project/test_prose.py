@@ -1,7 +1,7 @@
 """Prose for a stranger, as far as a program can check it: words, widths and first sentences.
 
-`PAGES` are checked now. `ROOMS` grows: add a folder of `topics/` once its docstrings and comments hold to the same
-rules. `python scripts/same_code.py main` shows that a change of prose changed no code.
+Pages, every room of `topics/` and the folders beside it are checked. `python scripts/same_code.py main` shows that a
+change of prose changed no code.
 """
 
 from __future__ import annotations
@@ -21,28 +21,10 @@ from tests.project.structure.trees import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob))
-ROOMS = (
-    "__init__.py",
-    "__main__.py",
-    "bench",
-    "cli",
-    "clock.py",
-    "common",
-    "config.py",
-    "embedded",
-    "engine",
-    "errors.py",
-    "files",
-    "http",
-    "loop",
-    "pipelines",
-    "server",
-    "spark",
-    "store",
-    "uring",
-    "ws",
+ROOMS = sorted(
+    path.name for path in (ROOT / "topics").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
 )
-"""Folders and files below `topics/` whose docstrings and comments are checked, too."""
+"""Folders and files below `topics/`."""
 C_FILES = sorted(path for path in (ROOT / "topics").rglob("*.[ch]") if not path.name.startswith("_"))
 COLUMNS = 100
 USERS_PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")])
@@ -66,7 +48,7 @@ BETTER = {
     r"at one go": "at once, in one step",
     r"hardly|seldom": "rarely, barely",
     r"as ever": "as before, unchanged",
-    r"(?:is|are|was|were) over(?! \d)": "has ended",
+    r"(?:is|are|was|were) over(?! \d| $)": "has ended",
     r"made again": "created again",
     r"brings? about": "creates, causes",
     r"let in": "admitted, accepted",
@@ -227,11 +209,14 @@ def faults_of(source: Path, found: list[Line]) -> list[str]:
     return faults
 
 
+def files_of(path: Path) -> list[Path]:
+    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
 @pytest.mark.parametrize("room", ROOMS)
-def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(room: str) -> None:
+def test_docstrings_and_comments_of_a_room_hold_to_the_same_rules(room: str) -> None:
     faults = []
-    path = ROOT / "topics" / room
-    for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+    for source in files_of(ROOT / "topics" / room):
         lines = source.read_text().split("\n")
         found = list(docstrings(nodes(source)))
         faults += faults_of(source, found)
@@ -242,22 +227,19 @@ def test_docstrings_and_comments_of_a_room_that_is_done_hold_to_the_same_rules(r
     assert not faults, "\n" + "\n".join(faults)
 
 
-BESIDE = (
-    "perf",
-    "scripts",
-    *(
-        f"tests/{room}"
-        for room in ("cli", "contract", "embedded", "engine", "files", "http", "long", "loop", "pipelines")
-    ),
-    *(f"tests/{room}" for room in ("project", "server", "sim", "spark", "store", "uring", "ws")),
+BESIDE = sorted(
+    name(path)
+    for glob in ("perf", "scripts", "examples", "tests/*", "build_ffi.py", "setup.py")
+    for path in ROOT.glob(glob)
+    if path.suffix == ".py" or any(path.rglob("*.py"))
 )
-"""Folders beside `topics/` whose docstrings and comments are checked. Rule ids may come first."""
+"""Folders and files beside `topics/` whose docstrings and comments are checked. Rule ids may come first."""
 
 
 @pytest.mark.parametrize("folder", BESIDE)
 def test_docstrings_and_comments_beside_the_rooms_hold_to_the_same_rules(folder: str) -> None:
     faults = []
-    for source in sorted((ROOT / folder).rglob("*.py")):
+    for source in files_of(ROOT / folder):
         faults += faults_of(source, list(docstrings(ast.walk(ast.parse(source.read_text())))))
     assert not faults, "\n" + "\n".join(faults)
 
@@ -275,14 +257,11 @@ def test_the_name_of_a_test_names_its_actors() -> None:
     assert not {(path, test) for path, test in named if ACTORS.search(test)}
 
 
-MESSAGES = ("embedded", "engine", "store")
-"""Rooms whose texts for people are checked, too: messages of errors, asserts and the log."""
-
-
-@pytest.mark.parametrize("room", MESSAGES)
+@pytest.mark.parametrize("room", ROOMS)
 def test_messages_of_a_room_use_the_words_of_the_field(room: str) -> None:
+    """Texts for people: messages of errors, asserts and the log."""
     faults = []
-    for source in sorted((ROOT / "topics" / room).rglob("*.py")):
+    for source in files_of(ROOT / "topics" / room):
         prose_at = {line.number for line in docstrings(nodes(source))}
         constants = [node for node in nodes(source) if isinstance(node, ast.Constant) and node.lineno not in prose_at]
         for node in constants:

@@ -51,7 +51,8 @@ class AioWire:
 
 
 class AioSockets:
-    """The connections of one client. The event loop that runs uses them; another one gets others."""
+    """The connections of one client, which belong to the running event loop. Another loop gets new
+    connections."""
 
     def __init__(self, address: Address, options: ClientOptions, now: Callable[[], float] = time.monotonic) -> None:
         self._address = address
@@ -100,7 +101,7 @@ class AioSockets:
             return answer
         finally:
             self._busy.pop(wire, None)
-            is_ours = self._loop is asyncio.get_running_loop()  # another one may have asked meanwhile
+            is_ours = self._loop is asyncio.get_running_loop()  # else another loop took over
             if keeps and is_ours and not self.closed and len(self._idle) < self._options.idle_connections:
                 wire.used = self._now()
                 self._idle.append(wire)

@@ -1,4 +1,4 @@
-"""When a request is sent, sent again, and given up: a generator, which no socket and no clock drives.
+"""When a request is sent, repeated and given up: a generator without socket and clock.
 
 It yields what is to be done: a `Send`, whose outcome is sent back, or a pause in seconds. A call of
 the client is one such generator, which `return`s the result, or raises the error.
@@ -22,7 +22,7 @@ _SHARE = 0.5
 _DEFAULT_WINDOW_MS = 120_000
 """The window of a topic that a write creates."""
 _QUIET_S = 1.0
-"""How long a call asks again before that is logged, once: a server that starts again is up by then."""
+"""How long a call repeats before one line is logged: a restarted server answers sooner."""
 _log = logging.getLogger("topics.client")
 _SETTLING = {400, 413, 422}
 """Statuses of refusals that a write which was done would not get: its key or part answers first."""
@@ -36,7 +36,7 @@ class Repeat(Enum):
     BY_KEY = 2
     """Within the topic's idempotency window."""
     NEVER = 3
-    """The same again could do it twice, or take away what was made since."""
+    """A repetition could do it twice, or undo later changes of other clients."""
 
 
 class ServerCall(NamedTuple, Generic[R]):
@@ -134,7 +134,7 @@ class Attempts:
             in_doubt = in_doubt or (may_be_done and call.changes)
             if in_doubt and call.repeat is Repeat.NEVER:
                 raise self._unknown(tries, why, "to repeat it might do it twice, or undo what was done since")
-            if may_be_done and call.repeat is Repeat.BY_KEY:  # each time: the topic may be another one by now
+            if may_be_done and call.repeat is Repeat.BY_KEY:  # each time: topics change
                 window_ms = yield from self._window_of(call, deadline)
                 if window_ms is None:
                     raise self._unknown(tries, why, "there is no time to repeat it")

@@ -1,4 +1,4 @@
-"""The address of a server, and what its client is told: keys, times, limits."""
+"""The address of a server and the options of its client: keys, times, limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ClientSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What a client is told, checked."""
+    """The options of `connect`, checked: keys, headers, timeouts, limits of what is gathered."""
 
     key: str | None = None
     """One of the server's keys; None: it has none."""
@@ -116,7 +116,7 @@ class Address:
     """Where a server is."""
 
     url: str
-    """As it was given, for messages."""
+    """The text that the caller gave, for messages."""
     host: str
     port: int
     is_secure: bool

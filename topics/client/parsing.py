@@ -115,7 +115,7 @@ class _AnyRecord(msgspec.Struct, kw_only=True):
 
 
 class _Diff(msgspec.Struct, Generic[R]):
-    """The answer to a diff, or to a read of a named reader, which says how its page is given back."""
+    """The answer to a diff, or to a read of a named reader: then with the token of its page."""
 
     records: list[R]
     next_from_seq: int
@@ -181,13 +181,13 @@ def append_result(body: bytes) -> AppendResult:
 def page_of(topic: str, body: bytes, *, is_sized: bool = False) -> Page:
     """Return the page that the answer to a diff holds.
 
-    is_sized: it shall have its size, which a server does not tell; otherwise that is 0.
+    is_sized: count `size_bytes` from the records, since a server does not send it; else it is 0.
     """
     return _page(topic, _diff_of(body), is_sized)
 
 
 def handed_page(topic: str, body: bytes) -> tuple[Page, HandedOut]:
-    """Return the page that the answer to a read of a named reader holds, and how it is given back."""
+    """Return the page in the answer to a read of a named reader, and its token and deadline."""
     diff = _diff_of(body)
     return _page(topic, diff, False), HandedOut(diff.token, diff.deadline)
 
@@ -277,7 +277,7 @@ def patch_result(body: bytes) -> PatchResult:
 
 
 def topic_state(body: bytes) -> TopicState:
-    """The `synced_seq` of the state is 0: a server does not tell it."""
+    """Return the state that an answer holds. Its `synced_seq` is 0: a server does not report it."""
     raw = _object(body)
     return TopicState(
         raw["topic"],
@@ -332,7 +332,7 @@ def names_of(listed: str, name: str, body: bytes) -> tuple[list[str], str | None
 
 
 def router_config(raw: dict[str, Any]) -> RouterConfig:
-    """Whether it creates its destination is not told: True."""
+    """Return the router that an answer holds. The server does not report `auto_create`: True."""
     match = raw["filter"]
     return RouterConfig(
         raw["source"],

@@ -17,7 +17,7 @@ from topics.common.values.reader_config import AT_MOST_ONCE, Opening
 from topics.errors import NoAnswerError, RequestError, UsageError
 
 _EARLY = 3
-"""What is done is committed before a third of its lease has passed."""
+"""Finished pages are committed before a third of their lease has passed."""
 
 
 class _Held(NamedTuple):

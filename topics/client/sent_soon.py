@@ -97,7 +97,7 @@ class RecordGatherer:
         future: Future[int] = Future()
         future.set_running_or_notify_cancel()  # a cancelled await does not take the record back
         self._renew_after_fork()
-        may_wait = self._thread is not threading.current_thread()  # a callback would wait for itself
+        may_wait = self._thread is not threading.current_thread()  # else it waits for itself
         with self._changed:
             while may_wait and self._count >= self._options.gather_waiting and not self._ends:
                 self._in_hurry = True
@@ -172,7 +172,7 @@ class RecordGatherer:
                 self._send(topic, [each])
         except BaseException as error:
             self._fail(batch, error)
-            if self._ends and isinstance(error, NoAnswerError):  # `close` waits for one timeout, not for many
+            if self._ends and isinstance(error, NoAnswerError):  # `close` waits once
                 with self._changed:
                     left, self._topics, self._count = self._topics, {}, 0
                 for waiting in left.values():

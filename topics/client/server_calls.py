@@ -609,7 +609,8 @@ def seek(topic: str, name: str, seq: int) -> ServerCall[int]:
 
 # --- files -----------------------------------------------------------------------------------------------------------
 def checkpoint(number: int, wait_ms: int) -> ServerCall[tuple[int, bool, int]]:
-    """Return the call for a checkpoint: its snapshot, whether it ended, and the number to go on."""
+    """Return the call for a checkpoint. Answer: its snapshot, whether it ended, the number to ask
+    for next."""
     body = {"wait_ms": wait_ms, "checkpoint": number}
     request = ServerRequest("POST", "/v0/checkpoint", _encode(body))
     return ServerCall(request, parsing.checkpoint_result, wait_s=wait_ms / 1000)

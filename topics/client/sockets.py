@@ -1,4 +1,4 @@
-"""Connections to a server by blocking sockets: some are kept for later requests, from any thread."""
+"""Connections to a server by blocking sockets, kept for later requests of any thread."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Sockets:
             raise closed()
 
     def exchange(self, send: Send) -> ServerAnswer | Lost:
-        """Send a request and return its answer. An exception, of a signal too, drops the connection.
+        """Send a request and return its answer. Any exception drops the connection, a signal's too.
 
         Raises: UsageError, the client is closed.
         """
@@ -103,7 +103,7 @@ class Sockets:
         data = wire.exchange.send(send.request)
         try:
             wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a refusal may have come before
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered
                 wire.socket.sendall(data)
             while True:
                 wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
@@ -118,7 +118,7 @@ class Sockets:
             return Lost(True, why_lost(error))
 
     def _renew_after_fork(self) -> None:
-        """Begin anew in a forked child: the connections are its parent's, and the lock may be held."""
+        """Begin anew in a forked child: the connections are its parent's, the lock may be held."""
         if self._pid != os.getpid():
             for wire in self._idle:
                 wire.close()
@@ -169,7 +169,7 @@ class Sockets:
 
 
 def not_connected(error: Exception) -> Lost:
-    """Return the outcome of a request without a connection. Raises: NoAnswerError, none will come."""
+    """Return the outcome of a request without a connection. Raises: NoAnswerError, do not retry."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = getattr(error, "verify_message", "") or why_lost(error)
         raise NoAnswerError(

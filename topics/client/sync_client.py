@@ -220,7 +220,7 @@ class Client(ComposedCalls):
         return self._run(calls.wait(topics, wait_ms))
 
     def state(self, topic: str, *, touch: bool = True, include_attempts: bool = False) -> TopicState:
-        """Return head, floor, counts, config. Its `synced_seq` is 0: a server does not tell it."""
+        """Return head, floor, counts and config; `synced_seq` is 0, since no server reports it."""
         return self._run(calls.state(topic, touch=touch, include_attempts=include_attempts))
 
     def reader(

@@ -275,7 +275,7 @@ class Links:
         )
         if odd < 0:
             if odd == -errno.EINVAL:
-                raise ValueError("a span that is empty, or does not lie in the memory")
+                raise ValueError("a span is empty or outside of the memory")
             for conn in filter(None, map(self.connection, refs[0:count])):
                 if conn.owned:
                     self.leave(conn)

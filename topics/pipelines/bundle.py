@@ -52,7 +52,9 @@ def run(to: str, *, clock: Clock | None = None) -> BundleReport:
     clock = clock or SystemClock()
     began = clock.monotonic_ns()
     if not to.endswith(".zip"):
-        raise UsageError(f"{to!r} does not end in .zip, which is how Spark tells an archive of modules: name it so")
+        raise UsageError(
+            f"{to!r} does not end in .zip, and Spark takes only such a file as modules: add .zip to the name"
+        )
     package = Path(topics.__file__).parent
     names = sorted(modules_of(package))
     with disk_errors(f"bundle {to}"):

@@ -255,7 +255,7 @@ def _refuse_losses(losses: list[Loss], options: Options) -> None:
     if losses and options.on_data_loss == "fail":
         more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
         raise DataLossError(
-            f"{loss_sentence(losses[0])}{more}: nothing was exported; to go on without these records add "
+            f"{loss_sentence(losses[0])}{more}: nothing was exported; to export without these records add "
             "--on-data-loss record, or skip"
         )
 
@@ -341,8 +341,8 @@ def export_unit(parts: Parts, verify: bool, on_data_loss: str, unit: ExportUnit)
                 if isinstance(item, Loss):
                     if on_data_loss == "fail":
                         raise DataLossError(
-                            f"{loss_sentence(item)}, while it was exported: nothing was committed; to go on without "
-                            "these records add --on-data-loss record, or skip"
+                            f"{loss_sentence(item)}, while it was exported: nothing was committed; to export "
+                            "without these records add --on-data-loss record, or skip"
                         )
                     losses.append(item)
                 else:

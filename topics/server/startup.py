@@ -50,7 +50,7 @@ def check_port(config: Config, ring: Ring) -> None:
 def _needs_keys(host: str) -> UsageError:
     return UsageError(
         f"{host!r} can be reached from other machines and no keys are configured: set TOPICS_API_KEYS, "
-        "bind 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1 if everyone who can reach it may do everything"
+        "bind 127.0.0.1, or set TOPICS_ALLOW_INSECURE_NO_AUTH=1 if any machine that can reach it may do everything"
     )
 
 

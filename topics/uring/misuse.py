@@ -31,7 +31,9 @@ def fail(result: int) -> NoReturn:
     would be freed while the kernel still uses it.
     """
     if result == -errno.EBADR:
-        sys.stderr.write("topics: the kernel lost io_uring completions for lack of memory; this process cannot go on\n")
+        sys.stderr.write(
+            "topics: the kernel lost io_uring completions for lack of memory; this process cannot continue\n"
+        )
         sys.stderr.flush()
         os.abort()
     raise RingError(-result)

@@ -104,7 +104,7 @@ class Core:
         if self.killed:
             raise SimDeadError("the simulated process is dead")
         assert not self.dead, "the ring is closed"
-        assert user_data != 0, "0 is nobody's user_data"
+        assert user_data != 0, "user_data 0 belongs to no operation"
         assert user_data not in self.in_flight, f"user_data {user_data:#x} is in flight already"
         operation = self.in_flight[user_data] = Operation(user_data, kind)
         self.queued.append((start, operation))

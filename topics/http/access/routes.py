@@ -33,7 +33,7 @@ class Access(enum.Enum):
     KEY = "a key in the header"
     STREAM = "a key in the header or, without one there, in the query"
     PROBE = "none, unless TOPICS_PROBE_AUTH is on"
-    OWN = "the handler checks it itself, by `Call.principal`: the key in the header or query, or nobody"
+    OWN = "the handler checks it itself, by `Call.principal`: the key in the header or query, or no key"
 
 
 @dataclass(frozen=True, slots=True)

@@ -475,7 +475,7 @@ class Http2Connection:
     def _run(self, stream: Http2Stream, body: bytes | bytearray | memoryview) -> None:
         service, plan = self.service, stream.plan
         started_ns = service.now_ns()
-        assert plan is not None, "a request was let in without a plan"
+        assert plan is not None, "a request was admitted without a plan"
         if not plan.principal.is_valid:
             plan, refusal = judged_again(service, plan)
             stream.plan = plan

@@ -32,7 +32,7 @@ _CONFIG = {
     "cap_records": u64("most live records; 0: no cap", default=0),
     "cap_bytes": u64("most bytes of live records; 0: no cap", default=0),
     "discard": one_of("old", "reject", default="old", description="at a cap: evict the oldest, or refuse the write"),
-    "durable": boolean(False, "true is `fsync`, false is `disk`; `durability` goes before it"),
+    "durable": boolean(False, "true is `fsync`, false is `disk`; `durability` takes precedence"),
     "auto_priority": boolean(True),
     "auto_create": boolean(True, "read only in the `config` of a write that creates"),
     "idempotency_window_ms": u64(default=120_000),
@@ -110,7 +110,7 @@ SCHEMAS: dict[str, Schema] = {
         meta_Q={},
     ),
     "Tombstone": answer(
-        "A range of records the reader will not see and nobody deleted on purpose.",
+        "A range of records the reader will not see and no client deleted on purpose.",
         gap_from=u64(),
         gap_to=u64(),
         reason=one_of(*REASONS),

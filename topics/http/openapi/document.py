@@ -140,7 +140,7 @@ def _error(status: int) -> dict[str, Any]:
 
 def _rights(route: Route) -> str:
     if route.access is Access.PROBE:
-        return "Needs no key, unless the server was told so."
+        return "Needs no key, unless TOPICS_PROBE_AUTH is on."
     if route.access is Access.OWN:
         return "Needs the key that created the session, in the header or as `token`."
     scopes = " and ".join(str(one.name).lower() for one in Scope if one in route.scope)

@@ -246,7 +246,7 @@ def _from_browser(headers: dict[bytes, bytes]) -> bool:
 
 
 def too_large(max_body_bytes: int) -> RequestError:
-    settings = "TOPICS_MAX_BODY_BYTES; TOPICS_MAX_COMMAND_BYTES but for writes"
+    settings = "TOPICS_MAX_BODY_BYTES for writes, else TOPICS_MAX_COMMAND_BYTES"
     return RequestError("payload_too_large", f"the body is over {max_body_bytes} bytes ({settings})")
 
 

@@ -151,7 +151,7 @@ class Service:
     @property
     def engine(self) -> EngineApi:
         """The engine. Routes that need it are refused as not ready until it is set."""
-        assert self._engine is not None, "a request passed the gate before recovery was over"
+        assert self._engine is not None, "a request passed the gate before recovery had ended"
         return self._engine
 
     def _end_watch_streams(self) -> None:

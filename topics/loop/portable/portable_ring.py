@@ -131,7 +131,7 @@ class PortableRing(BlockingCalls):
         self._file(user_data, os.unlink, path)
 
     def _file(self, user_data: int, function: Callable[..., int | None], *arguments: object) -> None:
-        assert user_data != 0, "0 is nobody's user_data"
+        assert user_data != 0, "user_data 0 belongs to no operation"
         assert user_data not in self._filing, "a user_data was in flight twice"
         self._filing.add(user_data)
         self._jobs.append((self._files.call, (user_data, function, *arguments)))
@@ -207,7 +207,7 @@ class PortableRing(BlockingCalls):
 
     # --- inside ------------------------------------------------------------------------------------------------------
     def _queue(self, user_data: int, start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        assert user_data != 0, "0 is nobody's user_data"
+        assert user_data != 0, "user_data 0 belongs to no operation"
         self._queued.append((start, arguments))
 
     def _submit(self) -> None:
