@@ -1,7 +1,7 @@
 """All settings of the server in one frozen value.
 
 Source of names and defaults: the wire contract, section 14. The values are raw; the last word of a
-name is its unit. `cli/environment.py` makes a Config from `TOPICS_*` variables.
+name is its unit. `cli/environment.py` makes a Config from a file, `TOPICS_*` variables and options.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _SEGMENT_BYTES_MAX = 1 << 31
 _U32_MAX = (1 << 32) - 1
 _U64_MAX = (1 << 64) - 1
 RANGES = {
+    "port": (0, 65_535),
     "head_timeout_ms": (100, 1 << 40),
     "idle_timeout_ms": (100, 1 << 40),
     "write_stall_timeout_ms": (100, 1 << 40),
@@ -125,8 +126,18 @@ _ZERO_IS_THE_MOST = (
 
 OPTIONAL = ("sync_every_ms",)
 """Settings that may be None, for never. The variable's text is `none`."""
+SECRET = ("api_keys",)
+"""Settings whose values no message shows."""
 DURABILITIES = ("ephemeral", "memory", "disk", "fsync")
 """Commit classes, weakest first."""
+_CHOICES = {
+    "io": ("auto", "uring", "portable"),
+    "commit": ("auto", "link", "direct", "dsync"),
+    "segment_codec": ("none", "zstd"),
+    "http_parser": ("auto", "h11", "httptools"),
+    "http_lane": ("auto", "off"),
+    "durability": DURABILITIES,
+}
 
 _SPIN_US_MAX = 1_000_000
 _BLOCK_BYTES = 4096
@@ -446,26 +457,10 @@ class Config:
     """
 
     def __post_init__(self) -> None:
-        spin_us: object = self.spin_us
-        if type(spin_us) is int:  # a program has no reason to write a number as text
-            object.__setattr__(self, "spin_us", str(spin_us))
         for name, default in _DEFAULTS.items():
-            if getattr(self, name) is not default:
-                self._check_type(name, default)
-        for name, choices in (
-            ("io", ("auto", "uring", "portable")),
-            ("commit", ("auto", "link", "direct", "dsync")),
-            ("segment_codec", ("none", "zstd")),
-            ("http_parser", ("auto", "h11", "httptools")),
-            ("http_lane", ("auto", "off")),
-            ("durability", DURABILITIES),
-        ):
-            if getattr(self, name) not in choices:
-                raise UsageError(f"{name} is {getattr(self, name)!r}: use one of {', '.join(choices)}")
-        if self.spin_us != "auto" and not (self.spin_us.isdecimal() and int(self.spin_us) <= _SPIN_US_MAX):
-            raise UsageError(f"spin_us is {self.spin_us!r}: use auto, or a number from 0 to {_SPIN_US_MAX}")
-        if not 0 <= self.port <= 65_535:
-            raise UsageError(f"port is {self.port}: use 0 (a free one) to 65535")
+            value = getattr(self, name)
+            if value is not default:
+                object.__setattr__(self, name, checked(name, value))
         for low, high in (
             ("send_low_water_bytes", "send_high_water_bytes"),
             ("stream_low_water_bytes", "stream_high_water_bytes"),
@@ -485,39 +480,48 @@ class Config:
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 
-    def _check_type(self, name: str, default: object) -> None:
-        """Check a setting, and convert a list to a tuple.
-
-        Raises: UsageError, its type is not the default's, or it is outside of its range.
-        """
-        value = getattr(self, name)
-        if isinstance(default, bool):
-            if not isinstance(value, bool):
-                raise UsageError(f"{name} is {value!r}: use True or False")
-        elif isinstance(default, int):
-            low, high = RANGES.get(name, (0, _U64_MAX))
-            if value is None and name in OPTIONAL:
-                return
-            if isinstance(value, bool) or not isinstance(value, int):
-                never = ", or None for never" if name in OPTIONAL else ""
-                raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}{never}")
-            if not low <= value <= high and name != "port":
-                raise UsageError(f"{name} is {value}: use {low} to {high}")
-        elif isinstance(default, float):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise UsageError(f"{name} is {value!r}: use a number from 0 to 1")
-        elif isinstance(default, tuple):
-            if isinstance(value, str) or not all(isinstance(part, str) for part in _parts(value)):
-                raise UsageError(f"{name} is {value!r}: use a tuple of strings")
-            object.__setattr__(self, name, tuple(value))
-        elif not isinstance(value, str):
-            shown = "no string" if name == "api_keys" else repr(value)
-            raise UsageError(f"{name} is {shown}: use a string")
-        elif "\0" in value:
-            raise UsageError(f"{name} holds a NUL: use text without one")
-
 
 _DEFAULTS = {setting.name: setting.default for setting in fields(Config)}
+
+
+def checked(name: str, value: object) -> object:
+    """Return a value of a setting as `Config` holds it: a list as a tuple, `spin_us` as text.
+
+    Raises: UsageError, its type is not the default's, or it is outside of its range or choices.
+    """
+    default = _DEFAULTS[name]
+    if name == "spin_us" and type(value) is int:
+        value = str(value)  # a program has no reason to write a number as text
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} is {value!r}: use a boolean")
+    elif isinstance(default, int):
+        low, high = RANGES.get(name, (0, _U64_MAX))
+        if value is None and name in OPTIONAL:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int):
+            never = ", or None for never" if name in OPTIONAL else ""
+            raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}{never}")
+        if not low <= value <= high:
+            free = " (a free one)" if name == "port" else ""
+            raise UsageError(f"{name} is {value}: use {low}{free} to {high}")
+    elif isinstance(default, float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise UsageError(f"{name} is {value!r}: use a number from 0 to 1")
+    elif isinstance(default, tuple):
+        if isinstance(value, str) or not all(isinstance(part, str) for part in _parts(value)):
+            raise UsageError(f"{name} is {value!r}: use a list of strings")
+        return tuple(part for part in _parts(value))
+    elif not isinstance(value, str):
+        shown = "no string" if name in SECRET else repr(value)
+        raise UsageError(f"{name} is {shown}: use a string")
+    elif "\0" in value:
+        raise UsageError(f"{name} holds a NUL: use text without one")
+    elif name in _CHOICES and value not in _CHOICES[name]:
+        raise UsageError(f"{name} is {value!r}: use one of {', '.join(_CHOICES[name])}")
+    elif name == "spin_us" and value != "auto" and not (value.isdecimal() and int(value) <= _SPIN_US_MAX):
+        raise UsageError(f"spin_us is {value!r}: use auto, or a number from 0 to {_SPIN_US_MAX}")
+    return value
 
 
 def _parts(value: object) -> Iterable[object]:

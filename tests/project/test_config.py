@@ -24,13 +24,13 @@ from topics.errors import UsageError
         ("ring_entries", 1, "use 8 to 32768"),
         ("ring_entries", 8192, "is above ring_completions"),
         ("port", "80", "a whole number"),
-        ("verify", 1, "True or False"),
+        ("verify", 1, "a boolean"),
         ("io", None, "a string"),
         ("data_dir", None, "a string"),
         ("cold_dir", "a\0b", "NUL"),
-        ("allowed_hosts", "example.org", "a tuple of strings"),
-        ("allowed_hosts", (1,), "a tuple of strings"),
-        ("allowed_hosts", None, "a tuple of strings"),
+        ("allowed_hosts", "example.org", "a list of strings"),
+        ("allowed_hosts", (1,), "a list of strings"),
+        ("allowed_hosts", None, "a list of strings"),
     ],
 )
 def test_a_value_of_another_type_or_range_names_the_setting_and_what_it_takes(
