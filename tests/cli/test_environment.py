@@ -177,6 +177,6 @@ def test_variables_that_mean_something_else_than_they_seem_to_are_told() -> None
     told = odd_variables(env)
     assert told == [
         "TOPICS_HOT_TIAL_BYTES is not a setting (did you mean TOPICS_HOT_TAIL_BYTES?): it is ignored",
-        "TOPICS_SYNC_EVERY_MS is 'fast', which is not a whole number: the default, 1000, is used",
+        "TOPICS_SYNC_EVERY_MS is 'fast', which is not a whole number: it is ignored",
         "TOPICS_VERIFY is 'yes', which means off: use true or false",
     ]

@@ -18,12 +18,12 @@ Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]
 
 
 def settings(**options: str | None) -> Config:
-    """Return the settings of the environment, overridden by the options given.
+    """Return the settings of file and environment, overridden by the options given.
 
     Raises: UsageError for a setting without a meaning.
     """
     given = as_variables({name.upper(): value for name, value in options.items()})
-    return config_of({**os.environ, **given})
+    return config_of(os.environ, given)
 
 
 @start_or_refusal()

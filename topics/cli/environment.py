@@ -1,37 +1,96 @@
-"""Settings from `TOPICS_*` variables. Source: the wire contract, section 14.
+"""Settings from a file, from `TOPICS_*` variables, and from options. Source: wire contract, 14.
 
-Integers are unsigned decimals, shares are decimals from 0 to 1. Blanks around them are trimmed, and
-a text that is no such number means the default, except for the port, where it is an error. Booleans
-are on for `true` and `1`.
+In variables integers are unsigned decimals, shares are decimals from 0 to 1. Blanks around them are
+trimmed, and a text that is no such number means that the variable is not set, except for the port,
+where it is an error. Booleans are on for `true` and `1`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from typing import NamedTuple
 
+from topics.cli.config_file import CONFIG_VARIABLE, NEVER, read_config_file
 from topics.config import OFF, ON, OPTIONAL, RANGES, Config, is_on
 from topics.errors import UsageError
 
-NEVER = "none"
-"""The text for None, of a setting in `OPTIONAL`."""
 OF_COMMANDS = ("TOPICS_URL", "TOPICS_KEY", "TOPICS_CONTEXT")
 """Variables that commands on topics read, and the server does not."""
+_OTHERS = (*OF_COMMANDS, CONFIG_VARIABLE)
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
 _SHARE = re.compile(r"0(\.[0-9]+)?|1(\.0+)?", re.ASCII)
 
 
-def config_of(env: Mapping[str, str]) -> Config:
-    """Return the settings that the `TOPICS_*` variables give.
+class Settled(NamedTuple):
+    """The settings of a process. origins: the file, variable or option of each that has one."""
 
-    Raises: UsageError for a port that is no number, or a value that `Config` refuses.
+    config: Config
+    origins: Mapping[str, str]
+
+
+def config_of(env: Mapping[str, str], options: Mapping[str, str] | None = None) -> Config:
+    """Return the settings of `settled`."""
+    return settled(env, options).config
+
+
+def settled(env: Mapping[str, str], options: Mapping[str, str] | None = None) -> Settled:
+    """Return the settings by the file that `TOPICS_CONFIG` names, the variables and the options.
+
+    A variable overrides the file, and an option overrides both. A host with a port brings the port
+    along, which only a source above its own overrides.
+    options: those given, as the variables that they override.
+    Raises: UsageError for a port that is no number, a value that `Config` refuses, or a file that
+    cannot be read or has another error.
+    """
+    options = options or {}
+    path = options.get(CONFIG_VARIABLE, env.get(CONFIG_VARIABLE, "")).strip()
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    if path:
+        _overlay(values, origins, read_config_file(path), lambda name: f"{CONFIG_VARIABLE} {path}: {name}")
+    _overlay(values, origins, _of_variables(env), _variable)
+    _overlay(values, origins, _of_variables(options), lambda name: f"--{name.replace('_', '-')}")
+    config = replace(Config(), **values)  # type: ignore[arg-type]  # parsed by its default's type
+    config = replace(
+        config,
+        wal_shards=config.wal_shards or Config().wal_shards,
+        segment_max_events=max(1, config.segment_max_events),
+    )
+    return Settled(config, origins)
+
+
+def _variable(name: str) -> str:
+    return f"TOPICS_{name.upper()}"
+
+
+def _overlay(
+    values: dict[str, object], origins: dict[str, str], source: Mapping[str, object], named: Callable[[str], str]
+) -> None:
+    """Let the values of a source override those that are there.
+
+    named(setting): its name in the source. Raises: UsageError for a host whose port is no number.
+    """
+    values |= source
+    origins |= {name: named(name) for name in source}
+    host = source.get("host")
+    if isinstance(host, str):
+        values["host"], port = _host_and_port(host, named("host"))
+        if port is not None:
+            values["port"], origins["port"] = port, named("host")
+
+
+def _of_variables(env: Mapping[str, str]) -> dict[str, object]:
+    """Return the values of the variables that are set.
+
+    Raises: UsageError for a port that is no number.
     """
     values: dict[str, object] = {}
     for setting in fields(Config):
-        raw = env.get(f"TOPICS_{setting.name.upper()}")
+        raw = env.get(_variable(setting.name))
         if raw is None:
             continue
         default = setting.default
@@ -58,13 +117,7 @@ def config_of(env: Mapping[str, str]) -> Config:
             values[setting.name] = tuple(part.strip() for part in raw.split(",") if part.strip())
         elif raw.strip():
             values[setting.name] = raw.strip()
-    config = replace(Config(), **values)  # type: ignore[arg-type]  # parsed by its default's type
-    config = _with_host_port(config)
-    return replace(
-        config,
-        wal_shards=config.wal_shards or Config().wal_shards,
-        segment_max_events=max(1, config.segment_max_events),
-    )
+    return values
 
 
 def odd_variables(env: Mapping[str, str]) -> list[str]:
@@ -74,7 +127,7 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
     """
     settings = {f"TOPICS_{setting.name.upper()}": setting.default for setting in fields(Config)}
     found = []
-    for name in sorted(name for name in env if name.startswith("TOPICS_") and name not in OF_COMMANDS):
+    for name in sorted(name for name in env if name.startswith("TOPICS_") and name not in _OTHERS):
         text = env[name].strip()
         if name not in settings:
             near = get_close_matches(name, settings, 1, 0.8)
@@ -87,28 +140,26 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
         elif name.removeprefix("TOPICS_").lower() in OPTIONAL and text == NEVER:
             continue
         elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
-            found.append(f"{name} is {text!r}, which is not a whole number: the default, {default}, is used")
+            found.append(f"{name} is {text!r}, which is not a whole number: it is ignored")
         elif isinstance(default, float) and text and _share_of(text) is None:
-            found.append(f"{name} is {text!r}, which is no number from 0 to 1: the default, {default}, is used")
+            found.append(f"{name} is {text!r}, which is no number from 0 to 1: it is ignored")
     return found
 
 
-def _with_host_port(config: Config) -> Config:
-    """Move a port from the host to `port`: of `host:port` or `[v6]:port`.
+def _host_and_port(host: str, name: str) -> tuple[str, int | None]:
+    """Return the host and the port of `host:port` or `[v6]:port`; no port for a bare host.
 
-    A bare IPv6 address is a host without a port. Raises: UsageError for a port that is no number.
+    Raises: UsageError for a port that is no number.
     """
-    host, port = config.host, config.port
     if host.startswith("["):
         host, _, rest = host[1:].partition("]")
-        if rest.startswith(":") and rest[1:].isdigit():
-            port = int(rest[1:])
-    elif host.count(":") == 1:
-        host, _, text = host.partition(":")
-        if not text.isdigit():
-            raise UsageError(f"TOPICS_HOST is {config.host!r}: the part after the colon must be a port number")
-        port = int(text)
-    return replace(config, host=host, port=port)
+        return host, int(rest[1:]) if rest.startswith(":") and _is_decimal(rest[1:]) else None
+    if host.count(":") != 1:
+        return host, None
+    bare, _, text = host.partition(":")
+    if not _is_decimal(text):
+        raise UsageError(f"{name} is {host!r}: the part after the colon must be a port number")
+    return bare, int(text)
 
 
 def _carries_port(host: str) -> bool:

@@ -36,6 +36,7 @@ SECTIONS: dict[str, tuple[KnownCommand, ...]] = {
     ),
     "Server": (
         KnownCommand("serve", "serve:serve", "Serve topics over HTTP."),
+        KnownCommand("config", "config_command:app", "Show settings, and where each is from."),
         KnownCommand("top", "commands.top_command:top", "Show which topics are written to."),
         KnownCommand("doctor", "directory_commands:doctor", "Report what this machine supports."),
         KnownCommand("fsck", "directory_commands:fsck", "Verify a stopped data directory."),

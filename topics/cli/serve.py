@@ -15,6 +15,7 @@ from topics.cli.exit_codes import start_or_refusal
 from topics.errors import UsageError
 
 _log = logging.getLogger("topics.cli")
+ConfigFile = Annotated[str | None, typer.Option(help="File of settings, TOML; else TOPICS_CONFIG.")]
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -33,6 +34,7 @@ def as_variables(options: Mapping[str, object]) -> dict[str, str]:
 
 @start_or_refusal()
 def serve(  # noqa: PLR0917 - typer makes options of them
+    config: ConfigFile = None,
     data_dir: Annotated[str | None, typer.Option(help="Data directory; created if missing.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind; may carry the port.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65_535, help="Port to bind; 0 picks a free one.")] = None,
@@ -46,13 +48,14 @@ def serve(  # noqa: PLR0917 - typer makes options of them
 ) -> None:
     """Serve topics over HTTP until SIGINT or SIGTERM.
 
-    Every setting is also a TOPICS_* variable (docs/settings.md).
+    Every setting is also a TOPICS_* variable, and a key of the file --config (docs/settings.md).
     """
     # numpy's linear algebra starts threads that spin for a while; nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from topics.server.composition import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
 
     options = {
+        "CONFIG": config,
         "DATA_DIR": data_dir,
         "HOST": host,
         "PORT": port,
@@ -63,16 +66,15 @@ def serve(  # noqa: PLR0917 - typer makes options of them
         "ALLOWED_HOSTS": ",".join(allowed_host) if allowed_host else None,
         "SYNC_EVERY_MS": sync_every_ms,
     }
-    env = {**os.environ, **as_variables(options)}
     if log_level not in _LOG_LEVELS:
         raise UsageError(f"--log-level is {log_level!r}: use one of {', '.join(_LOG_LEVELS)}")
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    for sentence in odd_variables(env):
+    given = as_variables(options)
+    for sentence in odd_variables({**os.environ, **given}):
         _log.warning("%s", sentence)
     # The configuration is the only holder of the keys, and the server drops them from it.
-    config = config_of(env)
-    for place in (env, os.environ):
-        place.pop("TOPICS_API_KEYS", None)
-    raise typer.Exit(run_server(config))
+    settings = config_of(os.environ, given)
+    os.environ.pop("TOPICS_API_KEYS", None)
+    raise typer.Exit(run_server(settings))

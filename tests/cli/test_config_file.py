@@ -1,0 +1,145 @@
+"""Settings from a file: TOML, below variables and options."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.forked import run
+from topics.cli.config_command import lines
+from topics.cli.environment import config_of, settled
+from topics.cli.root_command import app
+from topics.config import Config
+from topics.errors import UsageError
+
+
+def written(directory: Path, text: str, mode: int = 0o600) -> str:
+    path = directory / "topics.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def test_a_variable_overrides_the_file_and_an_option_overrides_both(tmp_path: Path) -> None:
+    """R-CONF-1."""
+    env = {"TOPICS_CONFIG": written(tmp_path, 'port = 1\nio = "portable"\nmax_limit = 3\n')}
+    assert config_of(env) == Config(port=1, io="portable", max_limit=3)
+    env |= {"TOPICS_PORT": "2", "TOPICS_IO": "uring", "TOPICS_MAX_LIMIT": "many"}
+    assert config_of(env) == Config(port=2, io="uring", max_limit=3)
+    assert config_of(env, {"TOPICS_PORT": "4"}).port == 4
+
+
+def test_values_of_every_type_are_those_of_toml(tmp_path: Path) -> None:
+    """R-CONF-1."""
+    text = 'backpressure = false\ncompact_below = 1\nallowed_hosts = ["a", "b"]\nsync_every_ms = "none"\nspin_us = 5\n'
+    expected = Config(
+        backpressure=False, compact_below=1, allowed_hosts=("a", "b"), sync_every_ms=None, spin_us="5", wal_shards=1
+    )
+    assert config_of({"TOPICS_CONFIG": written(tmp_path, text + "wal_shards = 0")}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "env", "options", "expected"),
+    [
+        ('host = "10.0.0.1:5"\nport = 6', {}, {}, ("10.0.0.1", 5)),
+        ('host = "10.0.0.1:5"', {"TOPICS_PORT": "7"}, {}, ("10.0.0.1", 7)),
+        ("port = 6", {"TOPICS_HOST": "[::1]:8"}, {}, ("::1", 8)),
+        ("", {"TOPICS_HOST": "10.0.0.1:5", "TOPICS_PORT": "x"}, {"TOPICS_PORT": "9"}, ("10.0.0.1", 9)),
+    ],
+)
+def test_only_a_source_above_a_host_overrides_its_port(
+    tmp_path: Path, text: str, env: dict[str, str], options: dict[str, str], expected: tuple[str, int]
+) -> None:
+    """R-CONF-1."""
+    config = config_of({"TOPICS_CONFIG": written(tmp_path, text), **env}, options)
+    assert (config.host, config.port) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prot = 1", "prot is not a setting: did you mean port?"),
+        ("TOPICS_DATA-DIR = 'x'", "TOPICS_DATA-DIR is not a setting: did you mean data_dir?"),
+        ("[server]\nport = 1", "server is not a setting: "),
+        ("colour = 'red'", "colour is not a setting: docs/settings.md lists all settings"),
+        ("port = '80'", "port is '80': use a whole number"),
+        ("port = 70000", "port is 70000: use 0 (a free one) to 65535"),
+        ("backpressure = 1", "backpressure is 1: use a boolean"),
+        ("io = 'magic'", "io is 'magic': use one of auto, uring, portable"),
+        ("allowed_hosts = 'a'", "allowed_hosts is 'a': use a list of strings"),
+        ("host = 'a:b'", "host is 'a:b': the part after the colon must be a port number"),
+    ],
+)
+def test_a_key_that_does_not_fit_is_refused_with_the_file_and_the_key(tmp_path: Path, text: str, told: str) -> None:
+    """R-CONF-2."""
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        config_of({"TOPICS_CONFIG": path})
+    assert str(caught.value).startswith(f"TOPICS_CONFIG {path}: {told}")
+
+
+def test_a_file_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
+    """R-CONF-2."""
+    with pytest.raises(UsageError, match=r"^TOPICS_CONFIG /no/such cannot be read: No such file"):
+        config_of({"TOPICS_CONFIG": "/no/such"})
+    path = written(tmp_path, "port 1")
+    with pytest.raises(UsageError, match=rf"^TOPICS_CONFIG {path} is no TOML: .*line 1"):
+        config_of({"TOPICS_CONFIG": path})
+    Path(path).write_bytes(b"\xff")
+    with pytest.raises(UsageError, match="is no TOML"):
+        config_of({"TOPICS_CONFIG": path})
+    Path(path).write_bytes(b"#" * ((1 << 20) + 1))
+    with pytest.raises(UsageError, match="is over 1048576 bytes"):
+        config_of({"TOPICS_CONFIG": path})
+
+
+def test_keys_in_a_file_for_all_users_are_refused_and_not_shown(tmp_path: Path) -> None:
+    """R-CONF-3."""
+    path = written(tmp_path, 'api_keys = "secret"', 0o604)
+    with pytest.raises(UsageError, match="may be read by all users: run `chmod o= ") as caught:
+        config_of({"TOPICS_CONFIG": path})
+    assert "secret" not in str(caught.value)
+    Path(path).chmod(0o640)
+    assert config_of({"TOPICS_CONFIG": path}).api_keys == "secret"
+
+
+def test_the_settings_shown_are_a_file_that_gives_the_same_settings(tmp_path: Path) -> None:
+    """R-CONF-4."""
+    env = {"TOPICS_HOST": "::1", "TOPICS_ALLOWED_HOSTS": 'a,b"\\é\x7f', "TOPICS_SYNC_EVERY_MS": "none"}
+    for origin in (False, True):
+        path = written(tmp_path, "\n".join(lines(settled(env), origin=origin)))
+        assert config_of({"TOPICS_CONFIG": path}) == config_of(env)
+
+
+def test_each_setting_is_shown_with_its_origin_and_keys_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-CONF-4."""
+    path = written(tmp_path, 'api_keys = "hidden-key"\nmax_limit = 3\nio = "portable"\n')
+    monkeypatch.setenv("TOPICS_HOST", "127.0.0.1:4001")
+    monkeypatch.setenv("TOPICS_IO", "auto")
+    shown = CliRunner().invoke(app, ["config", "show", "--origin", "--config", path]).output.splitlines()
+    assert "hidden-key" not in "".join(shown)
+    assert {
+        f"# api_keys is set, and not shown  # TOPICS_CONFIG {path}: api_keys",
+        f"max_limit = 3  # TOPICS_CONFIG {path}: max_limit",
+        'host = "127.0.0.1"  # TOPICS_HOST',
+        "port = 4001  # TOPICS_HOST",
+        'io = "auto"  # TOPICS_IO',
+        'data_dir = "./topics-data"  # default',
+    } <= set(shown)
+    assert tomllib.loads("\n".join(shown))["max_limit"] == 3
+
+
+def test_a_server_is_refused_for_its_file_and_fsck_reads_it(tmp_path: Path) -> None:
+    """R-CONF-2."""
+    path = written(tmp_path, "prot = 1")
+    done = run(["serve", "--config", path, "--data-dir", str(tmp_path / "data")], os.environ)
+    assert (done.code, done.stderr) == (1, f"topics: TOPICS_CONFIG {path}: prot is not a setting: did you mean port?\n")
+    path = written(tmp_path, f'data_dir = "{tmp_path}/nothing-here"')
+    done = run(["fsck"], {**os.environ, "TOPICS_CONFIG": path})
+    assert "nothing-here" in done.stderr

@@ -1,0 +1,60 @@
+"""The file of settings that `TOPICS_CONFIG` names: TOML, with the names of `Config` as keys.
+
+Unlike in variables, whatever does not fit is an error. Source: wire contract, R-CONF-1 to R-CONF-4.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import fields
+from difflib import get_close_matches
+
+from topics.config import OPTIONAL, SECRET, Config, checked
+from topics.errors import UsageError
+
+CONFIG_VARIABLE = "TOPICS_CONFIG"
+NEVER = "none"
+"""The text for None, of a setting in `OPTIONAL`."""
+_FILE_BYTES_MAX = 1 << 20
+_LIKENESS = 0.6
+
+
+def read_config_file(path: str) -> dict[str, object]:
+    """Return the settings of the file by name, as `Config` takes them.
+
+    Raises: UsageError, the file cannot be read, is no TOML, has a key that is no setting, a value
+    that its setting refuses, or a secret that other users may read.
+    """
+    where = f"{CONFIG_VARIABLE} {path}"
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror}") from None
+    if len(data) > _FILE_BYTES_MAX:
+        raise UsageError(f"{where} is over {_FILE_BYTES_MAX} bytes: name a file of settings")
+    try:
+        given = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{where} is no TOML: {error}") from None
+    values = {name: _value(where, name, value) for name, value in given.items()}
+    secret = [name for name in SECRET if values.get(name)]
+    if secret and mode & 0o007:
+        raise UsageError(f"{where} has {secret[0]} and may be read by all users: run `chmod o= {path}`")
+    return values
+
+
+def _value(where: str, name: str, value: object) -> object:
+    names = [setting.name for setting in fields(Config)]
+    if name not in names:
+        near = get_close_matches(name.lower().removeprefix("topics_").replace("-", "_"), names, 1, _LIKENESS)
+        meant = f"did you mean {near[0]}?" if near else "docs/settings.md lists all settings"
+        raise UsageError(f"{where}: {name} is not a setting: {meant}")
+    if name in OPTIONAL and value == NEVER:
+        return None
+    try:
+        return checked(name, value)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
