@@ -54,8 +54,6 @@ from topics.common.values.which import WhichRecords
 from topics.common.values.written import BYTES_TYPES, NewRecord, Producer, Values
 from topics.errors import RequestError, UsageError
 
-_IS_NEW = "recreated"
-"""Reason of a tombstone that reports no loss: the seq is above the head."""
 T = TypeVar("T")
 MAX_LIMIT = 1000
 """Records of a page at most, and `limit` to ask for as many (5.2)."""
@@ -356,7 +354,7 @@ def get(topic: str, seq: int) -> ServerCall[Record | None]:
     def parse(answer: bytes) -> Record | None:
         found = parsing.page_of(topic, answer)
         if found.tombstone is not None:
-            if found.tombstone.reason == _IS_NEW:
+            if found.tombstone.is_recreated:
                 return None
             raise GapError(topic, found.tombstone)
         return found.records[0] if found.records and found.records[0].seq == seq else None

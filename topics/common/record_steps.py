@@ -285,7 +285,7 @@ class _Followed:
     def is_made_again(self, name: str, page: Page) -> bool:
         """Return whether a page begins a topic that was created again."""
         lost = page.tombstone
-        if lost is None or lost.reason != "recreated" or name not in self._taken:
+        if lost is None or not lost.is_recreated or name not in self._taken:
             return False
         self._taken[name] = None
         return True

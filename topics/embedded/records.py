@@ -20,8 +20,6 @@ _STEP = Step(32, 32 << 10)
 _SHORT_BYTES = 32 << 10
 
 
-_IS_NEW = "recreated"
-"""Reason of a tombstone that reports no loss: the seq is above the head."""
 _decoder = msgspec.json.Decoder(list[Record])
 
 
@@ -52,7 +50,7 @@ def parse_one(topic: str, result: DiffResult | TopicsError) -> Record | TopicsEr
     if isinstance(result, TopicsError):
         return result
     if result.tombstone is not None:
-        return None if result.tombstone.reason == _IS_NEW else GapError(topic, result.tombstone)
+        return None if result.tombstone.is_recreated else GapError(topic, result.tombstone)
     if not result.count:
         return None
     return decoded(result.records, result.payloads)[0]

@@ -16,7 +16,7 @@ def at_gap(*, skip: bool) -> Callable[[topics.GapError], None]:
 
     def report_gap(error: topics.GapError) -> None:
         gap = error.tombstone
-        if gap.reason == "recreated":
+        if gap.is_recreated:
             what = f"{error.topic} was created again, and has other records now"
         elif gap.gap_from == gap.gap_to:
             what = f"record {gap.gap_from} of {error.topic} was lost ({gap.reason})"

@@ -148,6 +148,14 @@ class Tombstone(NamedTuple):
     earliest_seq: int
     head_seq: int
 
+    @property
+    def is_recreated(self) -> bool:
+        """Whether the cursor was above the head: it belongs to an earlier topic of that name.
+
+        For a read of one record it means that the record is not there yet, and nothing was lost.
+        """
+        return self.reason == "recreated"
+
 
 class AckResult(NamedTuple):
     """Result of an ack or nack: `done` jobs ended; `skipped` has the others, in order."""

@@ -36,7 +36,7 @@ class GapError(TopicsError):
         super().__init__(f"{topic}: records {lost} were lost ({tombstone.reason}); read on from resume_from")
         self.topic = topic
         self.tombstone = tombstone
-        self.resume_from = 0 if tombstone.reason == "recreated" else tombstone.gap_to
+        self.resume_from = 0 if tombstone.is_recreated else tombstone.gap_to
         """Cursor that passes the gap."""
 
 
@@ -60,11 +60,6 @@ class Page(msgspec.Struct, frozen=True):
     def has_begun(self) -> bool:
         """Whether a read from a time has met its first record."""
         return bool(self.records) or not self.caught_up
-
-    def raise_gap(self) -> None:
-        """Raise GapError if this page crossed a gap."""
-        if self.tombstone is not None:
-            raise GapError(self.topic, self.tombstone)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
