@@ -19,6 +19,8 @@ import numpy as np
 
 from perf.writes import commit_id
 from topics.store.format import codec
+from topics.store.format._codec import ffi, lib
+from topics.store.format.log_format import BATCH_HEADER_BYTES
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.render_json import JsonRenderer
 
@@ -51,9 +53,8 @@ def main() -> None:
     lengths = placed.lengths
     log, chain = bytearray(), 7
     for number in range(1, pages + 1):
-        batch, chain = codec.seal_batch(
-            body, epoch=5, batch_no=number, synced_upto=0, chain=chain, frame_count=PAGE, written_ms=1
-        )
+        batch = bytearray(BATCH_HEADER_BYTES) + body
+        chain = lib.tp_seal_batch(ffi.from_buffer(batch), 5, number, 0, chain, len(body), PAGE, 1)
         log += batch + bytes(-len(batch) % 8)
     segment = body * pages
     offsets = (np.cumsum(lengths) - lengths).astype(np.uint32)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.store.format.frames_by_hand import frame_control
 from topics.clock import ManualClock
 from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.config import Config
@@ -156,7 +157,7 @@ class FakeLog:
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None:
         self._check()
-        self.filling.body += codec.frame_control(kind, topic_id=topic_id, seq=seq, ts_ms=ts_ms, payload=payload)
+        self.filling.body += frame_control(kind, topic_id=topic_id, seq=seq, ts_ms=ts_ms, payload=payload)
 
     def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
         self.filling.waiters.append(done)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.http.byte_stream import FakeProbes, Peer, make_service
 from tests.http.fake_engine import FakeEngine
+from tests.store.format.frames_by_hand import record_at
 from topics.common.values.begin import Begin
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
@@ -22,7 +23,6 @@ from topics.engine.values.results import (
 from topics.engine.values.topic_config import DEFAULT, read_config
 from topics.errors import CorruptError, DiskFullError, LogReadOnlyError, RequestError
 from topics.http.route_table import route_table
-from topics.store.format.rows import record_at
 
 CONFIG = {
     "type": "log",

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.fake_store import usage_of
+from tests.store.format.frames_by_hand import record_at
 from topics.engine.index import tags as tags_module
 from topics.engine.index.index import Index
 from topics.engine.index.tags import Tags
@@ -18,7 +19,7 @@ from topics.engine.routers.forward_steps import matching
 from topics.engine.values.predicate import Predicate
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.file_table import FileKind, FileTable
-from topics.store.format.rows import RowRecord, Rows, pack_rows, record_at, tags_in
+from topics.store.format.rows import RowRecord, Rows, pack_rows, tags_in
 
 TAGS = 20_000
 

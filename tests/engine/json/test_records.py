@@ -249,7 +249,7 @@ def test_the_accounted_size_is_that_of_the_shortest_spelling(text: bytes, size: 
 
 
 def test_compact_keeps_spelling_and_blanks_inside_strings() -> None:
-    assert strict_json.compact(b' { "a b" : [ 1.50 , "\\u00e9 \\" , " ] }\n') == b'{"a b":[1.50,"\\u00e9 \\" , "]}'
+    assert strict_json.compacted(b' { "a b" : [ 1.50 , "\\u00e9 \\" , " ] }\n') == b'{"a b":[1.50,"\\u00e9 \\" , "]}'
 
 
 def agrees_with_the_model(text: bytes) -> None:

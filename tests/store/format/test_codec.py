@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
+from tests.store.format.frames_by_hand import pack_times, record_at, seal_batch
 from topics.engine.values.node_set import node_set
 from topics.errors import CorruptError
 from topics.store.format import codec
@@ -32,7 +33,6 @@ from topics.store.format.log_format import (
     Frame,
     FrameType,
     align_up,
-    pack_times,
 )
 from topics.store.format.rows import (
     PLACED,
@@ -43,7 +43,6 @@ from topics.store.format.rows import (
     Rows,
     join_rows,
     pack_rows,
-    record_at,
     rows_of_bytes,
 )
 from topics.store.format.topic_rows import addresses_of, place_rows, place_run
@@ -431,7 +430,7 @@ def test_a_scan_tells_why_it_stopped() -> None:
     assert codec.scan_log(log + zeros, epoch=EPOCH, batch_no=1, chain=7).reason == ScanStop.END
     assert codec.scan_log(log + b"x" * 64, epoch=EPOCH, batch_no=1, chain=7).reason == ScanStop.FOREIGN
     body = b"\x00" * 80
-    bad, _ = codec.seal_batch(body, epoch=EPOCH, batch_no=1, synced_upto=0, chain=7, frame_count=1, written_ms=1)
+    bad, _ = seal_batch(body, epoch=EPOCH, batch_no=1, synced_upto=0, chain=7, frame_count=1, written_ms=1)
     assert codec.scan_log(bad, epoch=EPOCH, batch_no=1, chain=7).reason == ScanStop.BAD
 
 

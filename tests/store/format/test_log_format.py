@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.store.format.frames_by_hand import frame_control, seal_batch
 from topics.errors import CorruptError, FormatError
 from topics.store.format import codec
 from topics.store.format.log_format import (
@@ -76,7 +77,7 @@ def test_a_batch_has_these_bytes() -> None:
         "54504254" "0100" "0000" "e000000000000000" "0c00000000000000" "0b00000000000000" "c000000000000000"
         "59000000" "01000000" "0068e5cf8b010000" "195f2328d976ba08"
     )  # fmt: skip
-    sealed, checksum = codec.seal_batch(
+    sealed, checksum = seal_batch(
         body, epoch=0xE0, batch_no=12, synced_upto=11, chain=0xC0, frame_count=1, written_ms=1_700_000_000_000
     )
     assert sealed == packed + body
@@ -87,7 +88,7 @@ def test_a_batch_has_these_bytes() -> None:
 
 def test_a_control_frame_is_the_same_from_c_and_from_python() -> None:
     expected = Frame(FrameType.TOPIC_CREATE, 1, 2, 3, b'{"name":"a"}').pack()
-    assert codec.frame_control(FrameType.TOPIC_CREATE, topic_id=1, seq=2, ts_ms=3, payload=b'{"name":"a"}') == expected
+    assert frame_control(FrameType.TOPIC_CREATE, topic_id=1, seq=2, ts_ms=3, payload=b'{"name":"a"}') == expected
 
 
 def test_framed_rows_are_the_same_from_c_and_from_python() -> None:

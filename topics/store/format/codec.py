@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from topics.errors import CorruptError
 from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import (
-    BATCH_HEADER_BYTES,
     FLAG_FSYNC,
     FLAG_ROUTED,
     FRAME_MIN_BYTES,
@@ -230,27 +229,6 @@ def frame_rows(
             return bytes(dest[:written]), Framed(start, bytes(placed))
         check_batch_bytes(-written)
         dest = bytearray(-written)
-
-
-def frame_control(kind: int, *, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> bytes:
-    """Return one control frame."""
-    dest = bytearray(FRAME_MIN_BYTES + len(payload))
-    lib.tp_frame_control(ffi.from_buffer(dest), 0, len(dest), kind, 0, topic_id, seq, ts_ms, payload, len(payload))
-    return bytes(dest)
-
-
-def seal_batch(
-    body: bytes, *, epoch: int, batch_no: int, synced_upto: int, chain: int, frame_count: int, written_ms: int
-) -> tuple[bytes, int]:
-    """Return header and body, and the checksum that the next batch chains to.
-
-    For tools and tests.
-    """
-    batch = bytearray(BATCH_HEADER_BYTES) + body
-    checksum = lib.tp_seal_batch(
-        ffi.from_buffer(batch), epoch, batch_no, synced_upto, chain, len(body), frame_count, written_ms
-    )
-    return bytes(batch), checksum
 
 
 def checksum(data: Buffer, seed: int = 0) -> int:

@@ -482,15 +482,6 @@ EXT_TIME_BYTES = _TLV.size + 8
 """Bytes of the entry of a delay, and of that of a ttl."""
 
 
-def pack_times(delay_ms: int, ttl_ms: int) -> bytes:
-    """Return the entries of a delay and a ttl, with which an extension area begins; 0: none."""
-    return b"".join(
-        _TLV.pack(kind, 8) + value.to_bytes(8, "little")
-        for kind, value in ((EXT_DELAY, delay_ms), (EXT_TTL, ttl_ms))
-        if value
-    )
-
-
 def times_of(ext: bytes | memoryview) -> tuple[int, int]:
     """Return the delay and the ttl (ms) in an extension area; 0 for one that it does not have."""
     found, at = {EXT_DELAY: 0, EXT_TTL: 0}, 0

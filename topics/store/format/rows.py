@@ -237,25 +237,6 @@ def tags_in(rows: Rows) -> list[bytes | None] | None:
     return tags
 
 
-def record_at(rows: Rows, index: int) -> RowRecord:
-    """Return row `index` (0 <= index < count), its bytes copied out of the buffer."""
-    assert 0 <= index < rows.count
-    row = ROW.unpack_from(rows.spans, index * ROW_BYTES)
-    data, data_len, meta, meta_len, tag, tag_len, node, node_len, size, flags = row
-    buffer = rows.buffer
-    delay = data - TIME_BYTES if flags & DELAY else data
-    return RowRecord(
-        bytes(buffer[data : data + data_len]),
-        bytes(buffer[tag : tag + tag_len]) if flags & TAG else None,
-        bytes(buffer[node : node + node_len]) if flags & NODE else None,
-        bytes(buffer[meta : meta + meta_len]) if flags & META else None,
-        size,
-        bool(flags & BYTES),
-        int.from_bytes(buffer[delay:data], "little"),
-        int.from_bytes(buffer[delay - TIME_BYTES : delay], "little") if flags & TTL else 0,
-    )
-
-
 def pack_rows(records: list[RowRecord]) -> Rows:
     """Return rows built from records, for tests and slow paths.
 
