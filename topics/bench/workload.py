@@ -27,7 +27,6 @@ KINDS = {
     "append": "calls of the library in this process",
 }
 NETWORK_KINDS = frozenset(KINDS) - {"restart", "append"}
-WRITING_KINDS = frozenset({"write", "talk"})
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 SYNCED = "fsync"
 

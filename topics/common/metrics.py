@@ -6,7 +6,7 @@ finds the bucket.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from topics.errors import UsageError
@@ -40,10 +40,6 @@ class Histogram:
         """Add a duration that stands for so many, of which the others were not timed."""
         self.buckets[min(ns.bit_length(), BUCKET_COUNT - 1)] += count
         self.total_ns += ns * count
-
-    def quantile_ns(self, fraction: float) -> int:
-        """Return the upper bound (ns) of the bucket of this quantile; 0 without durations."""
-        return _quantile(self.buckets, self.count, fraction)
 
     def distribution(self) -> Distribution:
         """Return a copy that stays as it is."""
@@ -91,14 +87,10 @@ class Distribution(NamedTuple):
         """
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
             raise UsageError(f"fraction is {fraction!r}: use a number from 0 to 1, such as 0.99")
-        return _quantile(self.buckets, self.count, fraction)
-
-
-def _quantile(buckets: Sequence[int], count: int, fraction: float) -> int:
-    wanted = fraction * count
-    seen = 0
-    for index, numbers in enumerate(buckets):
-        seen += numbers
-        if numbers and seen >= wanted:
-            return 1 << index
-    return 0
+        wanted = fraction * self.count
+        seen = 0
+        for index, numbers in enumerate(self.buckets):
+            seen += numbers
+            if numbers and seen >= wanted:
+                return 1 << index
+        return 0

@@ -195,16 +195,14 @@ def best_scanner() -> Scanner:
     return scan_native if scan_native is not None else scan_pure
 
 
-def scan_range(
-    calls: FileReads, fd: int, start: int, end: int, scan: Scanner, *, window_bytes: int = WINDOW_BYTES
-) -> Iterator[Scan]:
+def scan_range(calls: FileReads, fd: int, start: int, end: int, scan: Scanner) -> Iterator[Scan]:
     """Scan the frames in bytes [start, end) of a file, a window at a time.
 
     Positions count from the start of the file, and checksums continue from window to window. The
     last scan stops with END at `end`, or with the reason and the position of the problem.
     """
     running = 0
-    buffer = bytearray(min(window_bytes, end - start))
+    buffer = bytearray(min(WINDOW_BYTES, end - start))
     at = start
     while True:
         size = min(len(buffer), end - at)

@@ -34,7 +34,7 @@ struct buffer {
 struct tp_links {
     struct link *links;
     uint32_t count, room, free; /* free: slot + 1 of the first free one */
-    uint64_t *refs, *starts, *ends, sent, pass;
+    uint64_t *refs, *starts, *ends, pass;
     uint32_t *flags, rows, rows_room;
     struct buffer buffers[BUFFERS_MAX];
     int buffer_count;
@@ -150,13 +150,6 @@ void tp_links_begin(tp_links *l)
     l->pass++;
 }
 
-uint64_t tp_links_sent(tp_links *l)
-{
-    uint64_t sent = l->sent;
-    l->sent = 0;
-    return sent;
-}
-
 uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *res, uint32_t *flags,
                        uint64_t buffer_bytes)
 {
@@ -174,7 +167,6 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
                 else link->ended = 1;
                 if (whole) {
                     link->length = 0;
-                    l->sent++;
                     continue;
                 }
             }

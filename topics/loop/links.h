@@ -53,8 +53,6 @@ uint32_t tp_links_sort(tp_links *l, uint32_t count, uint64_t *user_data, int *re
 /* Returns the number of rows since tp_links_begin, and these columns, which never move. */
 uint32_t tp_links_rows(tp_links *l, uint64_t **refs, uint32_t **flags, uint64_t **starts, uint64_t **ends);
 void tp_links_begin(tp_links *l);
-/* Returns the number of whole sends since the last call. */
-uint64_t tp_links_sent(tp_links *l);
 
 /* Finds a buffer for answers of at least `bytes`. Returns its number, its memory in *memory, or
  * -ENOMEM: no memory, or 4096 buffers are in flight. The buffer can be returned again as soon as

@@ -89,9 +89,9 @@ class Loop:
         while not done():
             self.run_pass(None)
 
-    def run_task(self, coro: Coroutine[Any, Any, T], name: str = "") -> T:
+    def run_task(self, coro: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and its closes to the end; return its result (start-up, tests)."""
-        task = self.spawn(coro, name)
+        task = self.spawn(coro)
         task.when_done(lambda: None)  # observed: its exception is raised here, not reported
         self.run_until(lambda: task.done and not self.files.closing)
         return task.result()

@@ -115,7 +115,6 @@ void tp_free(tp_ring *r)
 void tp_refuse(tp_ring *r, int error) { r->refused = error; }
 static tp_ring closed_ring = {.refused = -EBADF};
 tp_ring *tp_closed(void) { return &closed_ring; }
-unsigned tp_features(tp_ring *r) { return r->uring.features; }
 unsigned tp_in_flight(tp_ring *r) { return r->in_flight + (r->closing ? r->own_in_flight : 0); }
 unsigned tp_lent(tp_ring *r) { return r->lent_count; }
 

@@ -27,7 +27,6 @@ void tp_refuse(tp_ring *ring, int error);
 /* Return a ring that was never open and refuses everything with -EBADF. It replaces a closed one.
  * */
 tp_ring *tp_closed(void);
-unsigned tp_features(tp_ring *ring);
 /* Set supported[i] = 1 for each opcode i < count that the kernel knows. */
 int tp_opcodes(tp_ring *ring, uint8_t *supported, unsigned count);
 /* Register `count` (a power of two) receive buffers of `size` bytes each, from `base` on. */
@@ -35,6 +34,7 @@ int tp_provide(tp_ring *ring, uint8_t *base, unsigned count, unsigned size);
 /* Give back the buffers that the flags of completions name; flags without a buffer are skipped.
  * -EINVAL, and nothing is given back: a buffer that is not lent. */
 int tp_recycle(tp_ring *ring, const uint32_t *flags, unsigned count);
+/* Return the number of receive buffers reaped and not yet recycled. */
 unsigned tp_lent(tp_ring *ring);
 /* Return the number of operations whose last CQE has not been reaped; after tp_cancel_all, with our
  * own ones. */

@@ -367,10 +367,6 @@ class UringRing(BlockingCalls):
         """Return the number of operations whose final completion has not been reaped."""
         return lib.tp_in_flight(self._ring)
 
-    def buffers_lent(self) -> int:
-        """Return the number of receive buffers reaped and not yet recycled."""
-        return lib.tp_lent(self._ring)
-
     def _end_operations(self) -> bool:
         if lib.tp_cancel_all(self._ring) < 0:
             return False

@@ -16,6 +16,7 @@ from topics.bench.results.bench_result import BenchResult, Metric
 ROUNDS_MIN = 4
 BESIDE = ("rate", "time", "p50", "p99")
 """Ends of the names of figures that are shown beside those of a peer."""
+_OURS = "topics"
 _SAME = ("cpu", "cores", "file_system", "device", "python", "system")
 
 
@@ -63,13 +64,13 @@ def compare_results(before: BenchResult, after: BenchResult) -> list[MetricCompa
     return found
 
 
-def compare_sides(result: BenchResult, ours: str = "topics") -> list[MetricComparison]:
-    """Return, for each peer's metric, ours beside it: before is the peer, after is ours."""
-    known = {(metric.case, metric.load, metric.name): metric for metric in result.metrics() if metric.side == ours}
+def compare_sides(result: BenchResult) -> list[MetricComparison]:
+    """Return, for each peer's metric, ours beside it: before is the peer, after is `topics`."""
+    known = {(metric.case, metric.load, metric.name): metric for metric in result.metrics() if metric.side == _OURS}
     found = []
     for metric in result.metrics():
         own = known.get((metric.case, metric.load, metric.name))
-        if own is not None and metric.side != ours and metric.name.endswith(BESIDE):
+        if own is not None and metric.side != _OURS and metric.name.endswith(BESIDE):
             ratio, verdict = compare_values(metric.values, own.values, less=own.less)
             found.append(MetricComparison(metric, metric.values, own.values, ratio, verdict))
     return found

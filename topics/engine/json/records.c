@@ -19,8 +19,7 @@ int tp_scan_value(struct tp_value *out, const unsigned char *text, uint64_t len,
     if (p) {
         out->kind = kind_at(*from);
         out->keys = s.outer_keys;
-        out->white = s.white - before;
-        out->compact = (uint64_t)(p - from) - out->white - s.saved;
+        out->compact = (uint64_t)(p - from) - (s.white - before) - s.saved;
         out->maybe_twice = s.twice;
         trailing(&s, p);
     }

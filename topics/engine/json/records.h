@@ -150,7 +150,6 @@ struct tp_value {
     struct tp_error error;
     uint32_t kind;
     uint32_t keys;       /* of the outermost object */
-    uint64_t white;      /* bytes of white space inside it */
     uint64_t compact;    /* bytes of its compact form, shortest escapes */
     uint32_t maybe_twice; /* whether some object may have a key twice */
 };

@@ -93,7 +93,6 @@ class Checked(NamedTuple):
 
     kind: int
     keys: int
-    white_bytes: int
     compact_bytes: int
     maybe_twice: bool
 
@@ -109,7 +108,7 @@ def check(text: bytes, what: str = "the body", open_containers: int = 0) -> Chec
         if out.error.code != lib.E_ROOM:
             raise json_error(out.error, text, what)
         room = key_room(text)
-    return Checked(out.kind, out.keys, out.white, out.compact, bool(out.maybe_twice))
+    return Checked(out.kind, out.keys, out.compact, bool(out.maybe_twice))
 
 
 Place = tuple[int, int, int]
@@ -143,9 +142,9 @@ def _repeated(text: bytes, flat: tuple[int, ...]) -> list[str]:
     return [name for name, count in names.items() if count > 1]
 
 
-def array_items(text: bytes, what: str = "the array") -> Items:
+def array_items(text: bytes) -> Items:
     """Return the validated elements of an array. Raises: JsonError, not strict JSON or no array."""
-    room, count = _fill(text, JsonKind.ARRAY, what)
+    room, count = _fill(text, JsonKind.ARRAY, "the array")
     items = Items(text, room, count)
     _give_back(room)
     return items
@@ -257,17 +256,8 @@ def string_value(text: bytes) -> str:
     return msgspec.json.decode(text, type=str)
 
 
-def compact(text: bytes, what: str = "the value") -> bytes:
-    """Return the JSON without white space outside strings; numbers and strings keep their spelling.
-
-    Raises: JsonError, `text` is not strict JSON.
-    """
-    check(text, what)
-    return compacted(text)
-
-
 def compacted(text: bytes) -> bytes:
-    """Return the compact form of a text that is known to be valid."""
+    """Return valid JSON without white space outside strings; numbers and strings are kept."""
     out = ffi.new("unsigned char[]", len(text))
     return bytes(ffi.buffer(out, lib.tp_compact(text, len(text), out)))
 

@@ -16,8 +16,8 @@ class Hops:
 
     __slots__ = ("runs",)
 
-    def __init__(self, runs: list[Run] | None = None) -> None:
-        self.runs: list[Run] = runs or []
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
         """Ascending and disjoint."""
 
     def add(self, first: int, last: int, hops: int) -> None:

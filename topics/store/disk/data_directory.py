@@ -17,7 +17,7 @@ from topics.config import Config
 from topics.errors import FSCK_REMEDY, FormatError, LockedError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
-from topics.store.disk.directory_format import Marker, refused_marker
+from topics.store.disk.directory_format import CORES, Marker, refused_marker
 from topics.store.disk.whole_files import read_file, replace_file
 from topics.store.format.compressed_segment import require_zstd
 from topics.store.format.segment_format import (
@@ -196,7 +196,7 @@ def make_with_parents(ring: Ring, path: str) -> list[str]:
         return [*made_in, parent]
 
 
-async def check_marker(loop: Loop, locked: LockedDirectory, *, cores: int = 1) -> Marker:
+async def check_marker(loop: Loop, locked: LockedDirectory) -> Marker:
     """Write the marker of a new directory, or compare that of a used one; return it.
 
     A used directory that has lost its marker gets the newest format, because what it holds is not
@@ -209,7 +209,7 @@ async def check_marker(loop: Loop, locked: LockedDirectory, *, cores: int = 1) -
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
     except FileNotFoundError:
         used = SNAPSHOT_DIRECTORY in loop.files.list_directory(locked.path)
-        marker = Marker(DIRECTORY_FORMAT if used else FIRST_DIRECTORY_FORMAT, cores)
+        marker = Marker(DIRECTORY_FORMAT if used else FIRST_DIRECTORY_FORMAT, CORES)
         if locked.is_frozen:
             if not used:
                 raise no_log_in(locked.path) from None
@@ -220,7 +220,7 @@ async def check_marker(loop: Loop, locked: LockedDirectory, *, cores: int = 1) -
         return marker
     except msgspec.DecodeError as error:
         raise FormatError(f"{path}: {error}: {FSCK_REMEDY}") from error
-    if refusal := refused_marker(marker, locked.path, cores=cores):
+    if refusal := refused_marker(marker, locked.path):
         raise FormatError(refusal)
     return marker
 

@@ -20,25 +20,25 @@ from topics.store.disk.disk_space import is_full
 from topics.store.disk.whole_files import replace_file
 from topics.store.format.segment_format import DIRECTORY_FORMAT, KNOWN_FORMATS, MARKER_NAME
 
+CORES = 1
+"""Number of engines that share a data directory."""
+
 
 class Marker(msgspec.Struct):
     """The contents of the marker: the format of the directory and how it is shared."""
 
     format: int
     cores: int
-    """Number of engines that share the directory.
-
-    Topics are spread over them by hash, so another count is refused.
-    """
+    """CORES when it was made. Another count is refused: it would spread the topics differently."""
 
 
-def refused_marker(marker: Marker, path: str, *, cores: int = 1) -> str:
+def refused_marker(marker: Marker, path: str) -> str:
     """Return why a directory with this marker is not opened; "" if it may be."""
     if marker.format not in KNOWN_FORMATS:
         known = f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}"
         return f"{path}: format {marker.format}; this build knows {known}: use the version of topics that made it"
-    if marker.cores != cores:
-        return f"{path}: made for {marker.cores} cores, and this version runs {cores}: use the one that made it"
+    if marker.cores != CORES:
+        return f"{path}: made for {marker.cores} cores, and this version runs {CORES}: use the one that made it"
     return ""
 
 

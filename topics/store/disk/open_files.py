@@ -31,11 +31,10 @@ class Spawner(Protocol):
 
 
 class OpenFiles:
-    """Descriptors opened on demand: at most `most`, or as many as are in use if that is more."""
+    """Descriptors opened on demand: at most OPEN_MAX, or as many as are in use if that is more."""
 
-    def __init__(self, loop: Spawner, most: int = OPEN_MAX) -> None:
+    def __init__(self, loop: Spawner) -> None:
         self._loop = loop
-        self._most = most
         self._open: OrderedDict[int, StoredFile] = OrderedDict()
         self._waiting: dict[int, list[Callable[[int], None]]] = {}
         self._owed: list[str] = []
@@ -69,7 +68,7 @@ class OpenFiles:
         await self._close_unused()
 
     async def _close_unused(self) -> None:
-        while len(self._open) > self._most:
+        while len(self._open) > OPEN_MAX:
             victim = next((file for file in self._open.values() if not file.readers), None)
             if victim is None:
                 return

@@ -287,7 +287,6 @@ class ShardReplay:
         whole: bool,
         pause: Callable[[], Future[None]],
         on_bytes: Callable[[int], None],
-        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._files = files
         self._reader = reader
@@ -296,7 +295,6 @@ class ShardReplay:
         self._limits = _limits(survey.used)
         self._pause = pause
         self._on_bytes = on_bytes
-        self._chunk_bytes = chunk_bytes
         self._at = -1
         self._fd = -1
         self._stored: dict[int, StoredFile] = {}
@@ -346,7 +344,7 @@ class ShardReplay:
             # log ends.
             self.lost.append(file.path)
         fd = await self._reader.open(file.path)
-        self._pieces = _Pieces(self._files, fd, file, self._chunk_bytes)
+        self._pieces = _Pieces(self._files, fd, file)
         if file.number not in self._stored:
             buffered = await self._files.open(file.path, os.O_RDONLY)
             self._stored[file.number] = self._table.add(FileKind.WAL, file.path, fd=buffered, size=file.size)
@@ -511,15 +509,14 @@ class _Pieces:
     Bytes that a scan left over come first in the next piece.
     """
 
-    def __init__(self, files: FileCalls, fd: int, file: LogFile, chunk_bytes: int) -> None:
+    def __init__(self, files: FileCalls, fd: int, file: LogFile) -> None:
         self._files = files
         self.fd = fd
         self._size = file.size
         self.batch_no = file.header.first_batch_no
         """Number of the next batch."""
         self.chain = file.header.checksum
-        self._chunk_bytes = chunk_bytes
-        self._room = chunk_bytes // 8
+        self._room = CHUNK_BYTES // 8
         """Room for left-over bytes, before the bytes read."""
         self._buffers = [self._new_buffer(), self._new_buffer()]
         self._offset = WAL_FIRST_BATCH_OFFSET
@@ -527,12 +524,12 @@ class _Pieces:
         self._reading: Future[int] | None = None
 
     def _new_buffer(self) -> memoryview:
-        return memoryview(page_aligned(self._room + self._chunk_bytes))
+        return memoryview(page_aligned(self._room + CHUNK_BYTES))
 
     def _read_ahead(self) -> Future[int]:
         """Queue the read of the next bytes into the second buffer."""
         future: Future[int] = Future(interruptible=False)
-        buffer = self._buffers[1][self._room : self._room + self._chunk_bytes]
+        buffer = self._buffers[1][self._room : self._room + CHUNK_BYTES]
         self._files.read_nowait(self.fd, buffer, self._offset, future.set_result)
         return future
 
@@ -542,7 +539,7 @@ class _Pieces:
         if count < 0:
             raise OSError(-count, os.strerror(-count))
         offset = self._offset
-        wanted = min(self._chunk_bytes, self._size - offset)
+        wanted = min(CHUNK_BYTES, self._size - offset)
         if count < wanted:  # short reads are rare: read the rest at once
             rest = self._buffers[1][self._room + count : self._room + wanted]
             count += await self._files.read_into(self.fd, rest, offset + count)
