@@ -136,6 +136,7 @@ _CHOICES = {
     "segment_codec": ("none", "zstd"),
     "http_parser": ("auto", "h11", "httptools"),
     "http_lane": ("auto", "off"),
+    "ui": ("on", "off"),
     "durability": DURABILITIES,
 }
 
@@ -179,6 +180,8 @@ class Config:
     """Refuse a foreign Host on loopback, and state-changing requests of other sites' pages."""
     http_parser: str = "auto"
     """auto, h11 or httptools."""
+    ui: str = "on"
+    """on, or off: the pages `/` and `/ui` do not exist."""
     http_lane: str = "auto"
     """auto: handle plain requests of a pass as columns; off: one by one."""
     head_timeout_ms: int = 60_000

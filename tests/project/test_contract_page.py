@@ -31,7 +31,7 @@ def test_every_error_code_has_its_status() -> None:
 
 def described(route: Route) -> str:
     """The scope of a route in the words of the page."""
-    if route.access is Access.PROBE:
+    if route.access in (Access.PROBE, Access.OPEN):
         return "none"
     if route.access is Access.OWN:
         return "the key that made the session"

@@ -27,13 +27,14 @@ def world() -> World:
 
 
 # --- recovery --------------------------------------------------------------------------------------------------------
-def test_while_recovering_only_probes_and_metrics_are_answered(world: World) -> None:
+def test_while_recovering_only_probes_metrics_and_pages_are_answered(world: World) -> None:
     """R-LIFE-4."""
     world.recovered = False
     client = world.start().connect()
     world.progress(0.25)
     assert client.get("/healthz").status == 200
     assert client.get("/v0/metrics").status == 200
+    assert client.get("/ui").status == 200
     for path in ("/readyz", "/v0/topics/a", "/nowhere"):
         response = client.get(path)
         assert response.status == 503

@@ -47,6 +47,7 @@ class LogSettings(TypedDict, total=False):
     allowed_origins: tuple[str, ...]
     host_check: bool
     http_parser: str
+    ui: str
     http_lane: str
     head_timeout_ms: int
     idle_timeout_ms: int

@@ -11,6 +11,7 @@ from topics.http.handlers import (
     checkpoint_endpoint,
     dead_letter_endpoints,
     docs_endpoints,
+    page_endpoints,
     probe_endpoints,
     queue_endpoints,
     reader_endpoints,
@@ -78,10 +79,12 @@ ROUTES: tuple[Route[Handler], ...] = (
     Route("GET", "/v0/metrics", Scope.READ, probe_endpoints.metrics, always=True),
     Route("GET", "/openapi.json", Scope.READ, docs_endpoints.openapi),
     Route("GET", "/docs", Scope.READ, docs_endpoints.docs),
+    Route("GET", "/", Scope.NONE, page_endpoints.home, always=True, access=Access.OPEN),
+    Route("GET", "/ui", Scope.NONE, page_endpoints.ui, always=True, access=Access.OPEN),
 )
 
 
 @cache
-def route_table() -> RouteTable:
-    """Return the table of all routes, which no server changes."""
-    return RouteTable(ROUTES)
+def route_table(*, ui: bool = True) -> RouteTable:
+    """Return the table of all routes, which no server changes. ui: with the pages of 12.4."""
+    return RouteTable([route for route in ROUTES if ui or route.access is not Access.OPEN])

@@ -71,7 +71,14 @@ class Server:
         self.config = config
         self.loop = loop
         self.service = Service(
-            config, loop.clock, route_table(), self, config.host, loop, loop.ring.random_bytes, keyring
+            config,
+            loop.clock,
+            route_table(ui=config.ui == "on"),
+            self,
+            config.host,
+            loop,
+            loop.ring.random_bytes,
+            keyring,
         )
         self.service.has_one_sender = loop.has_one_sender
         self.service.has_few_senders = loop.has_few_senders

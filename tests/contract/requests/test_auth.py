@@ -152,7 +152,7 @@ def test_a_route_takes_exactly_the_keys_with_its_scopes(shared: World, route: Ro
 def test_a_route_asks_for_a_key_unless_it_says_otherwise(shared: World, route: Route) -> None:
     """4.3: deny by default."""
     answer = shared.request(route.method, filled(route.pattern), **body_of(route))
-    if route.access in (Access.PROBE, Access.OWN):
+    if route.access in (Access.PROBE, Access.OPEN, Access.OWN):
         assert answer.status != 401 or route.access is Access.OWN
     else:
         assert answer.refusal == UNAUTHORIZED
@@ -199,6 +199,8 @@ SCOPES_OF_THE_CONTRACT = {
     "GET /readyz": Scope.NONE,
     "GET /openapi.json": Scope.READ,
     "GET /docs": Scope.READ,
+    "GET /": Scope.NONE,
+    "GET /ui": Scope.NONE,
 }
 ACCESS_OF_THE_CONTRACT = {
     "GET /v0/topics/:topic/work": Access.STREAM,
@@ -207,6 +209,8 @@ ACCESS_OF_THE_CONTRACT = {
     "GET /v0/ready": Access.PROBE,
     "GET /healthz": Access.PROBE,
     "GET /readyz": Access.PROBE,
+    "GET /": Access.OPEN,
+    "GET /ui": Access.OPEN,
 }
 
 
@@ -228,7 +232,7 @@ def test_what_is_no_route_has_the_scope_of_its_shape(keyed: World) -> None:
         assert ask(keyed, token, "GET", "/v0/topics/t/diff").status == status
     assert ask(keyed, "reader", "POST", "/v0/routers/r").refusal == FORBIDDEN
     assert ask(keyed, "admin", "POST", "/v0/routers/r").status in (404, 405)
-    for path in ("/", "/v0", "/v0/nothing", "/v1/topics/t"):
+    for path in ("/ui/", "/v0", "/v0/nothing", "/v1/topics/t"):
         assert ask(keyed, "deleter", "GET", path).refusal == (404, "not_found", None)
     assert ask(keyed, "deleter", "POST", "/v0/metrics").status == 405
 

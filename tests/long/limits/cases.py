@@ -293,7 +293,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
         operation: _query()
         for operation in (
             *("GET /v0/health", "GET /healthz", "GET /v0/ready", "GET /readyz", "GET /v0/metrics"),
-            *("GET /openapi.json", "GET /docs", "GET /v0/backups"),
+            *("GET /openapi.json", "GET /docs", "GET /", "GET /ui", "GET /v0/backups"),
         )
     },
     "WS ping": _COMMAND,

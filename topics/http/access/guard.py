@@ -61,6 +61,8 @@ class Guard:
         access = _access(match, route)
         if access is Access.PROBE and not self._probe_auth:
             return AccessVerdict(UNAUTHENTICATED)
+        if access is Access.OPEN:
+            return AccessVerdict(UNAUTHENTICATED)
         own = access is Access.OWN and request.method == "GET"
         principal = self._identify(request, token if own or access is Access.STREAM else "")
         if own:

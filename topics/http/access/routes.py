@@ -33,6 +33,7 @@ class Access(enum.Enum):
     KEY = "a key in the header"
     STREAM = "a key in the header or, without one there, in the query"
     PROBE = "none, unless TOPICS_PROBE_AUTH is on"
+    OPEN = "none: a page without data"
     OWN = "the handler checks it itself, by `Call.principal`: the key in the header or query, or no key"
 
 
@@ -43,7 +44,8 @@ class Route(Generic[H]):
     - pattern: segments after the leading slash; one that starts with ":" is a parameter, never
       empty.
     - scope: the scope that the key needs, beside `access`.
-    - always: answered during recovery and shutdown, too (probes, metrics).
+    - always: answered during recovery and shutdown, too (probes, metrics,
+      pages).
     - stream: the answer is a stream, so HEAD is refused; its plan is not cached, because such a
       head is sent once.
     """

@@ -28,7 +28,7 @@ from topics.http.plan.plan import Plan, too_large
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import BadRequestError, envelope, extra_headers, status_of
 from topics.http.wire.head import HEAD_END, check_partial_head
-from topics.http.wire.response import CONTINUE, JSON
+from topics.http.wire.response import CONTINUE, JSON, NOT_MODIFIED
 from topics.http.wire.transport import Arriving, Transport, Waits
 from topics.http.wire.upgrade import OpenUpgraded, Upgraded
 
@@ -629,7 +629,12 @@ class HttpConnection:
         self, plan: Plan, status: int, body: bytes, content_type: bytes, headers: bytes, *, connection: bytes
     ) -> None:
         data = self.service.writer.render(
-            status, body, content_type=content_type, headers=headers, connection=connection, without_body=plan.is_head
+            status,
+            body,
+            content_type=content_type,
+            headers=headers,
+            connection=connection,
+            without_body=plan.is_head or status == NOT_MODIFIED,
         )
         self.transport.write(data)
 

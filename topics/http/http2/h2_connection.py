@@ -47,7 +47,7 @@ from topics.http.plan.plan import too_large
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import BadRequestError, envelope, extra_headers, status_of
 from topics.http.wire.h2_request import answer_fields, list_limit
-from topics.http.wire.response import JSON
+from topics.http.wire.response import JSON, NOT_MODIFIED
 from topics.http.wire.transport import Arriving, Transport, Waits
 
 _log = logging.getLogger(__name__)
@@ -529,7 +529,7 @@ class Http2Connection:
         """Send the whole answer of a stream's request. body: its parts."""
         size = sum(map(len, body))
         fields = answer_fields(status, self.service.writer.date, content_type, headers, size)
-        if stream.plan is not None and stream.plan.is_head:
+        if status == NOT_MODIFIED or (stream.plan is not None and stream.plan.is_head):
             size = 0
         try:
             self._h2.send_headers(stream.id, fields, end_stream=not size)

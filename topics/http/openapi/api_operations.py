@@ -221,6 +221,7 @@ def _given(key: str) -> Schema:
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
+_PAGE_SENT: dict[int, Schema | None] = {200: None, 304: None}
 OPERATIONS: dict[str, ApiOperation] = {
     "PUT /v0/topics/:": ApiOperation(
         "Create a topic, or replace its configuration", "7.1", {200: _PUT, 201: _PUT}, (409,), body=ref("Config")
@@ -686,4 +687,6 @@ OPERATIONS: dict[str, ApiOperation] = {
     ),
     "GET /openapi.json": ApiOperation("This description", "", {200: {"type": "object"}}),
     "GET /docs": ApiOperation("This description as a page", "", {200: None}, media=(HTML,)),
+    "GET /": ApiOperation("A page that leads to the others", "12.4", _PAGE_SENT, media=(HTML,)),
+    "GET /ui": ApiOperation("A page that shows what the server holds", "12.4", _PAGE_SENT, media=(HTML,)),
 }

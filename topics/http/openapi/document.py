@@ -30,6 +30,8 @@ _MEANING = {
     500: "Storage failed, or a bug",
     503: "Recovering, read-only or shutting down",
 }
+_DONE = {101: "The connection is a WebSocket", 304: "The client has it"}
+"""Successes without a body."""
 _ABOUT = (
     "Named, append-only topics of JSON records with a seq: read by cursor, watched, deleted by seq or tag, forwarded, "
     "leased out as jobs. What is lost without being deleted is reported as a tombstone."
@@ -74,7 +76,7 @@ def _operation(route: Route, about: ApiOperation) -> dict[str, Any]:
         "tags": [_tag(route.pattern)],
         "description": f"{_rights(route)} Section {about.section} of the wire contract.",
         "responses": _responses(route, about),
-        "security": [{}] if route.access is Access.PROBE else [{}, {"key": []}],
+        "security": [{}] if route.access in (Access.PROBE, Access.OPEN) else [{}, {"key": []}],
     }
     parameters = [
         {"name": part[1:], "in": "path", "required": True, "schema": _name(route, part[1:])}
@@ -121,10 +123,12 @@ def _responses(route: Route, about: ApiOperation) -> dict[str, Any]:
         content: dict[str, Any] = {}
         for position, media in enumerate(about.media):
             content[media] = {"schema": schema} if schema is not None and not position else {"schema": text()}
-        responses[str(status)] = {"description": "Done" if status != 101 else "The connection is a WebSocket"}
-        if status != 101:
+        responses[str(status)] = {"description": _DONE.get(status, "Done")}
+        if status not in _DONE:
             responses[str(status)]["content"] = content
     usual = {400, 401, 403, 429, 431, 500, 503}
+    if route.access is Access.OPEN:
+        usual -= {401, 429}
     if route.body is not Body.IGNORED:
         usual |= {413, 415}
     for status in sorted(usual | set(about.errors)):
@@ -139,6 +143,8 @@ def _error(status: int) -> dict[str, Any]:
 
 
 def _rights(route: Route) -> str:
+    if route.access is Access.OPEN:
+        return "Needs no key."
     if route.access is Access.PROBE:
         return "Needs no key, unless TOPICS_PROBE_AUTH is on."
     if route.access is Access.OWN:

@@ -6,6 +6,8 @@ from http import HTTPStatus
 
 JSON = b"application/json"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+NOT_MODIFIED = 304
+"""The status of an answer without its body, whose length it states."""
 
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
@@ -62,7 +64,7 @@ class ResponseWriter:
         """Return a whole response.
 
         headers: whole lines. connection: b"close", b"keep-alive" or b"" for the version's default.
-        without_body: it answers a HEAD, whose Content-Length still states the length of the body.
+        without_body: of a HEAD or a 304, whose Content-Length still states the length of the body.
         """
         if connection:
             headers = b"%bConnection: %b\r\n" % (headers, connection)
