@@ -15,6 +15,8 @@ from importlib.resources import files
 HTML = b"text/html; charset=utf-8"
 _PIECES = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _INCLUDED = re.compile(r"<!-- include (style|script) (\S+) -->")
+_FOR_READERS = re.compile(r"^[ \t]*(?://|/\*\*|\*[ /]).*\n|^[ \t]+", re.MULTILINE)
+"""Lines of comments, and indentation: they are not sent."""
 _OF_ALL = b"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n"
 
 
@@ -52,12 +54,14 @@ def policy(html: str) -> bytes:
 def read_page(name: str, **attributes: str) -> ServedPage:
     """Return a page of this folder, with the styles and scripts that it includes.
 
+    A script has no statement that begins with `*`, and no text of several lines.
+
     attributes: of its `<html>` element.
     """
     folder = files(__package__)
 
     def included(match: re.Match[str]) -> str:
-        text = folder.joinpath(match[2]).read_text()
+        text = _FOR_READERS.sub("", folder.joinpath(match[2]).read_text())
         return f"<{match[1]}>\n{text}</{match[1]}>"
 
     html = _INCLUDED.sub(included, folder.joinpath(name).read_text())

@@ -2,7 +2,11 @@
 // From the address to a view, and the keyboard.
 
 const VIEWS = new Map([
+  ["overview", ["Overview", showOverview, "o"]],
   ["topics", ["Topics", showTopics, "t"]],
+  ["queues", ["Queues", showQueues, "q"]],
+  ["readers", ["Readers", showReaders, "e"]],
+  ["routers", ["Routers", showRouters, "r"]],
 ]);
 
 let _view = null;

@@ -2,8 +2,10 @@
 // One topic: its numbers, and a panel of records, jobs, readers, or its configuration.
 
 const PANELS = new Map([
+  ["jobs", ["Jobs", showJobs, "queue"]],
   ["records", ["Records", showRecords]],
   ["publish", ["Publish", showPublish]],
+  ["readers", ["Readers", showTopicReaders]],
   ["config", ["Configuration", showConfig]],
 ]);
 
@@ -48,7 +50,6 @@ async function showTopic(main, [topic, wanted = "records"], signal) {
   }
   show(state);
   const names = [...PANELS].filter(([, [, , of]]) => !of || of === state.type);
-  if (state.type === "queue") names.sort(([, [, , a]], [, [, , b]]) => (a ? 0 : 1) - (b ? 0 : 1));
   const chosen = names.some(([name]) => name === wanted) ? wanted : "records";
   set(tabs, names.map(([name, [label]]) => h("a", {
     role: "tab", href: `#/topic/${encodeURIComponent(topic)}/${name}`, "aria-selected": String(name === chosen), "aria-controls": "panel",
