@@ -1446,6 +1446,14 @@ MUTANTS = (
         "tests/contract/records/test_readers.py::test_a_reader_trims_no_record_before_the_routers_have_forwarded_it",
     ),
     _one(
+        "a page that is given back stays out until its lease ends",
+        "engine/readers/reader_calls.py",
+        "        if reader.give_back(token):\n            wake(self._core, topic)\n\n        def on_commit",
+        "        def on_commit",
+        "tests/contract/records/test_readers.py"
+        "::test_what_is_released_of_a_page_is_handed_out_again_before_anything_new",
+    ),
+    _one(
         "a kind lost in a copy by position",
         "store/format/codec.c",
         "put_frame(q, TYPE_RECORD, kept, f.payload_kind, topic_id,",

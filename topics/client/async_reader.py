@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ class AsyncClientReader:
         self.name = pages.name
         self._pages = pages
         self._play = play
+        self._leaving: Awaitable[None] | None = None
+        """The request that gives back a page, in progress."""
 
     @property
     def delivery(self) -> str:
@@ -68,9 +71,18 @@ class AsyncClientReader:
     async def close(self) -> None:
         await self._play(self._pages.close())
 
-    def abandon(self) -> None:
-        """Close without a commit: the page comes again once its lease has ended."""
-        self._pages.abandon()
+    def abandon(self) -> Awaitable[None] | None:
+        """Close without a commit: the page is handed out again, which may be awaited.
+
+        Where no event loop runs, that happens once its lease has ended.
+        """
+        giving_back = self._pages.abandon()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        self._leaving = asyncio.ensure_future(self._play(giving_back))
+        return self._leaving
 
     async def __aenter__(self) -> AsyncClientReader:
         return self
@@ -79,4 +91,4 @@ class AsyncClientReader:
         if error is None:
             await self.close()
         else:
-            self.abandon()
+            await self._play(self._pages.abandon())

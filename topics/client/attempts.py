@@ -53,6 +53,8 @@ class ServerCall(NamedTuple, Generic[R]):
     """Whether `invalid_request` is of an argument for which the library raises UsageError."""
     wait_s: float = 0.0
     """How long the server may wait before it answers."""
+    within: float | None = None
+    """Seconds that it may take, if that is less than `timeout`; None: as long as other calls."""
     patience: float | None = None
     """Seconds for which it waits for room in the server's log; None: as long as for all else."""
     as_repeated: Callable[[R], R] | None = None
@@ -99,8 +101,8 @@ class Attempts:
         Raises: the refusal of the server; NoAnswerError, there is none; OutcomeUnknown, there is
         none, and it may be done.
         """
-        began = self._now()
-        result = yield from self._until(call, began, began + self._options.timeout + call.wait_s)
+        began, most = self._now(), self._options.timeout + call.wait_s
+        result = yield from self._until(call, began, began + min(most, most if call.within is None else call.within))
         return result
 
     def _until(self, call: ServerCall[R], began: float, deadline: float) -> Steps[R]:

@@ -1,6 +1,6 @@
 """A named reader of a server as its object knows it: the pages it has, and the calls that end them.
 
-Pages are done by commits, or come again once their lease has ended.
+Pages are done by commits. Others come again once they are given back, or their lease has ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from topics.common.values import arguments
 from topics.common.values.answers import ReaderState
 from topics.common.values.delivered import GapError, Record
 from topics.common.values.reader_config import AT_MOST_ONCE, Opening
-from topics.errors import NoAnswerError, RequestError, UsageError
+from topics.errors import NoAnswerError, RequestError, TopicsError, UsageError
 
 _EARLY = 3
 """Finished pages are committed before a third of their lease has passed."""
@@ -147,10 +147,18 @@ class HeldPages:
             return
         if self._gap is None and self.delivery != AT_MOST_ONCE and (self._page is not None or self._done):
             yield from self.commit(None)
-        self.closed = True
+        yield from self.abandon()
 
-    def abandon(self) -> None:
-        """Forget the pages: they come again once their leases have ended."""
-        self.closed = True
-        self._page = None
+    def abandon(self) -> Script[None]:
+        """Close at once. Return the script that gives back the pages that are not committed."""
+        held = [*self._done, *([] if self._page is None else [self._page])]
+        self.closed, self._page = True, None
         self._done.clear()
+        return self._giving_back(held)
+
+    def _giving_back(self, held: list[_Held]) -> Script[None]:
+        for page in held:
+            try:
+                yield calls.release(self.topic, self.name, page.token)
+            except TopicsError:  # its lease ends by itself, and so do those of the others
+                return

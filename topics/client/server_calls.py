@@ -59,6 +59,7 @@ MAX_LIMIT = 1000
 """Records of a page at most, and `limit` to ask for as many (5.2)."""
 MAX_WAIT_MS = 30_000
 """Longest wait of one request (5.2)."""
+_RELEASE_S = 2.0
 _MAX_BATCH_BYTES = 8 << 20
 _MAX_LAST = 10_000
 _MAX_WAIT_TOPICS = 256
@@ -597,6 +598,12 @@ def commit(topic: str, name: str, token: str, seq: int | None) -> ServerCall[int
     body = {"token": token, "seq": seq}
     request = ServerRequest("POST", f"{_reader_path(topic, name)}/commit", _encode(body))
     return ServerCall(request, parsing.committed_seq, changes=True)
+
+
+def release(topic: str, name: str, token: str) -> ServerCall[int]:
+    """Return the call that gives a page back. It takes no long time: a lease ends by itself."""
+    request = ServerRequest("POST", f"{_reader_path(topic, name)}/commit", _encode({"token": token, "release": True}))
+    return ServerCall(request, parsing.committed_seq, within=_RELEASE_S)
 
 
 def seek(topic: str, name: str, seq: int) -> ServerCall[int]:

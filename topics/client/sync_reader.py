@@ -15,7 +15,7 @@ class ClientReader:
     """A named reader (`Client.reader`). Use it as a context manager, or call `close`.
 
     Its methods are those of `LogReader`. A page belongs to it for `page_lease_ms`; a client that
-    ends without `close` leaves it to others after that.
+    ends without `close` or `abandon` leaves it to others after that.
     """
 
     def __init__(self, pages: HeldPages, play: Callable[[Script[Any]], Any]) -> None:
@@ -69,8 +69,8 @@ class ClientReader:
         self._play(self._pages.close())
 
     def abandon(self) -> None:
-        """Close without a commit: the page comes again once its lease has ended."""
-        self._pages.abandon()
+        """Close without a commit: the page is handed out again."""
+        self._play(self._pages.abandon())
 
     def __enter__(self) -> ClientReader:
         return self

@@ -42,7 +42,7 @@ class AwaitedReader(Protocol):
 
     async def seek(self, seq: int) -> int: ...
 
-    def abandon(self) -> None: ...
+    def abandon(self) -> Awaitable[None] | None: ...
 
 
 def check_reader_tail(which: WhichRecords, from_time: int | None, max_bytes: int | None, on_gap: OnGap) -> None:
@@ -128,4 +128,6 @@ async def tail_awaited_reader(
         if done:
             with contextlib.suppress(TopicsError):
                 await reader.commit(done)
-        reader.abandon()
+        abandoned = reader.abandon()
+        if abandoned is not None:
+            await abandoned

@@ -71,6 +71,34 @@ def test_a_page_is_committed_with_its_token(world: World) -> None:
     assert seqs(ask(world, "read")) == [4, 5, 6]
 
 
+def test_what_is_released_of_a_page_is_handed_out_again_before_anything_new(world: World) -> None:
+    """7.15, R-READER-10: all of it, or what is above a seq."""
+    make(world)
+    one, two = ask(world, "read", {"limit": 2}), ask(world, "read", {"limit": 2})
+    released = ask(world, "commit", {"token": one.json["token"], "release": True})
+    assert (released.status, released.json["committed"]) == (200, 0)
+    late = ask(world, "commit", {"token": one.json["token"]})
+    assert late.refusal == (409, "reader_fenced", {"topic": "t", "reader": "r", "committed": 0})
+    again = ask(world, "read", {"limit": 2})
+    assert seqs(again) == [1, 2]
+    part = ask(world, "commit", {"token": again.json["token"], "seq": 1, "release": True})
+    assert part.json["committed"] == 1
+    assert seqs(ask(world, "read")) == [2]
+    whole = ask(world, "commit", {"token": two.json["token"], "seq": 4, "release": True})
+    assert whole.json["committed"] == 1
+    assert seqs(ask(world, "read")) == [5, 6]
+    assert ask(world, "commit", {"token": two.json["token"], "release": 1}).refusal[1] == "invalid_request"
+
+
+def test_a_read_that_waits_gets_what_another_client_releases(world: World) -> None:
+    """R-READER-10"""
+    make(world, 1)
+    page = ask(world, "read")
+    waiting = world.connect().start("POST", f"{PATH}/r/read", {"wait_ms": 3000})
+    ask(world, "commit", {"token": page.json["token"], "release": True})
+    assert seqs(waiting.answer()) == [1]
+
+
 def test_two_clients_get_disjoint_pages(world: World) -> None:
     """R-READER-2, R-READER-4: and the lowest page that is out bounds the position."""
     make(world)

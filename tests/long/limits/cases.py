@@ -262,7 +262,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "POST /v0/topics/:/readers/:/read": _PATH
     | _body({"limit": NUMBER, "max_batch_bytes": NUMBER, "wait_ms": (const("1", b"1"), LONG), "lease_ms": NUMBER})
     | _body({"peek": FLAG}),
-    "POST /v0/topics/:/readers/:/commit": _PATH | _body({"token": TEXT, "seq": NUMBER}),
+    "POST /v0/topics/:/readers/:/commit": _PATH | _body({"token": TEXT, "seq": NUMBER, "release": FLAG}),
     "POST /v0/topics/:/readers/:/seek": _PATH | _body({"seq": (HEAD, *NUMBER)}),
     "PUT /v0/routers/:": _PATH
     | _body(

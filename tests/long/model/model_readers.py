@@ -82,12 +82,14 @@ class NamedReader:
         else:
             self.out[token] = Page(after, upto, deadline)
 
-    def finish(self, token: str, seq: int | None) -> None:
+    def finish(self, token: str, seq: int | None, *, gives_back: bool) -> None:
+        """gives_back: what is above `seq` comes again, and without `seq` all of it (R-READER-10)."""
         page = self.out[token]
-        if seq is None or seq >= page.upto:
+        page.after = max(page.after, seq or 0) if gives_back or seq is not None else page.upto
+        if gives_back or page.after >= page.upto:
             del self.out[token]
-        else:
-            page.after = max(page.after, seq)
+        if gives_back and page.after < page.upto:
+            self.late = sorted([*self.late, (page.after, page.upto)])
         self.commit()
 
     def commit(self) -> None:

@@ -332,7 +332,7 @@ class Oracle:
         self._on_position(topic, reader, committed, now)
 
     def commit_page(
-        self, now: int, topic_name: str, name: str, token: str, seq: int | None
+        self, now: int, topic_name: str, name: str, token: str, seq: int | None, *, gives_back: bool
     ) -> dict[str, Any] | Refusal:
         reader = self.find_reader(now, topic_name, name)
         if isinstance(reader, tuple):
@@ -342,7 +342,7 @@ class Oracle:
             return 409, "reader_fenced"
         if seq is not None and seq > page.upto:
             return 400, "invalid_request"
-        reader.finish(token, seq)
+        reader.finish(token, seq, gives_back=gives_back)
         self._on_position(self.places[topic_name].topic, reader, committed, now)
         return {"committed": reader.committed}
 

@@ -158,6 +158,7 @@ COMMIT = {
     "reader": readers,
     "which": st.integers(0, 5),
     "upto": st.sampled_from([None, None, 0, 1, 3, 9]),
+    "gives_back": st.sampled_from([False, False, True]),
 }
 END = {"pick": st.integers(0, 5), "life": settings}
 works = st.lists(
@@ -727,7 +728,7 @@ class Machine(RuleBasedStateMachine):
         oracle.hand_out(self.now, name, reader, token, deadline)
 
     @step(**COMMIT)
-    def commit_page(self, *, name: str, reader: str, which: int, upto: int | None) -> None:
+    def commit_page(self, *, name: str, reader: str, which: int, upto: int | None, gives_back: bool) -> None:
         """Mostly of a page that is out; of one that is not out, or another reader's, now and then."""
         name, reader = self.reader_of(name, reader)
         found = self.oracle.find_reader(self.host.now_ms(), name, reader)
@@ -736,8 +737,9 @@ class Machine(RuleBasedStateMachine):
         token = out[which % len(out)] if out and which else others[-1 - which % len(others)]
         page = None if isinstance(found, tuple) else found.out.get(token)
         seq = None if upto is None else (0 if page is None else page.after) + upto
-        answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/commit", {"token": token, "seq": seq})
-        self.agree(answer, self.oracle.commit_page(self.now, name, reader, token, seq))
+        body = {"token": token, "seq": seq, "release": gives_back}
+        answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/commit", body)
+        self.agree(answer, self.oracle.commit_page(self.now, name, reader, token, seq, gives_back=gives_back))
 
     @step(name=some, reader=readers, back=st.integers(-1, 6))
     def seek(self, name: str, reader: str, back: int) -> None:

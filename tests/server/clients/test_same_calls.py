@@ -37,8 +37,7 @@ def test_a_tail_goes_on_where_its_reader_was(any_log: topics.AnyLog) -> None:
     tail.close()  # type: ignore[attr-defined]  # as a loop that is left does
     (state,) = any_log.readers("orders")
     assert state.committed == 2, "the last one may not be done"
-    if not isinstance(any_log, topics.Client):  # there, what is left of the page comes once its lease has ended
-        assert first(any_log.tail("orders", reader="billing"), 4) == [2, 3, 4, 5]
+    assert first(any_log.tail("orders", reader="billing"), 4) == [2, 3, 4, 5], "what is left of the page comes at once"
     assert first(any_log.tail("orders", reader="new", from_={"last": 2}), 2) == [4, 5]
 
 
@@ -162,6 +161,40 @@ def test_a_page_is_committed_when_the_next_record_is_asked_for(any_log: topics.A
     tail = any_log.tail("orders", reader="billing", max_bytes=1)
     assert first(tail, 2) == ["a", "b"]
     assert any_log.readers("orders")[0].committed == 1
+
+
+def test_a_page_that_is_abandoned_comes_again_at_once(any_log: AnyTwin) -> None:
+    any_log.append("orders", list(range(4)))
+    reader = any_log.reader("orders", "billing", commit_every=3)
+    assert [record.data for record in reader.read(limit=2)] == [0, 1]
+    assert [record.data for record in reader.read(limit=1)] == [2]
+    reader.abandon()
+    other = any_log.reader("orders", "billing")
+    left = [record.data for record in other.read(limit=4)]
+    assert left in ([0, 1], [2], [2, 3]), "the first page was done, and perhaps not committed"
+
+    def leave_by_an_exception() -> None:
+        with any_log.reader("orders", "new") as reader:
+            reader.read(limit=3)
+            raise KeyError
+
+    async def leave_awaited_by_an_exception() -> None:
+        async with any_log.aio.reader("orders", "new") as reader:
+            assert len(await reader.read(limit=4)) == 3
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        leave_by_an_exception()
+
+    async def leave() -> list[Any]:
+        with pytest.raises(KeyError):
+            await leave_awaited_by_an_exception()
+        async with any_log.aio.reader("orders", "new") as reader:
+            return [record.data for record in await reader.read(limit=3)]
+
+    assert asyncio.run(leave()) == [0, 1, 2]
+
+
 
 
 @pytest.mark.parametrize("reader", [None, "billing"])

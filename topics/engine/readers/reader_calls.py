@@ -15,7 +15,7 @@ from topics.engine.readers.reader_positions import Then, reserve_for, stage_posi
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import ReaderPayload, encode
-from topics.engine.state.named_reader import HandedPage, NamedReader, TopicReaders
+from topics.engine.state.named_reader import HandedPage, Interval, NamedReader, TopicReaders
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
@@ -335,10 +335,12 @@ class ReaderCalls:
         done: Done[int],
         *,
         incarnation: str | None = None,
+        gives_back: bool = False,
     ) -> None:
         """Note that a page is done, or its records up to a seq; commit all that is done.
 
-        token: 0 for no page. done: gets the committed position.
+        token: 0 for no page. done: gets the committed position. gives_back: the rest of the page is
+        handed out again at once; without `upto` all of it (R-READER-10).
         """
         try:
             topic, reader = self._find(topic_name, name, incarnation)
@@ -349,7 +351,9 @@ class ReaderCalls:
             limit = reader.position if page is None else page.upto
             if upto is not None and upto > limit:
                 raise refusals.above_position(upto, limit, reader)
-            if page is not None:
+            if page is not None and gives_back:
+                done = self._giving_back(topic, reader, token, page, max(upto or 0, page.after), done)
+            elif page is not None:
                 done = _reopening(reader, token, page, done)
                 reader.finish(token, upto)
             stage_position(self._core, topic, reader, _committed(reader, done))
@@ -364,6 +368,23 @@ class ReaderCalls:
             return
         if reader.give_back(token):
             wake(self._core, topic)
+
+    def _giving_back(  # noqa: PLR0917 - called in one place
+        self, topic: Topic, reader: NamedReader, token: int, page: HandedPage, upto: int, done: Done[int]
+    ) -> Done[int]:
+        """Give back what is above `upto` of a page, and what is below it if its commit fails."""
+        after, moves = page.after, reader.moves
+        reader.finish(token, upto)
+        if reader.give_back(token):
+            wake(self._core, topic)
+
+        def on_commit(committed: int | TopicsError) -> None:
+            if isinstance(committed, TopicsError) and reader.moves == moves and after < upto:
+                reader.give_back_interval(Interval(after, upto))
+                wake(self._core, topic)
+            done(committed)
+
+        return on_commit
 
     def seek(self, topic_name: str, name: str, seq: int, done: Done[int], *, incarnation: str | None = None) -> None:
         """Continue above this seq, durably at the topic's class. Pages that are out are late."""

@@ -97,12 +97,13 @@ def read(call: Call) -> None:
 
 
 def commit(call: Call) -> None:
-    """Note that a page is done, or its records up to a seq (7.15)."""
+    """Note that a page is done, or its records up to a seq; give back the rest (7.15)."""
     fields = call.fields()
     token = _token(fields)
     upto = fields.nullable_u64("seq")
+    gives_back = fields.boolean("release", False)
     done = call.or_fail(partial(_committed, call))
-    call.service.engine.readers.commit(call.name, call.plan.child, token, upto, done)
+    call.service.engine.readers.commit(call.name, call.plan.child, token, upto, done, gives_back=gives_back)
 
 
 def seek(call: Call) -> None:

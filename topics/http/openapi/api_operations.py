@@ -576,7 +576,12 @@ OPERATIONS: dict[str, ApiOperation] = {
         "7.15",
         {200: _READER_MOVED},
         (404, 409),
-        body=question(("token",), token=text("of the page"), seq=nullable(u64("up to this record of the page"))),
+        body=question(
+            ("token",),
+            token=text("of the page"),
+            seq=nullable(u64("up to this record of the page")),
+            release=boolean(False, "the rest of the page is handed out again at once; without `seq` all of it"),
+        ),
     ),
     "POST /v0/topics/:/readers/:/seek": ApiOperation(
         "Move a named reader",
