@@ -61,6 +61,12 @@ class Reader:
         """Seeks that were requested."""
         self.seeking = 0
         """Seeks without an answer: requests in between may take effect before or after them."""
+        self.begun = 0
+        """Reads that were requested."""
+        self.back: tuple[int, int] | None = None
+        """The first record of a page that was given back, and the number of the read that gets it,
+        if no other one is under way: the server may take a later one first.
+        """
 
     @property
     def at_most_once(self) -> bool:
@@ -120,6 +126,7 @@ class Reading(Clients):
             for reader in topic.readers:
                 reader.pages.clear()
                 reader.reads = reader.seeking = 0
+                reader.back = None
 
     # --- after a crash -----------------------------------------------------------------------------------------------
     def audits(self) -> list[Audit]:
@@ -271,6 +278,8 @@ class ReadingClient(Client):
             reader.pages.remove(page)
 
         reader.reads += 1
+        reader.begun += 1
+        number = reader.begun
 
         def got(status: int, answer: Any) -> None:
             reader.reads -= status != 0
@@ -280,6 +289,14 @@ class ReadingClient(Client):
                 reader.done += [seq for page in mine for seq in page.texts]
                 if len(reader.done) >= reader.commit_every:
                     reader.committed = max(reader.committed, reader.done[-reader.commit_every])
+            back, reader.back = reader.back, None
+            if back is not None and back[1] == number == reader.begun and still():
+                first = min((row["$seq"] for row in answer["records"]), default=back[0] + 1)
+                if first > back[0]:
+                    raise machine.wrong(
+                        f"{topic.name}/{reader.name}: {back[0]} was given back, and {first} comes first"
+                    )
+                machine.counts["pages given back that come again"] += 1
             self._take(wire, topic, reader, answer, asked_ns, stays=still())
 
         limit, lease_ms = self.rng.choice((1, 2, 10)), self.rng.choice((100, 60_000))
@@ -326,21 +343,27 @@ class ReadingClient(Client):
 
     def _commit(self, wire: Wire, topic: ReadTopic, reader: Reader, page: Page) -> None:
         seq = self.rng.choice((None, None, None, *page.texts))
-        seqs = [each for each in page.texts if seq is None or each <= seq]
+        releases = not self.shared.is_library and self.rng.random() < 0.2
+        seqs = [each for each in page.texts if (seq is None and not releases) or (seq is not None and each <= seq)]
         reader.sent.update(page.texts[each] for each in seqs)
-        if seq is None:
+        if seq is None or releases:
             reader.pages.remove(page)
         still = self._stays(reader)
+        kept = [each for each, text in page.texts.items() if text not in reader.sent]
+        left = min(kept, default=None) if releases and not reader.reads else None
+        begun = reader.begun
 
         def committed(status: int, answer: Any) -> None:
             if status == 409 and page in reader.pages:
                 reader.pages.remove(page)
             if self._next("commits of named readers", status, answer):
+                if left is not None and reader.begun == begun and still():
+                    reader.back = left, reader.begun + 1
                 if still():
                     reader.committed = max(reader.committed, answer["committed"])
                 self.shared.check_committed(topic, reader, answer["committed"], topic.there)
 
-        body = {"token": page.token, "seq": seq}
+        body = {"token": page.token, "seq": seq} | ({"release": True} if releases else {})
         wire.ask("POST", f"{topic.path}/readers/{reader.name}/commit", body, committed)
 
     def _seek(self, wire: Wire, topic: ReadTopic, reader: Reader) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.sim.whole.clients.operation import Configure, DeleteRecords, Drop, Look, Maybe, Write
 from tests.sim.whole.clients.owned_topic import OwnedTopic
+from tests.sim.whole.clients.reader_clients import Reading
 from tests.sim.whole.clients.state import CONFIG_DEFAULT, Record, State
 from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.machine import Machine
@@ -115,3 +118,35 @@ def test_news_that_comes_late_is_wrong_unless_descriptors_are_few(few: bool) -> 
         return
     with pytest.raises(LateError, match="waits 10000 ms"):
         waiter.check_late()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_page_given_back_that_another_read_may_have_is_not_missing(others: int) -> None:
+    """R-READER-10: the server may take the later of two reads first."""
+
+    class WrongError(Exception):
+        pass
+
+    def answer_to(wire: Any) -> Any:
+        return wire.ask.call_args_list[0].args[3]
+
+    clock = SimpleNamespace(monotonic_ns=lambda: 1, now_ms=lambda: 1)
+    ring = SimpleNamespace(clock=clock, events=Mock())
+    counts: Counter[str] = Counter()
+    machine: Any = SimpleNamespace(
+        ring=ring, wrong=WrongError, counts=counts, tracing=False, generation=0, operations=0
+    )
+    reading = Reading(machine, random.Random(0))
+    topic = reading.topics[0]
+    reader = topic.readers[0]
+    topic.texts.add("~5~")
+    reader.back = 4, 1
+    wires = [Mock() for _ in range(1 + others)]
+    for client, wire in zip(reading.clients, wires, strict=False):
+        client._read(wire, topic, reader, [])
+    page = {"records": [{"$seq": 5, "data": "~5~"}], "tombstone": None, "token": "a", "deadline": 9, "next_from_seq": 5}
+    if others:
+        answer_to(wires[0])(200, page)
+        return
+    with pytest.raises(WrongError, match="4 was given back, and 5 comes first"):
+        answer_to(wires[0])(200, page)
