@@ -1454,6 +1454,14 @@ MUTANTS = (
         "::test_what_is_released_of_a_page_is_handed_out_again_before_anything_new",
     ),
     _one(
+        "a cursor of another incarnation used as it is",
+        "engine/values/incarnation.py",
+        "return _ABOVE_ALL if known and known != present else from_seq",
+        "return from_seq",
+        "tests/contract/records/test_incarnations.py"
+        "::test_a_cursor_of_another_topic_of_its_name_is_told_though_it_fits",
+    ),
+    _one(
         "a kind lost in a copy by position",
         "store/format/codec.c",
         "put_frame(q, TYPE_RECORD, kept, f.payload_kind, topic_id,",

@@ -124,6 +124,7 @@ class _Diff(msgspec.Struct, Generic[R]):
     tombstone: _ToldTombstone | None
     token: str = ""
     deadline: int = 0
+    incarnation: str = ""
 
 
 class _Claimed(msgspec.Struct, Generic[R]):
@@ -204,13 +205,23 @@ def _diff_of(body: bytes) -> _Diff[Record]:
         any_diff.tombstone,
         any_diff.token,
         any_diff.deadline,
+        any_diff.incarnation,
     )
 
 
 def _page(topic: str, diff: _Diff[Record], is_sized: bool) -> Page:
     records = diff.records
     size = sum(map(_size_of, records)) if is_sized else 0
-    return Page(topic, records, diff.next_from_seq, diff.head_seq, diff.earliest_seq, _tombstone(diff.tombstone), size)
+    return Page(
+        topic,
+        records,
+        diff.next_from_seq,
+        diff.head_seq,
+        diff.earliest_seq,
+        _tombstone(diff.tombstone),
+        size,
+        diff.incarnation,
+    )
 
 
 def _size_of(record: Record) -> int:

@@ -318,8 +318,12 @@ def page(
     wait_ms: int,
     begin: Begin | None,
     is_sized: bool = False,
+    incarnation: str | None = None,
 ) -> ServerCall[Page]:
-    """Return the call of one read. is_sized: the page shall have its size."""
+    """Return the call of one read. is_sized: the page shall have its size.
+
+    incarnation: the one that the cursor is of, or "": the page shall have it.
+    """
     first = arguments.cursor(from_seq)
     arguments.count("limit", limit)
     arguments.count("max_bytes", max_bytes)
@@ -330,6 +334,8 @@ def page(
         body["from_seq"] = first
     else:
         body["from"] = _shown_begin(begin)
+    if incarnation is not None:
+        body["incarnation"] = incarnation
     if limit or max_bytes:
         body["limit"] = min(limit or MAX_LIMIT, MAX_LIMIT)
     if max_bytes:
@@ -388,6 +394,7 @@ class ClientReads:
         which: WhichRecords,
         wait_ms: int,
         from_: Begin | None,
+        incarnation: str | None,
     ) -> ServerCall[Page]:
         return page(
             topic,
@@ -398,6 +405,7 @@ class ClientReads:
             wait_ms=wait_ms,
             begin=from_,
             is_sized=bool(max_bytes),
+            incarnation=incarnation,
         )
 
     def placing(self, topic: str, begin: Begin) -> ServerCall[int]:

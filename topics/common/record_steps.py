@@ -54,6 +54,7 @@ class RecordCalls(Protocol):
         which: WhichRecords,
         wait_ms: int,
         from_: Begin | None,
+        incarnation: str | None,
     ) -> Any: ...
 
     def placing(self, topic: str, begin: Begin) -> Any: ...
@@ -107,6 +108,7 @@ def read_steps(
             which=which,
             wait_ms=0,
             from_=begin,
+            incarnation=None,
         )
         _pass_gap_of(page, on_gap)
         if room is not None:
@@ -136,14 +138,15 @@ def tail_steps(
 ) -> RecordSteps:
     """Yield the steps of `Log.tail`. is_closed: returns whether `close` was called.
 
-    They end at the head of a log that is only read, because no record comes there.
+    They end at the head of a log that is only read, because no record comes there. A topic that was
+    deleted and created again is a gap, though its head may have passed the cursor.
     """
     arguments.optional_count("max_bytes", max_bytes, least=1)
     check_on_gap(on_gap)
     begin = calls.beginning(from_seq, from_, from_time)
     if from_seq is None and begin is None:
         begin = NOW
-    at, has_begun = from_seq, False
+    at, has_begun, incarnation = from_seq, False, ""
     while True:
         try:
             page = yield calls.paging(
@@ -154,12 +157,13 @@ def tail_steps(
                 which=which,
                 wait_ms=calls.max_wait_ms,
                 from_=begin,
+                incarnation=incarnation,
             )
         except UsageError:
             if is_closed() and has_begun:
                 return  # the log was closed while the call was made
             raise
-        has_begun = True
+        has_begun, incarnation = True, page.incarnation
         _pass_gap_of(page, on_gap)
         yield page.records
         if is_closed() or (calls.is_frozen and page.caught_up):
@@ -209,11 +213,13 @@ def tail_many_steps(
                         which=which,
                         wait_ms=0,
                         from_=begins[name],
+                        incarnation=followed.incarnations[name] or "",
                     )
                 except RequestError as error:
                     followed.forget(name, error)
                     continue
                 has_begun = True
+                followed.incarnations[name] = page.incarnation or None
                 if not followed.is_made_again(name, page):
                     _pass_gap_of(page, on_gap)
                 yield [(name, record) for record in page.records]
@@ -225,8 +231,7 @@ def tail_many_steps(
             if is_closed() or (calls.is_frozen and not followed.behind):
                 return
             if not followed.behind:
-                known = followed.known()
-                news = yield calls.waiting(known, wait_ms=calls.max_wait_ms, prefixes=prefixes)
+                news = yield calls.waiting(followed.known(), wait_ms=calls.max_wait_ms, prefixes=prefixes)
                 followed.take(news, on_left_out)
         except UsageError:
             if is_closed() and has_begun:
@@ -241,11 +246,13 @@ class _Followed:
         self.cursors, self.begins = named
         self.seen: dict[str, int] = {}
         """Cursors of the newest pages, also of topics whose beginning has not come."""
+        self.incarnations: dict[str, str | None] = dict.fromkeys(self.cursors)
+        """The incarnation that each cursor is of; None: not known."""
         self.behind = list(self.cursors)
         """The topics that have records to be read."""
         self._prefixes = prefixes
-        self._taken: dict[str, str | None] = {}
-        """The incarnation of each topic that is followed because of a prefix; None: not known."""
+        self._taken: set[str] = set()
+        """The topics that are followed because of a prefix."""
         self._left_out: str | None = None
         """The topic that was reported last."""
 
@@ -267,28 +274,23 @@ class _Followed:
                 self._drop(name)
             elif head is not None and name not in self.cursors:
                 self._follow(name, head, 0, None)
-            elif head is not None and self._taken.get(name, head.incarnation) not in (None, head.incarnation):
-                self._drop(name)
-                self._follow(name, head, 0, None)
-            else:
-                if name in self._taken and head is not None:
-                    self._taken[name] = head.incarnation
-                if head is None or head.head_seq != self.seen[name]:
+            elif head is not None and self.incarnations[name] not in (None, head.incarnation):
+                if name in self._taken:
+                    self._drop(name)
+                    self._follow(name, head, 0, None)
+                else:
                     self.behind.append(name)
+            elif head is None or head.head_seq != self.seen[name]:
+                self.behind.append(name)
         self._tell(news.left_out, on_left_out)
 
     def known(self) -> dict[str, Seen]:
         """Return what a wait for news knows."""
-        taken = self._taken
-        return {name: (seq, taken[name]) if name in taken else seq for name, seq in self.seen.items()}
+        return {name: (seq, self.incarnations[name]) for name, seq in self.seen.items()}
 
     def is_made_again(self, name: str, page: Page) -> bool:
-        """Return whether a page begins a topic that was created again."""
-        lost = page.tombstone
-        if lost is None or not lost.is_recreated or name not in self._taken:
-            return False
-        self._taken[name] = None
-        return True
+        """Return whether a page begins a topic of a prefix that was created again."""
+        return name in self._taken and page.tombstone is not None and page.tombstone.is_recreated
 
     def forget(self, name: str, error: RequestError) -> None:
         """Forget a topic that is gone. Raises: the error, unless a prefix covers the topic."""
@@ -299,12 +301,14 @@ class _Followed:
     def _follow(self, name: str, head: TopicHead, cursor: int, begin: Begin | None) -> None:
         self.cursors[name] = self.seen[name] = cursor
         self.begins[name] = begin
-        self._taken[name] = head.incarnation
+        self.incarnations[name] = head.incarnation
+        self._taken.add(name)
         self.behind.append(name)
 
     def _drop(self, name: str) -> None:
-        for each in (self.cursors, self.begins, self.seen, self._taken):
+        for each in (self.cursors, self.begins, self.seen, self.incarnations):
             each.pop(name, None)
+        self._taken.discard(name)
         if name in self.behind:
             self.behind.remove(name)
 

@@ -36,13 +36,12 @@ def decoded(elements: bytes, payloads: Sequence[tuple[int, bytes]]) -> list[Reco
     return records
 
 
-def parse_page(topic: str, result: DiffResult, records: list[Record] | None = None) -> Page:
+def parse_page(topic: str, result: DiffResult, records: list[Record] | None = None, incarnation: str = "") -> Page:
     """Return the engine's answer with its records, which are decoded if they are not given."""
     if records is None:
         records = decoded(result.records, result.payloads)
-    return Page(
-        topic, records, result.next_from_seq, result.head_seq, result.earliest_seq, result.tombstone, result.size
-    )
+    place = result.next_from_seq, result.head_seq, result.earliest_seq
+    return Page(topic, records, *place, result.tombstone, result.size, incarnation)
 
 
 def parse_one(topic: str, result: DiffResult | TopicsError) -> Record | TopicsError | None:
@@ -59,10 +58,11 @@ def parse_one(topic: str, result: DiffResult | TopicsError) -> Record | TopicsEr
 class UnreadPage:
     """A page of records. `read` makes it, on any thread, once."""
 
-    __slots__ = ("_result", "_topic")
+    __slots__ = ("_incarnation", "_result", "_topic")
 
-    def __init__(self, topic: str, result: DiffResult) -> None:
+    def __init__(self, topic: str, result: DiffResult, incarnation: str = "") -> None:
         self._topic = topic
+        self._incarnation = incarnation
         self._result = result
 
     @property
@@ -77,14 +77,14 @@ class UnreadPage:
         """
         result = self._result
         if not isinstance(result, ChosenResult):
-            return parse_page(self._topic, result)
+            return parse_page(self._topic, result, None, self._incarnation)
         pause()
         records: list[Record] = []
         renderer = result.renderer()
         for _ in result.add_to(renderer, _STEP):
             records += decoded(*renderer.take())
             pause()
-        return parse_page(self._topic, result._replace(size=renderer.size), records)
+        return parse_page(self._topic, result._replace(size=renderer.size), records, self._incarnation)
 
 
 class UnreadColumns:

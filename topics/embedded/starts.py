@@ -38,6 +38,7 @@ from topics.engine.readers.reader_results import ReaderPut, ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
+from topics.engine.values.incarnation import meant_cursor
 from topics.engine.values.node_set import node_set
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
@@ -305,7 +306,12 @@ class Starts:
         wait_ms: int,
         from_: From | Begin | None,
         from_time: int | None = None,
+        incarnation: str | None = None,
     ) -> Start[UnreadPage]:
+        """Return the call of one read.
+
+        incarnation: the one that the cursor is of, or "": the page shall have it.
+        """
         arguments.text("topic", topic)
         first = arguments.cursor(from_seq)
         begin = self.beginning(from_seq, from_, from_time)
@@ -329,10 +335,13 @@ class Starts:
         )
 
         def start(done: Done[UnreadPage]) -> None:
-            def on_chosen(result: DiffResult | TopicsError) -> None:
-                done(result if isinstance(result, TopicsError) else UnreadPage(topic, result))
+            present = "" if incarnation is None else self._engine.incarnation(topic)
+            meant = query._replace(from_seq=meant_cursor(first, incarnation or "", present))
 
-            self._engine.choose(topic, query, self._lender, on_chosen)
+            def on_chosen(result: DiffResult | TopicsError) -> None:
+                done(result if isinstance(result, TopicsError) else UnreadPage(topic, result, present))
+
+            self._engine.choose(topic, meant, self._lender, on_chosen)
 
         return start
 

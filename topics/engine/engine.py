@@ -330,6 +330,11 @@ class Engine:
             return
         choose_columns(lender, self._core, self._forwarding.catch_up, topic, query, done)
 
+    def incarnation(self, name: str) -> str:
+        """Return the incarnation of a topic; "" for an absent one."""
+        topic = self._core.registry.visible(name)
+        return "" if topic is None else topic.incarnation
+
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
         """Return records after a cursor (7.6); with `wait_ms` the answer may wait for new ones."""
         topic = self._core.registry.visible(name)

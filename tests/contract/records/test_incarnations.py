@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.contract.world.websocket_client import WebSocket
-from tests.contract.world.world import World
+from tests.contract.world.world import World, tombstone
 
 
 def incarnation_of(world: World, topic: str) -> str:
@@ -148,6 +148,41 @@ def test_a_write_behind_a_deletion_on_its_way_means_what_was_deleted(world: Worl
     assert meant in (200, 409)
     world.write("t", 4)
     assert 3 not in world.data("t")
+
+
+# --- named by a read ------------------------------------------------------------------------------------------------
+def test_a_cursor_of_another_topic_of_its_name_is_told_though_it_fits(world: World) -> None:
+    """R-INC-5, R-REC-3, 7.6: as one above the head, once, whatever the cursor is."""
+    world.write("t", 1, 2, 3)
+    first = world.diff("t", 0, incarnation="")
+    known = first["incarnation"]
+    assert known == incarnation_of(world, "t")
+    assert "incarnation" not in world.diff("t", 3)
+    assert set(first) - set(world.diff("t", 0, incarnation=None)) == {"incarnation"}
+    same = world.diff("t", 3, incarnation=known)
+    assert (same["records"], same["tombstone"], same["incarnation"]) == ([], None, known)
+    world.drop("t")
+    world.write("t", 4, 5, 6, 7)
+    assert world.diff("t", 3)["tombstone"] is None
+    for cursor in (0, 3, 4):
+        page = world.diff("t", cursor, incarnation=known, wait_ms=3000)
+        assert page["tombstone"] == tombstone(1, 4, "recreated", 4, earliest_seq=1)
+        assert [record["data"] for record in page["records"]] == [4, 5, 6, 7]
+        assert page["incarnation"] == incarnation_of(world, "t") != known
+    after = world.diff("t", page["next_from_seq"], incarnation=page["incarnation"])
+    assert (after["records"], after["tombstone"]) == ([], None)
+    body = {"from": "first", "incarnation": known}
+    begun = world.request("POST", "/v0/topics/t/diff", body).json
+    assert (begun["tombstone"], len(begun["records"]), begun["incarnation"]) == (None, 4, page["incarnation"])
+
+
+def test_an_incarnation_of_another_shape_is_refused_by_a_read(world: World) -> None:
+    """R-INC-5"""
+    world.write("t", 1)
+    for wrong in ("0", "0123456789ABCDEF", 5):
+        refused = world.request("POST", "/v0/topics/t/diff", {"incarnation": wrong})
+        assert refused.refusal[:2] == (400, "invalid_request")
+    assert world.request("POST", "/v0/topics/absent/diff", {"incarnation": ""}).status == 404
 
 
 @pytest.mark.http1

@@ -227,6 +227,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
         | {
             **_begin(""),
             "from_seq": NUMBER,
+            "incarnation": (const("another", b'"0123456789abcdef"'), *TEXT),
             "wait_ms": (const("1", b"1"), LONG),
         }
     ),

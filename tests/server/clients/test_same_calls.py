@@ -195,6 +195,41 @@ def test_a_page_that_is_abandoned_comes_again_at_once(any_log: AnyTwin) -> None:
     assert asyncio.run(leave()) == [0, 1, 2]
 
 
+def make_again(log: AnyTwin, topic: str, *data: Any) -> None:
+    log.delete_topic(topic)
+    log.append(topic, list(data))
+
+
+def test_a_tail_tells_that_its_topic_is_another_one_though_its_cursor_fits(any_log: AnyTwin) -> None:
+    any_log.append("t", [1, 2])
+    tail = any_log.tail("t", 0)
+    assert first(tail, 2) == [1, 2]
+    make_again(any_log, "t", 3, 4, 5)
+    with pytest.raises(topics.GapError) as raised:
+        next(tail)
+    assert (raised.value.tombstone.reason, raised.value.resume_from) == ("recreated", 0)
+
+    tail = any_log.tail("t", 0, on_gap="skip")
+    assert first(tail, 3) == [3, 4, 5]
+    make_again(any_log, "t", 6, 7, 8, 9)
+    assert first(tail, 4) == [6, 7, 8, 9]
+
+    async def follow() -> list[Any]:
+        tail = any_log.aio.tail("t", 0, on_gap="skip")
+        found = [(await anext(tail)).data for _ in range(4)]
+        make_again(any_log, "t", *range(5))
+        return found + [(await anext(tail)).data for _ in range(5)]
+
+    assert asyncio.run(follow()) == [6, 7, 8, 9, *range(5)]
+
+
+def test_a_tail_of_several_topics_tells_that_one_is_another_with_an_equal_head(any_log: AnyTwin) -> None:
+    any_log.append("a", [1, 2])
+    any_log.append("b", [3])
+    tail = any_log.tail_many({"a": 0, "b": 0}, on_gap="skip")
+    assert [next(tail)[1].data for _ in range(3)] == [1, 2, 3]
+    make_again(any_log, "a", 4, 5)
+    assert [next(tail)[1].data for _ in range(2)] == [4, 5]
 
 
 @pytest.mark.parametrize("reader", [None, "billing"])

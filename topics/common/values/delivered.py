@@ -51,6 +51,8 @@ class Page(msgspec.Struct, frozen=True):
     tombstone: Tombstone | None
     size: int = 0
     """Accounted bytes of the records: `data` and `meta` as they are stored."""
+    incarnation: str = ""
+    """The topic's incarnation, if the read has asked for it."""
 
     @property
     def caught_up(self) -> bool:

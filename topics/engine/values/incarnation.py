@@ -13,6 +13,7 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
 
 _BYTES = 8
+_ABOVE_ALL = 2**64 - 1
 _SHAPE = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
@@ -33,6 +34,14 @@ def check_incarnation(name: str, value: str) -> None:
     """
     if not is_shaped(value):
         raise RequestError("invalid_request", f"{name} must be 16 lower-case hex digits, as the topic's state shows it")
+
+
+def meant_cursor(from_seq: int, known: str, present: str) -> int:
+    """Return the cursor of a read that knows an incarnation, "" for none (R-INC-5).
+
+    That of another incarnation is above every head, so the read reports that the topic is another.
+    """
+    return _ABOVE_ALL if known and known != present else from_seq
 
 
 def ends_with_process(config: TopicConfig) -> bool:

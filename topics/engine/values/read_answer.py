@@ -17,7 +17,7 @@ _END = b"}}"
 _BEGINNING = _TOPIC + b"%b" + _RECORDS
 _ENDING = (
     _NEXT + b"%d" + _HEAD + b"%d" + _EARLIEST + b"%d" + _CAUGHT_UP + b"%b" + _TOMBSTONE + b"%b" + _LAG + b"%d"
-    + _TIMES + b"%d%b" + _END
+    + b"%b" + _TIMES + b"%d%b" + _END
 )  # fmt: skip
 _PLACE = _NEXT[2:] + b"%d" + _HEAD + b"%d" + _CAUGHT_UP + b"%b"
 _LOST = b'{"gap_from":%d,"gap_to":%d,"reason":"%b","missed_estimate":%d,"earliest_seq":%d,"head_seq":%d}'
@@ -39,8 +39,11 @@ def beginning(name_json: bytes) -> bytes:
     return _BEGINNING % name_json
 
 
-def ending(result: DiffResult, total_ms: bytes) -> bytes:
-    """Return the part of an answer after the records. total_ms: `server_total_ms` as JSON."""
+def ending(result: DiffResult, total_ms: bytes, incarnation: str | None = None) -> bytes:
+    """Return the part of an answer after the records. total_ms: `server_total_ms` as JSON.
+
+    incarnation: of the topic, if the request asks for it.
+    """
     cold = b',"cold_segments_read":%d' % result.cold_segments if result.cold_segments else b""
     return _ENDING % (
         result.next_from_seq,
@@ -49,6 +52,7 @@ def ending(result: DiffResult, total_ms: bytes) -> bytes:
         _BOOLEANS[result.caught_up],
         b"null" if result.tombstone is None else _lost(result.tombstone),
         result.lag,
+        b"" if incarnation is None else b',"incarnation":"%b"' % incarnation.encode(),
         total_ms,
         result.scanned,
         cold,

@@ -12,6 +12,7 @@ from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
+from topics.engine.values.incarnation import check_incarnation, meant_cursor
 from topics.engine.values.predicate import parse_predicate
 from topics.engine.values.read_answer import beginning, ending
 from topics.engine.values.read_filter import ReadFilter
@@ -194,8 +195,13 @@ def diff(call: Call) -> None:
     """Answer records above a cursor; wait for some if there are none and `wait_ms` is set (7.6)."""
     fields = call.fields()
     nodes, only_nodes, match = ReadFilter.of(fields, call.service.config)
+    engine, known, present = call.service.engine, fields.nullable_string("incarnation"), None
+    if known is not None:
+        present = engine.incarnation(call.name)
+        if known:
+            check_incarnation("incarnation", known)
     query = DiffQuery(
-        from_seq=fields.u64("from_seq", 0),
+        from_seq=meant_cursor(fields.u64("from_seq", 0), known or "", present or ""),
         limit=fields.u32("limit", 0),
         nodes=nodes,
         include_tags=fields.boolean("include_tags", False),
@@ -209,9 +215,9 @@ def diff(call: Call) -> None:
 
     @call.or_fail
     def done(result: DiffResult) -> None:
-        call.reply_around(beginning(call.plan.name_json), result.records, ending(result, call.total_ms()))
+        call.reply_around(beginning(call.plan.name_json), result.records, ending(result, call.total_ms(), present))
 
-    cancel = call.service.engine.diff(call.name, query, done)
+    cancel = engine.diff(call.name, query, done)
     if query.wait_ms and not call.answered:
         call.on_disconnect = cancel
 

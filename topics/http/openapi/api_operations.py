@@ -291,6 +291,7 @@ OPERATIONS: dict[str, ApiOperation] = {
                 caught_up=boolean(),
                 tombstone=nullable(ref("Tombstone")),
                 lag=u64(),
+                incarnation_Q=text("of the topic, if the request has an `incarnation`"),
                 performance=performance("records_scanned", optional=("cold_segments_read", "throttle_wait_ms")),
             )
         },
@@ -298,6 +299,7 @@ OPERATIONS: dict[str, ApiOperation] = {
         body=question(
             (),
             from_seq=u64("the last seq seen", default=0),
+            incarnation=nullable(text("the one that the cursor is of; empty: not known")),
             **{"from": ref("Begin")},
             limit=LIMIT,
             **_FILTER,

@@ -92,6 +92,8 @@ class EngineApi(Protocol):
     ) -> list[int]:
         """Append plain writes to many topics at once: see `Engine.append_plain`."""
 
+    def incarnation(self, name: str) -> str: ...
+
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel: ...
 
     def wait(
