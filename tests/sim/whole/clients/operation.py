@@ -57,7 +57,7 @@ class _Absent(Exception):
 
 
 class Meant(NamedTuple):
-    """The incarnation that a write names, and the instance that has it; 0: no instance has it now."""
+    """The incarnation that a write or a read names, and the instance that has it; 0: none has it now."""
 
     incarnation: str
     instance: int
@@ -285,18 +285,31 @@ class Read(Operation):
 
     changes = False
 
-    def __init__(self, cursor: int, limit: int, max_bytes: int = 0, which: dict[str, str] | None = None) -> None:
-        """max_bytes: 0 for the default, which is more than a topic holds. which: filters."""
+    def __init__(
+        self,
+        cursor: int,
+        limit: int,
+        max_bytes: int = 0,
+        which: dict[str, str] | None = None,
+        meant: Meant | None = None,
+    ) -> None:
+        """max_bytes: 0 for the default, which is more than a topic holds. which: filters. meant: what
+        the cursor is of.
+        """
         self.cursor = cursor
         self.limit = limit
         self.max_bytes = max_bytes
         self.which = which or {}
+        self.meant = meant
 
     def __str__(self) -> str:
-        return f"read {self.cursor} limit {self.limit} bytes {self.max_bytes} {self.which or ''}"
+        of = f" of {self.meant}" if self.meant else ""
+        return f"read {self.cursor}{of} limit {self.limit} bytes {self.max_bytes} {self.which or ''}"
 
     def request(self, path: str) -> tuple[str, str, dict[str, Any] | None]:
-        body = {"from_seq": self.cursor, "limit": self.limit, "include_tags": True, **self.which}
+        body: dict[str, Any] = {"from_seq": self.cursor, "limit": self.limit, "include_tags": True, **self.which}
+        if self.meant is not None:
+            body["incarnation"] = self.meant.incarnation
         return "POST", f"{path}/diff", body | ({"max_batch_bytes": self.max_bytes} if self.max_bytes else {})
 
     def apply(self, state: Maybe, instance: int, burned: int = 0) -> list[Maybe]:
@@ -306,7 +319,12 @@ class Read(Operation):
         state = exists(state, status)
         expect("(head, earliest)", (answer["head_seq"], answer["earliest_seq"]), (state.head, state.earliest))
         as_base64 = answer.get("as_base64", False)
-        page = state.read(self.cursor, self.limit, self.max_bytes, as_base64=as_base64, which=self.which)
+        cursor, meant = self.cursor, self.meant
+        if meant is not None:  # R-INC-5
+            is_present = meant.instance == state.instance
+            expect("is of that incarnation", answer["incarnation"] == meant.incarnation, is_present)
+            cursor = cursor if is_present else state.head + 1
+        page = state.read(cursor, self.limit, self.max_bytes, as_base64=as_base64, which=self.which)
         expect("tombstone", answer["tombstone"], page.tombstone)
         names = ("$seq", "data", "$tag", "$node", "meta")
         found = [tuple(row.get(name) for name in names) for row in answer["records"]]

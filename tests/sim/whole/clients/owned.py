@@ -186,7 +186,8 @@ class OwningClient(Client):
             return ReadSince(topic.a_time(rng.random()) + rng.choice((0, 0, 1)), rng.choice(_LIMITS))
         cursor = rng.choice((0, rng.randint(0, state.head + 1), state.lost, state.head))
         which = _FILTERS[int(choice * 10_000) % len(_FILTERS)]
-        return Read(cursor, rng.choice(_LIMITS), rng.choice(_SIZES), which)
+        meant = self._meant(topic) if rng.random() < 0.2 and not self.machine.has_calls else None
+        return Read(cursor, rng.choice(_LIMITS), rng.choice(_SIZES), which, meant)
 
     def _config(self) -> dict[str, Any]:
         rng = self.rng
@@ -229,7 +230,7 @@ class OwningClient(Client):
         here = {state.instance for state in topic.states if state is not None}
         may_be = {incarnation for number, (_life, incarnation) in topic.incarnations.items() if number in here}
         others = sorted(topic.shown - may_be)
-        self.machine.counts["writes into topics that are gone"] += bool(others)
+        self.machine.counts["requests that mean topics that are gone"] += bool(others)
         return Meant(self.rng.choice(others), 0) if others else None
 
     def _part(self, topic: OwnedTopic) -> Part | None:
