@@ -96,6 +96,12 @@ class Ring(Protocol):
         flight.
         """
 
+    def send_datagram(self, address: str, data: bytes) -> int:
+        """Send a datagram to a Unix socket past the queue, before returning. Return 0 or -errno.
+
+        address: a path, or "@" and an abstract name. -EAGAIN: the receiver takes none now.
+        """
+
     def pinned(self) -> dict[int, int]:
         """Return the bytes of shared memory that sends in flight hold, by user_data.
 

@@ -68,6 +68,14 @@ class BlockingCalls:
         name = _borrowed(fd).getpeername()
         return (name[0], name[1]) if isinstance(name, tuple) else ("local", 0)
 
+    def send_datagram(self, address: str, data: bytes) -> int:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+                sender.sendto(data, "\0" + address[1:] if address.startswith("@") else address)
+        except OSError as error:
+            return -(error.errno or errno.EINVAL)
+        return 0
+
     def make_directory(self, path: str) -> bool:
         try:
             os.mkdir(path, 0o700)

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from topics.loop.ring import Ring
@@ -53,11 +53,26 @@ class KernelWorld:
         self.ring = ring
         self.directory = directory
         self.clients: list[KernelClient] = []
+        self.receivers: list[socket.socket] = []
 
     def client(self, address: tuple[str, int]) -> KernelClient:
         client = KernelClient(address)
         self.clients.append(client)
         return client
+
+    def datagram_socket(self) -> tuple[str, Callable[[], list[bytes]]]:
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        receiver.bind("")  # the kernel chooses an abstract name
+        self.receivers.append(receiver)
+
+        def take() -> list[bytes]:
+            found = []
+            with suppress(BlockingIOError):
+                while True:
+                    found.append(receiver.recv(4096))
+            return found
+
+        return "@" + receiver.getsockname()[1:].decode(), take
 
     @contextmanager
     def file_limit(self, size: int) -> Iterator[None]:
@@ -73,6 +88,8 @@ class KernelWorld:
 
     def close(self) -> None:
         self.ring.close()
+        for receiver in self.receivers:
+            receiver.close()
         for client in self.clients:
             with suppress(OSError):
                 client.close()

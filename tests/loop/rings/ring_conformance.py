@@ -61,6 +61,9 @@ class World(Protocol):
     def client(self, address: tuple[str, int]) -> Client:
         """Connects to a listener of the ring (into its backlog)."""
 
+    def datagram_socket(self) -> tuple[str, Callable[[], list[bytes]]]:
+        """A new socket for datagrams: its address, and what takes those that have come."""
+
     def file_limit(self, size: int) -> AbstractContextManager[None]:
         """Meanwhile no file takes a byte at or beyond `size`: a write across it is short, one beyond it -EFBIG."""
 
@@ -484,6 +487,14 @@ class RingConformance:
             pair.driver.step(STEP_NS // 10)
         assert res in (-errno.EPIPE, -errno.ECONNRESET)
         assert pair.ring.send_now(-1, b"nobody") == -errno.EBADF
+
+    def test_a_datagram_arrives_whole_and_one_without_a_receiver_is_an_error(self, make_world: MakeWorld) -> None:
+        world = make_world()
+        address, take = world.datagram_socket()
+        assert world.ring.send_datagram(address, b"READY=1\nSTATUS=two lines") == 0
+        assert world.ring.send_datagram(address, b"WATCHDOG=1") == 0
+        assert take() == [b"READY=1\nSTATUS=two lines", b"WATCHDOG=1"]
+        assert world.ring.send_datagram(world.directory + "/no-socket", b"anyone?") == -errno.ENOENT
 
     @pytest.mark.parametrize("seed", range(4))
     def test_any_mix_of_traffic_cancels_and_scarce_buffers_keeps_every_stream_whole(

@@ -44,6 +44,11 @@ class SimWorld:
     def client(self, address: tuple[str, int]) -> ConformanceClient:
         return ConformanceClient(self.ring.network.client(address[1]))
 
+    def datagram_socket(self) -> tuple[str, Callable[[], list[bytes]]]:
+        received: list[bytes] = []
+        self.ring.network.datagrams["@receiver"] = received
+        return "@receiver", received.copy
+
     @contextmanager
     def file_limit(self, size: int) -> Iterator[None]:
         self.ring.disk.file_bytes_max = size

@@ -193,6 +193,8 @@ class SimNetwork:
         self.socket_buffer_bytes = socket_buffer_bytes
         self.travel_ns = travel_ns
         self.listeners: dict[int, SimListener] = {}
+        self.datagrams: dict[str, list[bytes]] = {}
+        """The datagrams that were sent to each datagram socket that a test has put here, by its address."""
         self._next_port = 20_000
 
     def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> SimListener:

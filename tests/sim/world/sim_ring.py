@@ -17,7 +17,7 @@ from tests.sim.genome import Seed, stream
 from tests.sim.world.events import Events, SimStalledError
 from tests.sim.world.faults import Faults
 from tests.sim.world.network import Endpoint, SimNetwork
-from tests.sim.world.ring_core import Core, Operation, SimPausedError, too_late
+from tests.sim.world.ring_core import Core, Operation, SimDeadError, SimPausedError, too_late
 from tests.sim.world.ring_files import SimFiles
 from tests.sim.world.ring_sockets import SimSockets
 from tests.sim.world.sim_disk import SimDisk
@@ -258,6 +258,15 @@ class SimRing:
 
     def direct_block_bytes(self, path: str) -> int:
         return self.disk.direct_block_bytes
+
+    def send_datagram(self, address: str, data: bytes) -> int:
+        if self._core.killed:
+            raise SimDeadError("the simulated process is dead")
+        received = self.network.datagrams.get(address)
+        if received is None:
+            return -errno.ENOENT
+        received.append(data)
+        return 0
 
     def boot_id(self) -> str:
         return self.disk.boot_id
