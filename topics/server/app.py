@@ -28,7 +28,7 @@ from topics.server.gate import Gate, ServerState
 from topics.server.handler import HttpHandler
 from topics.server.keys_file import read_keys_file, with_keys_of_file
 from topics.server.metrics_page import MetricsValues, ServerMetrics
-from topics.server.port_file import write_port_file
+from topics.server.port_file import shown_address, write_port_file
 from topics.server.scrapes import Scrapes
 from topics.server.shutdown import drain
 from topics.server.startup import check_address
@@ -239,6 +239,21 @@ class Server:
     def _end(self, code: int) -> None:
         self._sweep.stop()
         self._on_end(code)
+
+    @property
+    def state(self) -> ServerState:
+        """The state as its end was asked for, where the gate's is as requests meet it."""
+        return ServerState.DRAINING if self._stopping else self.gate.state
+
+    def status(self) -> str:
+        """Return what the server does, in words, for a service manager."""
+        if self._stopping:
+            left = len(self.listener.connections)
+            return f"stopping: {left} connections" if left else "stopping: closing the log"
+        if self.gate.state is ServerState.RECOVERING:
+            return f"recovering: {self.gate.progress:.0%} done"
+        refusal = self.not_ready()
+        return refusal.message if refusal is not None else f"serving on http://{shown_address(self.address)}"
 
     # --- probes ------------------------------------------------------------------------------------------------------
     def uptime_ms(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from functools import partial
 
@@ -16,6 +17,7 @@ from topics.loop.signals import install_signal_handlers
 from topics.server.app import Server
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
+from topics.server.service_manager import ServiceReports, service_manager_of
 from topics.server.startup import check_config, check_port, connection_limit, forbid_core_dumps
 from topics.store.disk.data_directory import lock_directory
 
@@ -35,6 +37,13 @@ def serve(config: Config) -> int:
     loop = Loop(ring, SystemClock())
     codes: list[int] = []
 
+    reports: list[ServiceReports] = []
+    """The reports to the service manager that started the process, if there is one."""
+
+    def report() -> None:
+        for each in reports:
+            each.look()
+
     def on_end(code: int) -> None:
         codes.append(code)
         loop.stop()
@@ -44,9 +53,17 @@ def serve(config: Config) -> int:
         directory = lock_directory(ring, config)
         try:
             server = Server(
-                config, loop, partial(StoredEngine.open, directory=directory), max_connections=limit, on_end=on_end
+                config,
+                loop,
+                partial(StoredEngine.open, directory=directory),
+                max_connections=limit,
+                on_ready=report,
+                on_end=on_end,
             )
             config = server.config
+            manager = service_manager_of(os.environ, os.getpid())
+            if manager is not None:
+                reports.append(ServiceReports(loop, manager, server))
             signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
             def on_signal(number: int) -> None:
@@ -54,11 +71,14 @@ def serve(config: Config) -> int:
                     server.reload_keys()
                 else:
                     server.stop()
+                    report()
 
             uninstall = install_signal_handlers(loop, on_signal, signals)
             leave_heap = tend_heap()
             try:
                 server.start()
+                for each in reports:
+                    each.start()
                 _log.info(
                     "topics %s on http://%s, data in %s; io: %s (%s); commit: %s; auth: %s, %d keys",
                     __version__,

@@ -1,0 +1,1 @@
+"""The server as a service: reports to its manager, keys, memory."""
