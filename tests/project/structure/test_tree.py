@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[3]
 _FILE_BYTES_MAX = 256 * 1024
 TOP = {
     ".ci", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile",
-    "README.md", "build_ffi.py", "docs", "examples", "perf", "pyproject.toml", "pyspark_topics.py", "scripts",
-    "setup.py", "tests", "topics",
+    "README.md", "build_ffi.py", "docs", "examples", "packaging", "perf", "pyproject.toml", "pyspark_topics.py",
+    "scripts", "setup.py", "tests", "topics",
 }  # fmt: skip
 
 

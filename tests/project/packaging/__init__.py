@@ -1,0 +1,1 @@
+"""The files of packaging/: unit, image, board, alerts, proxies."""

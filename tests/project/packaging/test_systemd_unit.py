@@ -1,0 +1,66 @@
+"""The unit of systemd, and the file of settings beside it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.project.structure.test_tree import ROOT
+from topics.cli.config_file import read_config_file
+
+PACKAGING = ROOT / "packaging"
+EXPOSURE_MAX = 15
+"""Tenths of the exposure level: a unit without a sandbox has 96."""
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze is missing: apt-get install systemd"
+)
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit, with a program that is here."""
+    text = (PACKAGING / "topics.service").read_text()
+    path = tmp_path / "topics.service"
+    path.write_text(text.replace("/opt/topics/.venv/bin/topics", f"{sys.executable} -m topics"))
+    return path
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False)
+
+
+@needs_systemd
+def test_systemd_understands_the_unit(unit: Path) -> None:
+    done = analyze("verify", str(unit))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_the_sandbox_leaves_little_exposed(unit: Path) -> None:
+    done = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", "--no-pager", str(unit))
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze has no --offline: systemd 250 has it")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr
+
+
+def test_the_unit_waits_for_ready_and_watches_longer_than_the_slowest_write() -> None:
+    unit = dict(re.findall(r"^(\w+)=(.*)$", (PACKAGING / "topics.service").read_text(), re.M))
+    assert unit["Type"] == "notify"
+    assert int(unit["WatchdogSec"]) > 120
+    assert unit["LoadCredential"] == "keys:/etc/topics/keys"
+
+
+def test_each_setting_of_the_example_is_one(tmp_path: Path) -> None:
+    text = (PACKAGING / "topics.toml").read_text()
+    examples = re.findall(r"^# (\w+ = .*)$", text, re.M)
+    assert examples
+    path = tmp_path / "topics.toml"
+    path.write_text("\n".join(examples))
+    assert len(read_config_file(str(path))) == len(examples)
+    assert read_config_file(str(PACKAGING / "topics.toml")) == {}, "the example changes nothing by itself"
