@@ -49,6 +49,7 @@ class Server:
 
     The constructor binds the address, `start` begins recovery, and `stop` begins the end.
 
+    on_ready(): called when requests are served.
     on_end(code): called when everything is closed; 0 after a graceful stop, 1 if recovery failed.
     Raises: UsageError, the bound address can be reached from other machines and there are no keys.
     """
@@ -60,6 +61,7 @@ class Server:
         open_backend: OpenBackend,
         *,
         max_connections: int = 0,
+        on_ready: Callable[[], None] = lambda: None,
         on_end: Callable[[int], None] = lambda _code: None,
     ) -> None:
         self._lasting_keys = parse_keys(config.api_keys, config.max_inflight_per_key)
@@ -87,6 +89,7 @@ class Server:
         self.hurried = False
         """A second stop was requested: the server waits for nothing."""
         self._open_backend = open_backend
+        self._on_ready = on_ready
         self._on_end = on_end
         self._backend: Backend | None = None
         self._recovery: Task[None] | None = None
@@ -196,6 +199,7 @@ class Server:
             return
         self.service.serve(backend.engine)
         self.gate.open()
+        self._on_ready()
         took_ms = (self.loop.clock.monotonic_ns() - self._started_ns) // 1_000_000
         _log.info("ready after %d ms: %d topics", took_ms, self.topic_count())
 
