@@ -36,7 +36,8 @@ from topics.common.values.configs import AT_LEAST_ONCE, Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
-from topics.common.work import RETRY_MS, START_MS, WorkJob
+from topics.common.work import WorkJob
+from topics.common.work_steps import RETRY_MS, START_MS
 
 
 class AnyReader(Protocol):

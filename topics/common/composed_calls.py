@@ -23,17 +23,8 @@ from topics.common.values.begin import From
 from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Record
 from topics.common.values.which import WhichRecords
-from topics.common.work import (
-    RETRY_MS,
-    START_MS,
-    AsyncWorkJob,
-    AwaitedQueueCalls,
-    QueueCalls,
-    WorkJob,
-    WorkOptions,
-    work,
-    work_awaited,
-)
+from topics.common.work import AsyncWorkJob, AwaitedQueueCalls, QueueCalls, WorkJob, work, work_awaited
+from topics.common.work_steps import RETRY_MS, START_MS, WorkOptions
 from topics.errors import TopicsError
 
 _NONE: Mapping[str, int | From | None] = {}

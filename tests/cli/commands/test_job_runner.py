@@ -14,6 +14,8 @@ import pytest
 import topics
 from tests.embedded.conftest import SMALL
 from topics.cli.commands.job_runner import JobRunner, RunnerOptions
+from topics.cli.exit_codes import REFUSED
+from topics.errors import NoAnswerError
 
 OPTIONS = RunnerOptions("jobs", ("true",), "w", 1, None, True, 0, None, True)
 
@@ -67,11 +69,29 @@ def test_a_job_whose_lease_ended_unnoticed_is_not_said_to_be_done(
     with topics.open(tmp_path / "data", **SMALL) as log:
         queue_with(log, "a job")
         taken: Any = TakenAway(log, lambda: None)
-        JobRunner(taken, OPTIONS._replace(quiet=False)).run()
+        assert JobRunner(taken, OPTIONS._replace(quiet=False)).run() == REFUSED
         assert log.state("jobs").count == 1
     said = capfd.readouterr().err
     assert "job 1: its lease had ended before its command did" in said
     assert "done" not in said
+
+
+def test_an_ack_without_an_answer_is_repeated(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    class Unanswered(WatchedLog):
+        tries = 0
+
+        def ack(self, queue: str, node: str, jobs: Iterable[topics.Job]) -> topics.AckResult:
+            self.tries += 1
+            if self.tries == 1:
+                raise NoAnswerError("no answer from http://s")
+            return self._log.ack(queue, node, jobs)
+
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, "a job")
+        unanswered: Any = Unanswered(log, lambda: None)
+        assert JobRunner(unanswered, OPTIONS._replace(quiet=False)).run() == 0
+        assert (unanswered.tries, log.state("jobs").count) == (2, 0)
+    assert "job 1: done in" in capfd.readouterr().err
 
 
 def test_the_last_line_on_stderr_is_part_of_the_reason_and_bounded(tmp_path: Path) -> None:
@@ -110,7 +130,7 @@ def test_a_command_whose_lease_was_lost_is_ended_and_its_job_is_not_completed(tm
     with topics.open(tmp_path / "data", **SMALL) as log:
         watched = WatchedLog(queue_with(log, 1), lambda: None, takes_away=True)
         command = ("sh", "-c", "cat > /dev/null; exec sleep 1000")
-        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=300, limit=1)).run() == 0  # type: ignore[arg-type]
+        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=300, limit=1)).run() == REFUSED  # type: ignore[arg-type]
         assert log.state("jobs").count == 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from topics.common import work
+from topics.common import work_steps
 from topics.common.values.answers import ExtendResult
 from topics.common.values.delivered import Job
 from topics.errors import NoAnswerError, OutcomeUnknown, UsageError
@@ -20,7 +20,7 @@ PATIENCE_MS = 20_000
 @pytest.fixture
 def jobs_log(any_log: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A log with a queue of two jobs, in which an ack is repeated without a pause."""
-    monkeypatch.setattr(work, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(work_steps, "_PAUSE_S", 0.0)
     any_log.put_topic("jobs", type="queue")
     any_log.append("jobs", ["one", "two"])
     return any_log
@@ -135,7 +135,7 @@ def test_a_job_that_is_worked_on_when_the_loop_is_left_stays(jobs_log: Any) -> N
 def test_a_job_whose_block_does_not_begin_in_time_comes_back(
     jobs_log: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(work, "_PARTS", 10_000)
+    monkeypatch.setattr(work_steps, "_PARTS", 10_000)
     jobs = jobs_log.work("jobs", node="w", start_ms=0)
     job = next(jobs)
     again = jobs_log.claim("jobs", "other", 2, wait_ms=PATIENCE_MS)
@@ -149,13 +149,11 @@ def test_a_job_whose_block_does_not_begin_in_time_comes_back(
 
 
 def test_an_extension_that_skips_a_job_whose_ack_has_no_answer_yet_does_not_say_that_it_is_lost() -> None:
-    options = work.WorkOptions("jobs", "w", 2, 1000, 0, 1000)
-    held: work._HeldJobs[Any] = work._HeldJobs(options)
-    one, two = (
-        work._JobAtWork(Job(seq=seq, ts=1, lease_id="lease_1", deadline=1, deliveries=1, data=1)) for seq in (1, 2)
-    )
-    held._hold([one, two])
-    one._is_ending = True
+    options = work_steps.WorkOptions("jobs", "w", 2, 1000, 0, 1000)
+    held = work_steps.WorkSteps(options, work_steps.JobAtWork, lambda: 0.0, lambda: False)
+    one, two = held._hold(Job(seq=seq, ts=1, lease_id="lease_1", deadline=1, deliveries=1, data=1) for seq in (1, 2))
+    ending = held.acking(one)
+    next(ending)  # its answer does not come
     held._note_extended([one, two], ExtendResult({}, [1, 2]))
     assert (one.is_lost, two.is_lost) == (False, True)
 
@@ -163,7 +161,7 @@ def test_an_extension_that_skips_a_job_whose_ack_has_no_answer_yet_does_not_say_
 def test_asyncio_ends_and_gives_back_jobs_alike(
     jobs_log: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(work, "_PARTS", 10_000)
+    monkeypatch.setattr(work_steps, "_PARTS", 10_000)
     aio = jobs_log.aio
     known, tries = aio.ack, iter(range(9))
 

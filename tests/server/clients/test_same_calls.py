@@ -18,7 +18,7 @@ from tests.embedded.calls.test_library_queues import make_dead
 from tests.embedded.conftest import SMALL
 from topics.client.parsing import DeadLetterPage, Redriven
 from topics.client.server_calls import ClientDeadLetters
-from topics.common import work
+from topics.common import work_steps
 from topics.common.dead_letter_steps import dead_steps, redrive_steps
 from topics.common.record_steps import next_step
 
@@ -338,7 +338,7 @@ def test_an_interrupt_returns_the_job_and_goes_on(any_log: topics.AnyLog) -> Non
 
 
 def test_leases_are_extended_while_jobs_are_worked_on(any_log: topics.AnyLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "_PARTS", 1000)
+    monkeypatch.setattr(work_steps, "_PARTS", 1000)
     any_log.put_topic("jobs", type="queue")
     any_log.append("jobs", [1])
     extended = threading.Semaphore(0)
@@ -364,7 +364,7 @@ def test_work_takes_the_lease_of_its_queue_and_extends_by_it(any_log: AnyTwin, m
     """The jobs of a worker that was killed come back when the queue says."""
     any_log.put_topic("jobs", type="queue", lease_ms=7_200_000)
     any_log.append("jobs", [1])
-    monkeypatch.setattr(work, "_PARTS", 7_200_000)  # a millisecond
+    monkeypatch.setattr(work_steps, "_PARTS", 7_200_000)  # a millisecond
     asked: list[tuple[str, int | None]] = []
     aio, extended = any_log.aio, threading.Event()
 

@@ -1,4 +1,4 @@
-"""Run a command for each job of a queue, and extend the job's lease meanwhile."""
+"""Run a command for each job of a queue: `work`, whose blocks are programs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import topics
 from topics.cli.commands.last_line import LastLine
-from topics.cli.exit_codes import INTERRUPTED, sentence
+from topics.cli.exit_codes import INTERRUPTED, REFUSED
 from topics.cli.output.record_text import data_bytes
-from topics.common.work import nack_for
+from topics.common.work import Worker, WorkJob
+from topics.common.work_steps import START_MS, WorkOptions
 from topics.errors import TopicsError
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _CLAIM_MS = 1000
 """How long a claim waits for a job: a stop of the runner waits as long for it."""
-_EXTENDS = 3
-"""A lease is extended after a third of it, so that two more tries are in time."""
+_LOOKS = 6
+"""A lease that has ended is noticed, and its command ended, within a sixth of a lease."""
 
 
 class RunnerOptions(NamedTuple):
@@ -45,12 +45,17 @@ class RunnerOptions(NamedTuple):
 
 
 class JobRunner:
-    """Claims jobs and runs the command, until it is stopped or has done what it was to do."""
+    """Runs the command for jobs, until it is stopped or has done what it was to do."""
 
     def __init__(self, log: AnyLog, options: RunnerOptions) -> None:
-        self._log = log
         self._options = options
-        self._lease_ms = options.lease_ms or log.state(options.queue, touch=False).config.lease_ms
+        self._worker = Worker(
+            log,
+            WorkOptions(
+                options.queue, options.node, options.side_by_side, options.lease_ms, options.delay_ms, START_MS
+            ),
+        )
+        self._look_s = (options.lease_ms or log.state(options.queue, touch=False).config.lease_ms) / 1000 / _LOOKS
         self._lock = threading.Lock()
         self._left = options.limit
         """Jobs that may still be begun; None: any number."""
@@ -59,6 +64,8 @@ class JobRunner:
         self._signal = 0
         self._ending = False
         """Whether commands that run are to end."""
+        self._lost = False
+        """Whether the lease of a job ended before the job was done."""
         self._error: TopicsError | OSError | None = None
 
     def run(self) -> int:
@@ -71,11 +78,14 @@ class JobRunner:
             for thread in threads:
                 thread.join()
         finally:
+            self._worker.leave()
             for number, handler in before.items():
                 signal.signal(number, handler)
         if self._error is not None:
             raise self._error
-        return INTERRUPTED if self._signal == signal.SIGINT else 0
+        if self._signal == signal.SIGINT:
+            return INTERRUPTED
+        return REFUSED if self._lost else 0
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Begin no more jobs; at the second signal end the commands that run."""
@@ -87,15 +97,16 @@ class JobRunner:
         self.stopping.set()
 
     def _work(self) -> None:
+        wait_ms = 0 if self._options.drain else _CLAIM_MS
         try:
             while not self.stopping.is_set() and self._begins():
-                jobs = self._claim()
-                if not jobs:
-                    self._ends_without()
-                    if self._options.drain:
-                        return
-                for job in jobs:
+                job = self._worker.next_job(wait_ms=wait_ms, most=1)
+                if job is not None:
                     self._run(job)
+                    continue
+                self._ends_without()
+                if self._options.drain:
+                    return
         except (TopicsError, OSError) as error:
             self._error = self._error or error
             self.stopping.set()
@@ -114,12 +125,7 @@ class JobRunner:
             if self._left is not None:
                 self._left += 1
 
-    def _claim(self) -> list[topics.Job]:
-        options = self._options
-        wait_ms = 0 if options.drain else _CLAIM_MS
-        return self._log.claim(options.queue, options.node, 1, lease_ms=self._lease_ms, wait_ms=wait_ms)
-
-    def _run(self, job: topics.Job) -> None:
+    def _run(self, job: WorkJob) -> None:
         """Run the command for a job, and complete or return it."""
         began = time.monotonic()
         said = LastLine()
@@ -144,56 +150,53 @@ class JobRunner:
         finally:
             self._running.discard(process)
         if not is_ours:
-            self._report(job, "its lease has ended, so its command was ended")
+            self._note_lost(job, "its lease has ended, so its command was ended")
         elif process.returncode == 0:
-            result = self._log.ack(self._options.queue, self._options.node, [job])
+            job.ack()
             said.text()
             took = f"{time.monotonic() - began:.1f} s"
-            if result.skipped and not result.repeated:
-                self._report(job, f"its lease had ended before its command did, after {took}: it may run again")
+            if job.is_lost:
+                self._note_lost(job, f"its lease had ended before its command did, after {took}: it may run again")
             else:
                 self._report(job, f"done in {took}")
         else:
             self._return(job, _how_it_ended(process.returncode, said.text()))
 
-    def _wait(self, process: subprocess.Popen[bytes], job: topics.Job) -> bool:
-        """Wait for the command, and extend the lease. Return whether this node still holds it."""
+    def _wait(self, process: subprocess.Popen[bytes], job: WorkJob) -> bool:
+        """Wait for the command. Return False if the job's lease ended first; it is ended then."""
         is_text = isinstance(job.data, (str, bytes))
         data: bytes | None = data_bytes(job.data) + (b"" if is_text else b"\n")
+        with self._worker.changed:
+            job.begin()
         while True:
             try:
-                process.communicate(data, timeout=self._lease_ms / 1000 / _EXTENDS)
+                process.communicate(data, timeout=self._look_s)
                 return True
             except subprocess.TimeoutExpired:
                 data = None  # what is left of it is written by the next call
-                if not self._extend(job):
+                if job.is_lost:
                     _end(process)
                     process.wait()
                     return False
 
-    def _extend(self, job: topics.Job) -> bool:
-        try:
-            result = self._log.extend(self._options.queue, self._options.node, [job], lease_ms=self._lease_ms)
-        except TopicsError as error:
-            self._report(job, f"its lease was not extended: {sentence(error)}")
-            return True  # the ack finds out
-        return not result.skipped
-
-    def _return(self, job: topics.Job, why: str) -> None:
-        options = self._options
-        nack_for(self._log, options.queue, options.node, [job], delay_ms=options.delay_ms, reason=why)
+    def _return(self, job: WorkJob, why: str) -> None:
+        job.nack(reason=why)
         self._report(job, f"returned: {why}")
 
-    def _variables(self, job: topics.Job) -> dict[str, str]:
-        told: dict[str, Any] = {
+    def _variables(self, job: WorkJob) -> dict[str, str]:
+        variables: dict[str, Any] = {
             "TOPICS_QUEUE": self._options.queue,
             "TOPICS_SEQ": job.seq,
             "TOPICS_TAG": job.tag or "",
             "TOPICS_DELIVERIES": job.deliveries,
         }
-        return {**os.environ, **{name: str(value) for name, value in told.items()}}
+        return {**os.environ, **{name: str(value) for name, value in variables.items()}}
 
-    def _report(self, job: topics.Job, what: str) -> None:
+    def _note_lost(self, job: WorkJob, what: str) -> None:
+        self._lost = True
+        self._report(job, what)
+
+    def _report(self, job: WorkJob, what: str) -> None:
         if not self._options.quiet:
             print(f"job {job.seq}: {what}", file=sys.stderr, flush=True)
 
