@@ -296,3 +296,11 @@ def test_code_is_compared_without_its_prose() -> None:
     commented = '"""A."""\nclass A:\n    """A."""\n    x = 1  # so\n    """X."""\n    def f(self):\n        """F."""\n'
     assert code_of(bare) == code_of(commented)
     assert code_of(bare) != code_of(bare.replace("1", "2"))
+
+
+def test_the_changelog_is_one_that_a_user_reads() -> None:
+    """Grouped by what a user can do, in bullets that have a subject: 75 at most for one release."""
+    page = ROOT / "CHANGELOG.md"
+    bullets = [line.text for line in paragraphs(page) if line.text.startswith("- ")]
+    assert len(bullets) <= 75, f"{len(bullets)}: merge those about one thing"
+    assert not [text for text in bullets if re.match(r"- (?:It|They|This|These|That|He|She)\b", text)]
