@@ -17,10 +17,15 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright
+.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright ui
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+# Chromium (Debian: chromium) and node 20; playwright-core comes from the package index of node, once.
+ui: venv ## /ui in Chromium, with screenshots in build/ui
+	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix $(VENV)/node playwright-core@1; fi
+	$(BIN)/python -m pytest -m slow -rs -s tests/long/browser $(ARGS)
 
 # Without the test tools.
 serve: $(VENV)/.base ## a server on this machine; ARGS="--port 4001"

@@ -16,7 +16,7 @@ HTML = b"text/html; charset=utf-8"
 _PIECES = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _INCLUDED = re.compile(r"<!-- include (style|script) (\S+) -->")
 _FOR_READERS = re.compile(r"^[ \t]*(?://|/\*\*|\*[ /]).*\n|^[ \t]+", re.MULTILINE)
-"""Lines of comments, and indentation: they are not sent."""
+"""Comments and indentation of a script, which are not sent."""
 _OF_ALL = b"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n"
 
 
@@ -61,7 +61,9 @@ def read_page(name: str, **attributes: str) -> ServedPage:
     folder = files(__package__)
 
     def included(match: re.Match[str]) -> str:
-        text = _FOR_READERS.sub("", folder.joinpath(match[2]).read_text())
+        text = folder.joinpath(match[2]).read_text()
+        if match[1] == "script":
+            text = _FOR_READERS.sub("", text)
         return f"<{match[1]}>\n{text}</{match[1]}>"
 
     html = _INCLUDED.sub(included, folder.joinpath(name).read_text())

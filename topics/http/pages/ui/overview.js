@@ -12,8 +12,8 @@ async function metrics(wanted, signal) {
     for (const [, key, value] of line.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[key] = value;
     found.get(name).push({ labels, value: Number(line.slice(line.lastIndexOf(" ") + 1)) });
   }
-  // A page of 1,000 topics costs the server 30 ms, so it is asked for every 10 s, and a short one every 2 s.
-  return [found, Math.max(2000, text.length / 25)];
+  // A page of 1,000 topics costs the server 30 ms, so it is asked for every 17 s, and a short one every 2 s.
+  return [found, Math.max(2000, text.length / 15)];
 }
 
 const OF_TEXT = ["pressure", "disk_full", "checkpoint_failing", "cold_failed", "checksum_failures_total",
@@ -27,7 +27,7 @@ async function showOverview(main, _args, signal) {
   const charts = Object.fromEntries([
     ["frames", "Frames logged", perSecond, "appends and changes of topics, per second"],
     ["written", "Bytes logged", (n) => `${bytes(n)}/s`, "written to the log, per second"],
-    ["sync", "Time of a sync", span, "mean since the point before"],
+    ["sync", "Time of a sync", (ms) => (ms ? span(ms) : "none"), "mean since the point before"],
     ["depth", "Waiting for a commit", count, "appends that are not committed yet"],
     ["requests", "Requests", perSecond, "handled, by whichever path"],
     ["pressure", "Pressure", (n) => `${_few.format(n * 100)} %`, "how far deliveries lag: from 20 % on frames gather, from 95 % on writes may be refused", 1],

@@ -19,8 +19,10 @@ function route() {
   const main = document.getElementById("main");
   const chosen = VIEWS.has(name) ? name : name === "topic" ? "topics" : [...VIEWS.keys()][0];
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === chosen) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view === chosen) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   document.title = `${VIEWS.get(chosen)[0]} · topics`;
   const show = name === "topic" ? showTopic : VIEWS.get(chosen)[1];

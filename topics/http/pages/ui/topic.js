@@ -41,12 +41,15 @@ async function showTopic(main, [topic, wanted = "records"], signal) {
 
   let state;
   try {
+    // The list is asked first: an absent topic is nothing that the console of a browser should show as an error.
+    const { topics } = await get(`/v0/topics?page_size=1&prefix=${encodeURIComponent(topic)}`, signal);
+    if (topics[0]?.topic !== topic) {
+      const body = { records: [{ data: { sku: 1 } }] };
+      return set(panel, empty("There is no such topic", "A write creates it:", command(curl("POST", ofTopic(topic), body))));
+    }
     state = await get(ofTopic(topic, "?touch=false"), signal);
   } catch (error) {
-    if (signal.aborted) return;
-    if (error.code !== "topic_not_found") return failed(error);
-    const body = { records: [{ data: { sku: 1 } }] };
-    return set(panel, empty("There is no such topic", "A write creates it:", command(curl("POST", ofTopic(topic), body))));
+    return void (signal.aborted || failed(error));
   }
   show(state);
   const names = [...PANELS].filter(([, [, , of]]) => !of || of === state.type);
@@ -54,6 +57,7 @@ async function showTopic(main, [topic, wanted = "records"], signal) {
   set(tabs, names.map(([name, [label]]) => h("a", {
     role: "tab", href: `#/topic/${encodeURIComponent(topic)}/${name}`, "aria-selected": String(name === chosen), "aria-controls": "panel",
   }, label)));
+  tabs.querySelector("[aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" });
   PANELS.get(chosen)[1](panel, topic, signal, state);
   every(3000, signal, async () => show(await get(ofTopic(topic, "?touch=false"), signal)), failed);
 }

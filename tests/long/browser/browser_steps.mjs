@@ -1,0 +1,214 @@
+// Look at the pages of two servers in Chromium, one step after the other. Prints a line of JSON for each step.
+//
+//     node browser_steps.mjs '{"modules", "chromium", "profile", "out", "plain", "keyed", "key", "idle_s"}'
+
+import { createRequire } from "node:module";
+
+const given = JSON.parse(process.argv[2]);
+const { chromium } = createRequire(`${given.modules}/`)("playwright-core");
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync"];
+const VIEWS = {
+  home: "/", overview: "/ui#/", topics: "/ui#/topics", records: "/ui#/topic/orders", publish: "/ui#/topic/orders/publish",
+  readers: "/ui#/topic/orders/readers", config: "/ui#/topic/orders/config", jobs: "/ui#/topic/jobs/jobs",
+  hostile: "/ui#/topic/hostile", absent: "/ui#/topic/absent", queues: "/ui#/queues", "all-readers": "/ui#/readers", routers: "/ui#/routers",
+};
+const SIZES = { desktop: { width: 1280, height: 860 }, phone: { width: 390, height: 844 } };
+const say = (step, found = {}) => console.log(JSON.stringify({ step, ...found }));
+const browser = await chromium.launchPersistentContext(given.profile, { executablePath: given.chromium, headless: true, args: FLAGS });
+
+/** Return a page that notes what the console says and every dialog of a script. */
+async function open(options = {}) {
+  const page = await browser.newPage();
+  page.noted = [];
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && page.noted.push(`${message.text()} at ${page.url()}`));
+  page.on("pageerror", (error) => page.noted.push(`${error.stack} at ${page.url()}`));
+  page.on("dialog", (box) => (page.noted.push(`a dialog at ${page.url()}`), box.dismiss()));
+  page.setDefaultTimeout(20000);
+  await page.setViewportSize(options.size ?? SIZES.desktop);
+  await page.emulateMedia({ colorScheme: options.scheme ?? "light" });
+  return page;
+}
+
+const SHOWN = { records: ".record", jobs: ".letter", hostile: ".record", absent: ".empty", overview: ".verdict li", topics: "tbody a.name",
+  queues: "tbody tr", "all-readers": "tbody tr", readers: "tbody tr", routers: ".graph rect", config: "form", publish: "form" };
+
+async function look(page, url, name) {
+  await page.goto("about:blank");
+  await page.goto(url + VIEWS[name]);
+  if (SHOWN[name]) await page.waitForSelector(SHOWN[name]);
+  if (name === "config") await page.fill("input[name=cap_records]", "50");
+  await page.waitForTimeout(name === "overview" ? 4500 : 300);
+}
+
+// Each view in each size and colour: what the console says, whether something is wider than the page.
+for (const scheme of ["light", "dark"]) {
+  for (const [size, box] of Object.entries(SIZES)) {
+    const page = await open({ scheme, size: box });
+    for (const name of Object.keys(VIEWS)) {
+      await look(page, given.plain, name);
+      await page.screenshot({ path: `${given.out}/${name}-${size}-${scheme}.png` });
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      say("view", { name, size, scheme, noted: page.noted.splice(0), wide });
+    }
+    await page.close();
+  }
+}
+
+// A record that another client writes shows in the tail, and a gap as a row of its own.
+{
+  const page = await open();
+  await look(page, given.plain, "records");
+  await page.waitForSelector(".live.live");
+  const write = (sku) => fetch(`${given.plain}/v0/topics/orders`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ records: [{ data: { sku } }] }),
+  });
+  const took = [];
+  for (const sku of ["tail-1", "tail-2", "tail-3"]) {
+    const began = performance.now();
+    await write(sku);
+    await page.waitForSelector(`.record:has-text("${sku}")`, { timeout: 10000 });
+    took.push(performance.now() - began);
+  }
+  const rows = await page.locator(".record").count();
+  await page.getByRole("button", { name: "Older records" }).click();
+  await page.waitForFunction((before) => document.querySelectorAll(".record").length > before, rows);
+  const older = (await page.locator(".record").count()) - rows;
+  while (!(await page.locator(".gap").count())) await page.getByRole("button", { name: "Older records" }).click();
+  const gap = await page.locator(".gap").first().innerText();
+  await page.getByRole("button", { name: "Pause" }).click();
+  await write("while-paused");
+  await page.getByRole("button", { name: "Continue" }).click();
+  await page.waitForSelector('.record:has-text("while-paused")');
+  await page.screenshot({ path: `${given.out}/tail-desktop-light.png` });
+  say("tail", { took_ms: took, older, gap, noted: page.noted });
+  await page.close();
+}
+
+// What a person publishes is written as it was typed.
+{
+  const page = await open();
+  await look(page, given.plain, "publish");
+  await page.getByLabel("Data", { exact: true }).fill('{"big": 9007199254740993}');
+  await page.getByLabel("Tag").fill("typed");
+  await page.keyboard.press("Control+Enter");
+  await page.waitForSelector(".answers li");
+  const answer = await page.locator(".answers li").first().innerText();
+  const seq = Number(/seq (\d+)/.exec(answer)[1]);
+  const read = await fetch(`${given.plain}/v0/topics/orders/diff`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ from_seq: seq - 1, include_tags: true }),
+  });
+  say("publish", { answer, read: await read.text(), noted: page.noted });
+  await page.close();
+}
+
+// A change of the configuration says what it does, and does it.
+{
+  const page = await open();
+  await look(page, given.plain, "config");
+  await page.waitForSelector(".effects li:has-text('Evicts')");
+  const effects = await page.locator(".effects").innerText();
+  await page.getByRole("button", { name: "Change the topic" }).click();
+  await page.waitForSelector(".effects .good");
+  const state = await (await fetch(`${given.plain}/v0/topics/orders?touch=false`)).json();
+  say("config", { effects, count: state.count, noted: page.noted });
+  await page.close();
+}
+
+// Dead letters become jobs again, some and all.
+{
+  const page = await open();
+  await look(page, given.plain, "jobs");
+  const before = await page.locator(".letter").count();
+  await page.locator(".letter input").first().check();
+  await page.getByRole("button", { name: "Redrive 1 chosen" }).click();
+  await page.waitForFunction((n) => document.querySelectorAll(".letter").length === n - 1, before);
+  await page.getByRole("button", { name: "Redrive all", exact: true }).click();
+  await page.locator("dialog").getByRole("button", { name: "Redrive all" }).click();
+  await page.waitForSelector(".nothing");
+  const { dead } = await (await fetch(`${given.plain}/v0/topics/jobs/dead`)).json();
+  say("redrive", { before, left: dead.length, noted: page.noted });
+  await page.close();
+}
+
+// Names and payloads that are markup stay text, also in an address.
+{
+  const page = await open();
+  const texts = [];
+  for (const path of ["/ui#/topic/hostile", "/ui#/topic/mail/jobs", `/ui#/topic/${encodeURIComponent("<img src=x onerror=alert(1)>")}`, "/ui#/%3Cscript%3E"]) {
+    await page.goto("about:blank");
+    await page.goto(given.plain + path);
+    await page.waitForTimeout(800);
+    for (const summary of await page.locator(".record summary").all()) await summary.click();
+    texts.push(await page.locator("main").innerText());
+  }
+  const made = await page.evaluate(() => document.querySelectorAll("main img, main script, main svg[onload], main b[onload]").length);
+  say("hostile", { texts, made, title: await page.title(), noted: page.noted });
+  await page.close();
+}
+
+// The keyboard leads everywhere.
+{
+  const page = await open();
+  await look(page, given.plain, "overview");
+  await page.keyboard.press("Tab");
+  const skip = await page.evaluate(() => document.activeElement.textContent);
+  await page.keyboard.press("Enter");
+  const main = await page.evaluate(() => document.activeElement.id);
+  await page.keyboard.press("g");
+  await page.keyboard.press("t");
+  await page.waitForSelector("tbody a.name");
+  await page.keyboard.press("/");
+  await page.keyboard.type("svc-07.events.0407");
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".record");
+  const name = await page.locator("h1").innerText();
+  await page.keyboard.press("?");
+  await page.waitForSelector("dialog[open]");
+  await page.screenshot({ path: `${given.out}/help-desktop-light.png` });
+  say("keyboard", { skip, main, name, noted: page.noted });
+  await page.close();
+}
+
+// A server with keys is not asked for anything before there is a key, which lasts as long as the tab.
+{
+  const page = await open();
+  const asked = [];
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
+  await page.goto(`${given.keyed}/ui#/topics`);
+  await page.waitForSelector("dialog[open] input");
+  const before = asked.filter((path) => path.startsWith("/v0"));
+  await page.screenshot({ path: `${given.out}/key-desktop-light.png` });
+  await page.locator("dialog input").fill(given.key);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("tbody a.name");
+  await page.goto(`${given.keyed}/ui#/topic/orders`);
+  await page.reload();
+  await page.waitForSelector(".live.live");
+  const noted = page.noted.splice(0);
+  const again = await page.locator("dialog[open]").count();
+  const other = await open();
+  await other.goto(`${given.keyed}/ui`);
+  await other.waitForSelector("dialog[open] input");
+  await other.locator("dialog input").fill("wrong");
+  await other.keyboard.press("Enter");
+  await other.waitForSelector("dialog[open]:has-text('refused')");
+  say("keys", { before, again, noted, secrets: asked.filter((path) => path.includes(given.key)) });
+  await page.close();
+  await other.close();
+}
+
+// A page that is open and visible, and nothing happens.
+for (const name of ["overview", "topics"]) {
+  const page = await open();
+  await look(page, given.plain, name);
+  await page.waitForTimeout(2000);
+  say("idle", { name });
+  await page.waitForTimeout(given.idle_s * 1000);
+  say("idle over", { name, noted: page.noted });
+  await page.close();
+}
+await browser.close();
