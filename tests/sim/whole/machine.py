@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
@@ -172,8 +173,8 @@ class Machine:
         """Requests of this life answered until then."""
         self.descriptors_are_few = False
         self.is_interrupted = False
-        """Whether signals end writes of the log again and again: no failure, but a file may be late
-        by a second.
+        """Whether signals end writes of the log again and again, or an open finds no descriptor: no
+        failure, but a file may be late by a second.
         """
         self.ended: list[int] = []
         self.operations = 0
@@ -494,7 +495,7 @@ class Machine:
         self.lay(faulty.plans)
         self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
         self.descriptors_are_few = bool(faulty.descriptors)
-        self.is_interrupted = any(fault.error in AGAIN for fault in faulty.plans)
+        self.is_interrupted = any(fault.error in (*AGAIN, errno.EMFILE) for fault in faulty.plans)
         if faulty.descriptors or faulty.completions_max:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
         self.ring.completions_max = faulty.completions_max
