@@ -72,7 +72,7 @@ model: venv ## any request in any order against one oracle; EXAMPLES=n, ARGS=--l
 	$(BIN)/python -W ignore -m tests.long.model --examples $(EXAMPLES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Short lives in which every operation fails in turn, and which end after every operation in turn.
-sweeps: venv ## every operation of seven lives fails in turn
+sweeps: venv ## every operation of eight lives fails in turn
 	$(BIN)/python -W ignore -m tests.sim.sweeps $(ARGS)
 
 # Every byte of a small store rots, before a server and before readers of its files.

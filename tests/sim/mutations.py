@@ -20,6 +20,9 @@ _BESIDE = "tests/embedded/calls/test_readers_beside.py"
 _BYTES = "tests/embedded/appends/test_records_of_bytes.py"
 _LARGE = "tests/engine/write/test_large_appends.py"
 _COMPRESSED = "tests/store/checkpoint/test_compressed_segments.py"
+_MOVES = (
+    "tests/sim/test_sweeps.py::test_a_life_may_end_at_any_step_of_a_move_to_compressed_segments_and_of_deletes_in_them"
+)
 _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
@@ -746,6 +749,27 @@ MUTANTS = (
         "                await writes.put(_FLAG, place)\n",
         "                if not compressed:\n                    await writes.put(_FLAG, place)\n",
         "tests/store/checkpoint/test_compressed_segments.py",
+    ),
+    _one(
+        "the index of a compressed segment not flagged",
+        "store/checkpoint/delete_flags.py",
+        "                if segment.sealed:\n",
+        "                if segment.sealed and segment.codec == CODEC_PLAIN:\n",
+        _MOVES,
+    ),
+    _one(
+        "a compressed copy that a snapshot lists as a plain one",
+        "store/checkpoint/tiering.py",
+        "segment.codec = CODEC_ZSTD if self.compresses else segment.codec",
+        "segment.codec = segment.codec",
+        _MOVES,
+    ),
+    _one(
+        "a compressed copy not synced",
+        "store/checkpoint/tiering.py",
+        "table, header.table_at)\n                await files.fsync(write_fd)",
+        "table, header.table_at)",
+        _MOVES,
     ),
     _one(
         "a delete flag that two records of a compressed segment share",

@@ -22,12 +22,12 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError
 from tests.sim.whole.run_seed import first_difference, make_actors, make_reading, make_workers, start
-from tests.sim.whole.seed_plan import Faulty, Plan, PlannedFault
+from tests.sim.whole.seed_plan import COLD, Faulty, Plan, PlannedFault
 from tests.sim.world.faults import AGAIN
 
 FAULTS = {
@@ -62,7 +62,19 @@ class Story(NamedTuple):
     """The fewest requests answered in each of its lives."""
     audited: bool = False
     """Whether a life between the two audits the content: leases may have been lost."""
+    settings: Mapping[str, Any] = {}
+    """Settings of all its lives, instead of those of the seed."""
 
+
+COMPRESSED = {
+    "segment_codec": "zstd",
+    "hot_retain_segments": 0,
+    "hot_retain_bytes": 0,
+    "pack_run_bytes": 256,
+    "segment_max_events": 3,
+    "checkpoint_wal_bytes": 8 << 10,
+}
+"""With a seed that has a cold directory, each sealed segment moves there, compressed."""
 
 STORIES = {
     "records-9": Story(9, make_actors, 14),
@@ -72,6 +84,7 @@ STORIES = {
     "queues-3": Story(3, make_workers, 20, audited=True),
     "records-1": Story(1, make_actors, 14),
     "readers-6": Story(6, make_reading, 20),
+    "compressed-182": Story(182, make_actors, 14, settings=COMPRESSED),
 }
 
 
@@ -97,11 +110,15 @@ class Sweep:
         self._machine, self._actors = self._first_life()
         self.seen: Counter[str] = Counter()
         self.effects = 0
+        self.cold: list[int] = []
+        """The operations on files of the cold directory, by number."""
         self._look()
 
     def _first_life(self) -> tuple[Machine, list[Actor]]:
         story = self.story
-        machine = Machine(Plan(story.seed))
+        plan = Plan(story.seed)
+        plan.forced |= story.settings
+        machine = Machine(plan)
         actors = story.cast(machine, story.seed)
         start(machine)
         machine.audit(actors)
@@ -142,15 +159,22 @@ class Sweep:
     def _look(self) -> None:
         """Count the operations of the second life without a change."""
 
-        def count() -> dict[str, int]:
+        def count() -> dict[str, Any]:
+            ring, cold = self._machine.ring, list[int]()
+
+            def note(_kind: str, path: str) -> None:
+                if path.startswith(f"{COLD}/"):
+                    cold.append(ring.effects + 1)
+
+            ring.faults.on_seen = note
             self._second_life(Run())
-            return {**self._machine.ring.faults.seen, "effects": self._machine.ring.effects}
+            return {"seen": ring.faults.seen, "effects": ring.effects, "cold": cold}
 
         said = _in_a_fork(count)
-        self.effects = said.pop("effects")
-        self.seen = Counter(said)
+        self.effects, self.cold = said["effects"], said["cold"]
+        self.seen = Counter(said["seen"])
 
-    def _run(self, run: Run) -> dict[str, int]:
+    def _run(self, run: Run) -> dict[str, Any]:
         """Run the second life and what follows it. Raises: the fault."""
         machine, actors = self._machine, self._actors
         self._second_life(run)
@@ -180,6 +204,13 @@ class Sweep:
             for effects in range(1, self.effects + 1)
             for variant in (None, *range(TORN_VARIANTS))
         ]
+
+    def moves(self) -> list[Run]:
+        """Return the crashes after an operation on a file of the cold directory, or after the last
+        of these.
+        """
+        of_moves = {*self.cold, *range(self.cold[-1], self.effects + 1)}
+        return [run for run in self.crashes() if run.stop_at in of_moves]
 
     def faults(self) -> list[Run]:
         """Return runs in which every operation fails in turn, once and with all that follow; then a
@@ -218,7 +249,7 @@ class ForkFailedError(Exception):
     """The error of the forked process, as text."""
 
 
-def _in_a_fork(work: Callable[[], dict[str, int]]) -> dict[str, int]:
+def _in_a_fork(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the result of `work` in a copy of this process, whose state stays as it is.
 
     Raises: ForkFailedError.
@@ -243,7 +274,7 @@ def _in_a_fork(work: Callable[[], dict[str, int]]) -> dict[str, int]:
     answer = json.loads(text) if text else {"error": f"the process ended with {os.waitstatus_to_exitcode(status)}"}
     if "error" in answer:
         raise ForkFailedError(answer["error"])
-    found: dict[str, int] = answer["result"]
+    found: dict[str, Any] = answer["result"]
     return found
 
 

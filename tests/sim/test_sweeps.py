@@ -32,6 +32,12 @@ def test_a_life_may_end_after_any_operation(story: str) -> None:
     assert sweep.counts["runs"] > 2
 
 
+def test_a_life_may_end_at_any_step_of_a_move_to_compressed_segments_and_of_deletes_in_them() -> None:
+    sweep = Sweep("compressed-182")
+    assert list(sweep.try_all(sweep.moves()[:: stride(37)])) == []
+    assert sweep.counts["runs"] > 15
+
+
 @pytest.mark.parametrize("story", ["records-9", "queues-6"])
 def test_any_operation_may_fail(story: str) -> None:
     sweep = Sweep(story)
