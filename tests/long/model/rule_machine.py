@@ -105,6 +105,8 @@ settings = st.fixed_dictionaries(
         "http_parser": st.sampled_from(["h11", "httptools"]),
         "http_lane": st.sampled_from(["off", "auto"]),
         "wal_shards": st.sampled_from([1, 3]),
+        "pack_run_bytes": st.sampled_from([0, 0, 4096]),
+        "segment_codec": st.sampled_from(["none", "zstd", "zstd"]),
     }
 )
 
@@ -241,6 +243,7 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "host"):
+            self.counts["segments that were compressed at the end"] += self.host.compressed_segments()
             self.host.close()
 
     def follow(self, step: Callable[[], None]) -> None:

@@ -11,8 +11,12 @@ from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.sse_client import EventStream
 from tests.contract.world.world import Connection, World
 from tests.long.model.oracle import READERS_MAX
+from topics.store.format.compressed_segment import is_compressed
 
 _FEW = {"max_readers": READERS_MAX, "max_reader_pages": READERS_MAX}
+_MOVES: dict[str, Any] = {"segment_max_events": 4, "hot_retain_segments": 0}
+"""Sealed segments go to the cold directory with the next checkpoint."""
+_COLD = "/srv/cold"
 
 
 class Host:
@@ -66,6 +70,10 @@ class Host:
         else:
             getattr(self.world, how)()
 
+    def compressed_segments(self) -> int:
+        """Return how many segments of the example are compressed now."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """End the example."""
         raise NotImplementedError
@@ -80,10 +88,15 @@ class SimHost(Host):
 
     def __init__(self, seed: int) -> None:
         options = {"shuffle": bool(seed), "all_in_lane": seed % 3 > 0, "only_woken": seed % 2 == 0}
-        super().__init__(SimWorld(seed, **options, checkpoint_wal_bytes=24_000, **_FEW))
+        self._sim = SimWorld(seed, **options, checkpoint_wal_bytes=24_000, cold_dir=_COLD, **_MOVES, **_FEW)
+        super().__init__(self._sim)
 
     def pass_ms(self, milliseconds: int) -> None:
         self.world.advance_ms(milliseconds)
+
+    def compressed_segments(self) -> int:
+        paths = (path for path in self._sim._files(_COLD) if path.endswith(".data"))
+        return sum(is_compressed(self._sim.ring.file_bytes(path)) for path in paths)
 
     def close(self) -> None:
         self.world.close()
@@ -96,7 +109,9 @@ class LiveHost(Host):
     endings = ("stop", "crash")
 
     def __init__(self, directory: Path, restarts_max: int) -> None:
-        super().__init__(LiveWorld(directory, checkpoint_wal_bytes=64_000, checkpoint_every_ms=1000, **_FEW))
+        self._cold = directory / "cold"
+        settings = _FEW | _MOVES | {"cold_dir": str(self._cold)}
+        super().__init__(LiveWorld(directory, checkpoint_wal_bytes=64_000, checkpoint_every_ms=1000, **settings))
         self.restarts_max = restarts_max
         """Restarts of one example: each costs a second."""
         self._runs = False
@@ -115,6 +130,9 @@ class LiveHost(Host):
     def pass_ms(self, milliseconds: int) -> None:
         self.connection.receive()
         self.world.wait_until(lambda: False, milliseconds)
+
+    def compressed_segments(self) -> int:
+        return sum(is_compressed(path.read_bytes()) for path in self._cold.glob("topics/*/seg-*.data"))
 
     def close(self) -> None:
         if self._runs:
