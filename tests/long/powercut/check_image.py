@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import topics
 from tests.long.powercut.life import History
@@ -12,6 +12,7 @@ from tests.long.soak.kill_loop import whole_difference
 from tests.long.soak.model import Record, Topic, outcomes
 from topics.embedded.log import Log
 from topics.errors import TopicsError
+from topics.store.format.compressed_segment import is_compressed
 
 _SETTINGS: dict[str, Any] = {"wal_file_bytes": 1 << 20, "disk_reserve_bytes": 0, "disk_low_water_bytes": 0}
 """Small, since the disk is. The number of shards is another than before, mostly (R-DUR-15)."""
@@ -48,16 +49,26 @@ def after_power_cut(data: Path) -> None:
     (data / "session").write_text(json.dumps(session))
 
 
-def check(data: Path, histories: list[History], cut: int) -> int:
-    """Records compared. Raises AssertionError with the first promise that was broken."""
+class Checked(NamedTuple):
+    records: int
+    """Records compared."""
+    compressed: int
+    """Compressed segments that the log opened with."""
+
+
+def check(data: Path, histories: list[History], cut: int) -> Checked:
+    """Check all promises. Raises AssertionError with the first one that was broken."""
     after_power_cut(data)
     compared = 0
-    settings = {**_SETTINGS, "cold_dir": str(data.parent / "cold")}
+    cold = data.parent / "cold"
+    settings = {**_SETTINGS, "cold_dir": str(cold)}
     with topics.open(str(data), **settings) as log:
         client = LibraryClient(log)
         for history in histories:
             compared += _check_strict(client, history, cut) if history.strict else _check_loose(log, history, cut)
         known = {history.topic.name for history in histories}
+        segments = cold.glob("topics/*/seg-*.data")  # the start has removed what no snapshot lists
+        compressed = sum(is_compressed(path.read_bytes()[:16]) for path in segments)
         strange = [state.name for state in log.topics() if state.name not in known]
         assert not strange, f"topics nobody made: {strange}"
         state = {history.topic.name: _whole(log, history.topic.name) for history in histories}
@@ -66,7 +77,7 @@ def check(data: Path, histories: list[History], cut: int) -> int:
             assert _whole(log, name) == found, f"{name}: the second start says something else"
         for history in histories:
             _continues(log, history, cut)
-    return compared
+    return Checked(compared, compressed)
 
 
 def _check_strict(client: LibraryClient, history: History, cut: int) -> int:

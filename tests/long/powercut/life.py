@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.long.powercut.disk import LoggedDisk
-from tests.long.soak.kill_loop import as_bytes_at_times, choose_settings, reader_call, whole_difference
+from tests.long.soak.kill_loop import COMPRESSED, as_bytes_at_times, choose_settings, reader_call, whole_difference
 from tests.long.soak.model import Operation, Record, Topic, outcomes
 from tests.long.soak.server_client import Client, Gone, Server
 
 WRITERS = 3
 STRICT_A_WRITER = 2
 _FAR = 1 << 62
+_CHECKPOINT = 0.02
+"""Share of the steps before which a writer asks for a checkpoint: by itself one comes once a second."""
 
 
 @dataclass(slots=True)
@@ -84,6 +86,8 @@ class Writer:
         client = Client(address)
         try:
             while True:
+                if self._rng.random() < _CHECKPOINT:
+                    self._checkpoint(client)
                 self._step(client, self._rng.choice(self.histories))
         except Gone:
             pass
@@ -108,6 +112,12 @@ class Writer:
                     cut_off.operation = Operation("create", (cut_off.operation.create,))
             history.topic = found
             history.restarts.append((position, len(history.events)))
+
+    def _checkpoint(self, client: Client) -> None:
+        status, answer = client.ask("POST", "/v0/checkpoint")
+        if status == 503:
+            raise Gone("stopping")
+        assert status == 200, answer
 
     def _step(self, client: Client, history: History) -> None:
         operation, method, path, body = self._choose(history)
@@ -168,6 +178,7 @@ def live(
     rng = random.Random(seed)
     settings = {**choose_settings(rng, io), "disk_reserve_bytes": 1 << 20, "disk_low_water_bytes": 2 << 20}
     settings["wal_file_bytes"] = min(settings["wal_file_bytes"], 1 << 20)
+    settings |= {} if seed % 2 else COMPRESSED  # every other life has some for certain
     settings["cold_dir"] = Path(disk.mountpoint) / "cold"
     writers = [Writer(number, random.Random(f"{seed} {number}"), disk) for number in range(WRITERS)]
     begin = 0

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from tests.long.powercut.check_image import check
@@ -23,24 +24,27 @@ from tests.long.powercut.life import live
 CUTS_A_LIFE = 20
 
 
-def one_life(program: Path, directory: Path, seed: int, cuts: int, io: str = "") -> tuple[int, int]:
-    """(calls made, records compared) over `cuts` images of one life. Raises AssertionError naming seed and cut."""
+def one_life(program: Path, directory: Path, seed: int, cuts: int, io: str = "") -> Counter[str]:
+    """Counts over `cuts` images of one life. Raises AssertionError naming seed and cut."""
     with LoggedDisk(program, directory) as disk:
         histories, begin = live(disk, seed, io=io)
     entries = read_log(disk.log)
     rng = random.Random(seed)
     positions = sorted(rng.randint(begin, len(entries)) for _ in range(cuts))
-    compared = 0
+    counts = Counter({"calls": sum(len(history.events) for history in histories)})
     image_path = directory / "image"
     for cut, image in images(entries, positions, disk.megabytes << 20, seed):
         image_path.write_bytes(image)
         try:
             with Mounted(image_path, directory / "cut") as mounted:
-                compared += check(mounted / "data", histories, cut)
+                checked = check(mounted / "data", histories, cut)
         except BaseException as error:
             error.add_note(f"seed {seed}, power cut after {cut} of {len(entries)} entries; kept in {directory}")
             raise
-    return sum(len(history.events) for history in histories), compared
+        counts["records compared"] += checked.records
+        counts["compressed segments"] += checked.compressed
+        counts["cuts that met some"] += checked.compressed > 0
+    return counts
 
 
 def main() -> int:
@@ -54,7 +58,7 @@ def main() -> int:
         print(problem, file=sys.stderr)
         return 1
     print(f"seed {options.seed}", flush=True)
-    began, calls, compared = time.monotonic(), 0, 0
+    began, counts = time.monotonic(), Counter[str]()
     directory = Path(tempfile.mkdtemp(prefix="topics-powercut-"))
     program = build(directory)
     parts = [
@@ -63,18 +67,21 @@ def main() -> int:
     ]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         for number, found in enumerate(pool.imap_unordered(_life, parts)):
-            calls, compared = calls + found[0], compared + found[1]
-            print(f"life {number + 1}: {found[0]} calls, {found[1]} records compared", flush=True)
+            counts += found
+            print(f"life {number + 1}: {told(found)}", flush=True)
+    assert counts["compressed segments"] or options.cuts < 100, "no cut came after a move to the cold directory"
     took = time.monotonic() - began
     lives = len(parts)
-    print(
-        f"{options.cuts} power cuts in {lives} lives, {calls} calls, {compared} records compared, {took:.0f} s: clean"
-    )
+    print(f"{options.cuts} power cuts in {lives} lives, {told(counts)}, {took:.0f} s: clean")
     shutil.rmtree(directory)
     return 0
 
 
-def _life(part: tuple[Path, Path, int, int, str]) -> tuple[int, int]:
+def told(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _life(part: tuple[Path, Path, int, int, str]) -> Counter[str]:
     """One life in a directory of its own, which is kept when something is wrong."""
     part[1].mkdir()
     found = one_life(*part)

@@ -24,12 +24,23 @@ from typing import Any
 
 from tests.long.soak.model import Operation, Record, Topic, outcomes
 from tests.long.soak.server_client import Client, Gone, Server
+from topics.store.format.compressed_segment import is_compressed
 
 WRITERS = 4
 TOPICS_A_WRITER = 3
 _TAGS = (None, "a", "a:1", "a:2", "b", "")
 _MATCHES = (None, None, "a", "a:*", "b", "*", "")
 _SHARED = "shared"
+
+
+COMPRESSED: dict[str, Any] = {
+    "segment_codec": "zstd",
+    "checkpoint_wal_bytes": 32 << 10,
+    "segment_max_events": 5,
+    "pack_run_bytes": 512,
+    "hot_retain_segments": 0,
+}
+"""With a cold directory each checkpoint moves segments there, compressed."""
 
 
 def choose_settings(rng: random.Random, io: str = "") -> dict[str, Any]:
@@ -50,7 +61,7 @@ def choose_settings(rng: random.Random, io: str = "") -> dict[str, Any]:
         "commit": rng.choice(("auto", "link", "direct", "dsync")),
         "http_parser": rng.choice(("httptools", "h11")),
     }
-    return chosen | ({"io": io} if io else {})
+    return chosen | (COMPRESSED if rng.random() < 0.4 else {}) | ({"io": io} if io else {})
 
 
 def choose_config(rng: random.Random) -> dict[str, Any]:
@@ -322,6 +333,8 @@ def run(
                 writer.verify(client)
             head = verify_shared(client, writers, head)
             client.close()
+            segments = (directory / "cold").glob("topics/*/seg-*.data")
+            counts["compressed segments at starts"] += sum(is_compressed(path.read_bytes()[:16]) for path in segments)
             if cycle == cycles:
                 server.stop()
                 break
