@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from topics.common.dead_letter_steps import DeadLetterCalls, dead_steps, redrive_steps
-from topics.common.reader_tail import check_reader_tail, tail_awaited_reader, tail_reader
+from topics.common.reader_tail import ReaderTail, check_reader_tail, tail_awaited_reader, tail_reader
 from topics.common.record_steps import (
     OnGap,
     OnLeftOut,
     RecordCalls,
-    RecordSteps,
-    next_step,
+    made,
+    made_awaited,
     read_steps,
     tail_many_steps,
     tail_steps,
@@ -25,7 +25,6 @@ from topics.common.values.delivered import Record
 from topics.common.values.which import WhichRecords
 from topics.common.work import AsyncWorkJob, AwaitedQueueCalls, QueueCalls, WorkJob, work, work_awaited
 from topics.common.work_steps import RETRY_MS, START_MS, WorkOptions
-from topics.errors import TopicsError
 
 _NONE: Mapping[str, int | From | None] = {}
 
@@ -71,7 +70,7 @@ class ComposedCalls(QueueCalls):
         a power cut below fsync), "raise" GapError, from whose `resume_from` a read continues;
         "skip" them; or call a function with the GapError, and read on.
         """
-        return self._records(
+        return made(
             read_steps(
                 self._reads,
                 topic,
@@ -82,7 +81,8 @@ class ComposedCalls(QueueCalls):
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
-            )
+            ),
+            self._make,
         )
 
     def tail(
@@ -114,11 +114,9 @@ class ComposedCalls(QueueCalls):
             name = reader
             return tail_reader(
                 lambda: self.reader(topic, name, from_seq=from_seq, from_=from_),
-                lambda: self.closed,
-                max_bytes,
-                on_gap,
+                ReaderTail(lambda: self.closed, on_gap, max_bytes=max_bytes),
             )
-        return self._records(
+        return made(
             tail_steps(
                 self._reads,
                 lambda: self.closed,
@@ -129,7 +127,8 @@ class ComposedCalls(QueueCalls):
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
-            )
+            ),
+            self._make,
         )
 
     def tail_many(
@@ -153,7 +152,7 @@ class ComposedCalls(QueueCalls):
         instead of a warning in the log. Records of a topic come in order. max_bytes and which
         records come: as in `tail`, of each topic.
         """
-        return self._records(
+        return made(
             tail_many_steps(
                 self._reads,
                 lambda: self.closed,
@@ -163,21 +162,9 @@ class ComposedCalls(QueueCalls):
                 which=WhichRecords.of(node, only_node, match),
                 on_gap=on_gap,
                 on_left_out=on_left_out,
-            )
+            ),
+            self._make,
         )
-
-    def _records(self, steps: RecordSteps) -> Iterator[Any]:
-        step = next_step(steps, None)
-        while step is not None:
-            answer: Any = None
-            if isinstance(step, list):
-                yield from step
-            else:
-                try:
-                    answer = self._make(step)
-                except TopicsError as error:
-                    answer = error
-            step = next_step(steps, answer)
 
     def work(
         self,
@@ -207,7 +194,7 @@ class ComposedCalls(QueueCalls):
         They are records of its dead-letter topic; `meta` has their origin and the last reason of a
         nack. from_seq: a cursor in that topic.
         """
-        return self._records(dead_steps(self._dead_letters, queue, from_seq, limit=limit))
+        return made(dead_steps(self._dead_letters, queue, from_seq, limit=limit), self._make)
 
     def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
         """Make new jobs of dead letters, and delete these; a job is durable before that.
@@ -260,7 +247,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
 
         Raises: GapError if records were lost.
         """
-        return self._records(
+        return made_awaited(
             read_steps(
                 self._reads,
                 topic,
@@ -271,7 +258,8 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
-            )
+            ),
+            self._make,
         )
 
     def tail(
@@ -297,11 +285,9 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
             name = reader
             return tail_awaited_reader(
                 lambda: self.reader(topic, name, from_seq=from_seq, from_=from_),
-                lambda: self.closed,
-                max_bytes,
-                on_gap,
+                ReaderTail(lambda: self.closed, on_gap, max_bytes=max_bytes),
             )
-        return self._records(
+        return made_awaited(
             tail_steps(
                 self._reads,
                 lambda: self.closed,
@@ -312,7 +298,8 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
                 from_=from_,
                 from_time=from_time,
                 on_gap=on_gap,
-            )
+            ),
+            self._make,
         )
 
     def tail_many(
@@ -328,7 +315,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
         on_left_out: OnLeftOut = None,
     ) -> AsyncIterator[tuple[str, Record]]:
         """Read as `Log.tail_many`: pairs of a topic's name and a record, as they come."""
-        return self._records(
+        return made_awaited(
             tail_many_steps(
                 self._reads,
                 lambda: self.closed,
@@ -338,22 +325,9 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
                 which=WhichRecords.of(node, only_node, match),
                 on_gap=on_gap,
                 on_left_out=on_left_out,
-            )
+            ),
+            self._make,
         )
-
-    async def _records(self, steps: RecordSteps) -> AsyncIterator[Any]:
-        step = next_step(steps, None)
-        while step is not None:
-            answer: Any = None
-            if isinstance(step, list):
-                for record in step:
-                    yield record
-            else:
-                try:
-                    answer = await self._make(step)
-                except TopicsError as error:
-                    answer = error
-            step = next_step(steps, answer)
 
     def work(
         self,
@@ -370,7 +344,7 @@ class AwaitedComposedCalls(AwaitedQueueCalls):
 
     def dead(self, queue: str, from_seq: int = 0, *, limit: int | None = None) -> AsyncIterator[Record]:
         """List dead letters as `Log.dead`."""
-        return self._records(dead_steps(self._dead_letters, queue, from_seq, limit=limit))
+        return made_awaited(dead_steps(self._dead_letters, queue, from_seq, limit=limit), self._make)
 
     async def redrive(self, queue: str, seqs: Iterable[Record | int] | None = None) -> RedriveResult:
         """Redrive as `Log.redrive`. A cancelled await ends it with the turn in progress."""

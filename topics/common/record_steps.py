@@ -7,7 +7,7 @@ records to be handed out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 from topics.common.topic_names import longest_prefix
@@ -327,3 +327,34 @@ def next_step(steps: RecordSteps, answer: Any) -> Any:
         return steps.throw(answer) if isinstance(answer, TopicsError) else steps.send(answer)
     except StopIteration:
         return None
+
+
+def made(steps: RecordSteps, make: Callable[[Any], Any]) -> Iterator[Any]:
+    """Make the calls of some steps; yield their records."""
+    step = next_step(steps, None)
+    while step is not None:
+        answer: Any = None
+        if isinstance(step, list):
+            yield from step
+        else:
+            try:
+                answer = make(step)
+            except TopicsError as error:
+                answer = error
+        step = next_step(steps, answer)
+
+
+async def made_awaited(steps: RecordSteps, make: Callable[[Any], Awaitable[Any]]) -> AsyncGenerator[Any]:
+    """Make the calls of some steps, and await each; yield their records."""
+    step = next_step(steps, None)
+    while step is not None:
+        answer: Any = None
+        if isinstance(step, list):
+            for record in step:
+                yield record
+        else:
+            try:
+                answer = await make(step)
+            except TopicsError as error:
+                answer = error
+        step = next_step(steps, answer)

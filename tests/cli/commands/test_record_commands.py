@@ -7,7 +7,7 @@ from typing import Any
 
 import topics
 from tests.embedded.conftest import SMALL
-from topics.cli.commands.record_commands import _of_reader
+from topics.common.reader_tail import ReaderTail, tail_reader
 from topics.errors import RequestError
 
 
@@ -37,6 +37,7 @@ def test_a_page_that_was_printed_too_late_is_printed_again(tmp_path: Path) -> No
     with topics.open(tmp_path / "data", **SMALL) as log:
         log.append("t", [1, 2])
         late: Any = LateOnce(log)
-        printed = [record.data for _, record in _of_reader(late, "t", "r", None, lambda _gap: None, ends=True)]
+        tail = ReaderTail(lambda: False, "raise", ends=True, commits=True)
+        printed = [record.data for record in tail_reader(lambda: late.reader("t", "r"), tail)]
         assert printed == [1, 2, 1, 2]
         assert log.readers("t")[0].committed == 2

@@ -59,7 +59,9 @@ def test_read_and_tail_are_worked_out_once_for_the_library_and_the_clients() -> 
     for told in ("caught_up", "has_begun"):
         found = {place for room in rooms for place in places(room, read(told))}
         assert found - {"common/values/delivered.py"} == {"common/record_steps.py"}
-    assert {place for room in rooms for place in places(room, called("next_step"))} == {"common/composed_calls.py"}
+    assert {place for room in rooms for place in places(room, called("next_step"))} == {"common/record_steps.py"}
+    seeks = {place for room in rooms for place in places(room, called("pass_gap"))}
+    assert seeks == {"common/reader_tail.py", "common/record_steps.py"}, "a tail of a named reader is one generator"
 
 
 def test_an_engine_and_its_store_are_put_together_in_one_place() -> None:

@@ -15,7 +15,7 @@ from topics.client.client_options import Address, ClientOptions, options_of
 from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer, ServerRequest
 from topics.client.parsing import HandedOut
 from topics.client.reader_script import HeldPages
-from topics.common.reader_tail import tail_awaited_reader, tail_reader
+from topics.common.reader_tail import ReaderTail, tail_awaited_reader, tail_reader
 from topics.common.values.answers import ReaderState, Tombstone
 from topics.common.values.configs import RouterConfig
 from topics.common.values.delivered import GapError, Page, Record
@@ -352,7 +352,7 @@ class AwaitedLosingReader(LosingReader):
 def test_a_tail_of_a_reader_passes_a_gap_though_the_answer_was_lost() -> None:
     gaps: list[GapError] = []
     reader = LosingReader()
-    assert next(tail_reader(lambda: reader, lambda: False, None, gaps.append)).data == "a"
+    assert next(tail_reader(lambda: reader, ReaderTail(lambda: False, gaps.append))).data == "a"
     assert reader.done == ["read", "seek 4", "seek 4", "read"]
 
     awaited = AwaitedLosingReader()
@@ -361,7 +361,7 @@ def test_a_tail_of_a_reader_passes_a_gap_though_the_answer_was_lost() -> None:
         return awaited
 
     async def first() -> object:
-        return (await anext(tail_awaited_reader(opened, lambda: False, None, gaps.append))).data
+        return (await anext(tail_awaited_reader(opened, ReaderTail(lambda: False, gaps.append)))).data
 
     assert asyncio.run(first()) == "a"
     assert (awaited.done, len(gaps)) == (reader.done, 2)

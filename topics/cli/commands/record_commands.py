@@ -18,7 +18,8 @@ from topics.cli.exit_codes import REFUSED, exit_code_of, report
 from topics.cli.output.printer import count_text
 from topics.cli.output.progress_bar import progress_bar
 from topics.clock import SystemClock
-from topics.errors import OutcomeUnknown, RequestError, TopicsError, UsageError
+from topics.common.reader_tail import ReaderTail, tail_reader
+from topics.errors import OutcomeUnknown, TopicsError, UsageError
 
 if TYPE_CHECKING:
     from topics.common.any_log import AnyLog
@@ -153,7 +154,11 @@ def tail(
     is_one, on_gap = len(names) == 1 and not prefixes, at_gap(skip=skip_gaps)
     with call.log(writes=bool(reader), patience_s=PATIENCE_S) as log:
         if reader:
-            records = _of_reader(log, names[0], reader, limit, on_gap, ends=call.place.is_directory)
+            tail_of = tail_reader(
+                lambda: log.reader(names[0], reader),
+                ReaderTail(lambda: log.closed, on_gap, limit=limit, ends=call.place.is_directory, commits=True),
+            )
+            records: Iterator[tuple[str, topics.Record]] = ((names[0], record) for record in tail_of)
         elif is_one:
             tail_of = log.tail(
                 names[0],
@@ -245,41 +250,3 @@ def _print_seqs(
         call.printer.flush()
         print(f"topics: {topic} has no record {', '.join(missing)}: deleted, or not written yet", file=sys.stderr)
         raise typer.Exit(REFUSED)
-
-
-def _of_reader(
-    log: AnyLog,
-    topic: str,
-    name: str,
-    limit: int | None,
-    on_gap: Callable[[topics.GapError], None],
-    *,
-    ends: bool,
-) -> Iterator[tuple[str, topics.Record]]:
-    """Yield what a named reader has not handed out. A page that was printed is committed.
-
-    ends: whether no more records can come once there are none.
-    """
-    with log.reader(topic, name) as reader:
-        while limit is None or limit > 0:
-            try:
-                page = reader.read(limit=min(limit or _PAGE, _PAGE), wait_ms=0 if ends else _READER_WAIT_MS)
-            except topics.GapError as error:
-                on_gap(error)
-                reader.seek(error.resume_from)
-                continue
-            if page:
-                yield from ((topic, record) for record in page)
-                limit = None if limit is None else limit - len(page)
-                try:
-                    reader.commit()
-                except RequestError as error:
-                    # A page whose lease has ended while it was printed comes again.
-                    if error.code != "reader_fenced":
-                        raise
-            elif ends:
-                return
-
-
-_PAGE = 100
-_READER_WAIT_MS = 20_000
