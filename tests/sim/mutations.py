@@ -1633,15 +1633,15 @@ MUTANTS = (
     ),
     _one(
         "a delay that ends too early by what is left of it",
-        "engine/values/held_back.py",
-        "by_due[0][0] > now_ms",
-        "by_due[0][0] > now_ms + 25",
+        "engine/index/held_back.py",
+        "self.dues.take(now_ms, _A_LOOK)",
+        "self.dues.take(now_ms + 25, _A_LOOK)",
         _DELAYS,
     ),
     _one(
         "a claim that waits not woken by the end of a record's delay",
         "engine/state/leases.py",
-        "        due = self.held.next_due() if self.held is not None else None\n",
+        "        due = self.held.dues.first() if self.held is not None else None\n",
         "        due = None\n",
         _DELAYS,
     ),
@@ -1711,8 +1711,8 @@ MUTANTS = (
     _one(
         "an expiry of a record that a named reader holds",
         "engine/index/expiries.py",
-        "                if seq > held:\n",
-        "                if seq < 0:\n",
+        "            if seq > held:\n",
+        "            if seq < 0:\n",
         _TTLS,
     ),
     _one(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.fake_store import usage_of
 from topics.engine.index import expiries as module
+from topics.engine.index import seq_times
 from topics.engine.index.expiries import Expiries
 from topics.engine.index.index import Index
 from topics.store.format.file_table import FileKind, FileTable
@@ -34,7 +35,8 @@ def add(index: Index, count: int) -> list[int]:
 def test_records_expire_in_the_order_of_their_ends_each_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-RTTL-1, R-RTTL-8: whatever dies otherwise, is held, or is put back."""
     monkeypatch.setattr(module, "_A_LOOK", 7)
-    monkeypatch.setattr(module, "_RUN_MOST", 3)
+    monkeypatch.setattr(seq_times, "_BITS", 2)
+    monkeypatch.setattr(seq_times, "_MASK", 3)
     monkeypatch.setattr(module, "_STALE_MIN", 5)
     rng = random.Random(seed)
     index = new_index()

@@ -11,7 +11,7 @@ Nothing happens by itself: `look` is called before each decision and each report
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.values.answers import Attempt, FailedJob
+from topics.engine.index.held_back import HeldBack
 from topics.engine.index.index import Index
 from topics.engine.state.control_frames import AttemptRow, LeaseRow, attempt_row, from_runs
 from topics.engine.state.losses import Floors
-from topics.engine.values.held_back import HeldBack
 from topics.engine.values.job import Holder, JobState, LeasedJob
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
@@ -147,7 +147,7 @@ class Leases:
     def next_due(self) -> int | None:
         """Return a time (ms) before which no job becomes claimable, None for never."""
         until = self._times[0][0] if self._times else None
-        due = self.held.next_due() if self.held is not None else None
+        due = self.held.dues.first() if self.held is not None else None
         if due is None:
             return until
         return due - 1 if until is None else min(until, due - 1)
@@ -171,13 +171,15 @@ class Leases:
             if job is not None:
                 self._lose(job)
         if self.held is not None:
-            self.held.drop_through(dead)
+            gone = list(self.held.dues.discard_through(dead))
+            if gone:
+                self._index.usage.reclaim.run(_freed(gone))
 
     def forget(self, seqs: Iterable[int]) -> None:
         """Drop jobs whose records were deleted one by one."""
         if self.held is not None:
             seqs = list(seqs)
-            self.held.discard(seqs)
+            self.held.dues.discard(seqs)
         for seq in seqs:
             job = self.jobs.get(seq)
             if job is not None:
@@ -185,8 +187,8 @@ class Leases:
 
     def forget_dead(self) -> None:
         """Drop jobs whose records were deleted, in one pass over all jobs."""
-        held = self.held.dues if self.held is not None else {}
-        for known in (self.jobs, held):
+        parts = self.held.dues.parts() if self.held is not None else ()
+        for known in (self.jobs, *([seq for seq, _due in part] for part in parts)):
             seqs = np.sort(np.fromiter(known, np.uint64, len(known)))
             self.forget(seqs[~self._index.alive(seqs)].tolist())
 
@@ -418,14 +420,17 @@ class Leases:
 
         None: none of them is held back.
         """
-        if self.held is None or not self.held.dues:
-            return None
-        dues = self.held.dues
-        found = np.fromiter((dues.get(seq, 0) for seq in seqs.tolist()), np.uint64, len(seqs))
-        return found if found.any() else None
+        found = None if self.held is None else self.held.dues.of(seqs)
+        return found if found is not None and found.any() else None
 
     def restore_held(self, seqs: NDArray[np.uint64], dues: NDArray[np.uint64]) -> None:
         """Restore delays that still run, of records that were found in a recovery."""
         if self.held is None:
             self.held = HeldBack()
-        self.held.dues.update(zip(seqs.tolist(), dues.tolist(), strict=True))
+        self.held.dues.add(zip(seqs.tolist(), dues.tolist(), strict=True))
+
+
+def _freed(parts: list[object]) -> Iterator[None]:
+    while parts:
+        parts.pop()
+        yield

@@ -1,0 +1,149 @@
+"""Times of records, by seq and in their order: when a delay ends, or a record expires.
+
+Seqs are divided into chunks of 4,096 numbers. Each has a dict and a heap of its own, and a heap
+holds the first time of each chunk. So neither a dict nor a heap that is built anew is large, and no
+pass of the loop depends on how many times there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BITS = 12
+_MASK = (1 << _BITS) - 1
+_STALE_MIN = 64
+"""A heap is built anew once it has this many more entries than twice those that count."""
+
+
+class _ChunkTimes:
+    __slots__ = ("order", "times")
+
+    def __init__(self) -> None:
+        self.times: dict[int, int] = {}
+        """By seq."""
+        self.order: list[int] = []
+        """Heap of the times that were not taken, each `time << _BITS` plus the seq's last bits."""
+
+
+class SeqTimes:
+    """A time (ms) for each of many seqs."""
+
+    __slots__ = ("_chunks", "_count", "_order")
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, _ChunkTimes] = {}
+        """By the seqs' first bits; none is empty."""
+        self._count = 0
+        self._order: list[tuple[int, int]] = []
+        """Heap of (time, first bits): the first time of each chunk, and some that are outdated."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, seq: int) -> bool:
+        chunk = self._chunks.get(seq >> _BITS)
+        return chunk is not None and seq in chunk.times
+
+    def get(self, seq: int) -> int:
+        """Return the time of a seq, 0 without one."""
+        chunk = self._chunks.get(seq >> _BITS)
+        return 0 if chunk is None else chunk.times.get(seq, 0)
+
+    def of(self, seqs: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return the time of each of these seqs, 0 without one."""
+        if not self._count:
+            return np.zeros(len(seqs), np.uint64)
+        return np.fromiter(map(self.get, seqs.tolist()), np.uint64, len(seqs))
+
+    def parts(self) -> Iterator[list[tuple[int, int]]]:
+        """Yield all (seq, time) in parts; those of a part may be discarded meanwhile."""
+        for number in list(self._chunks):
+            chunk = self._chunks.get(number)
+            if chunk is not None:
+                yield list(chunk.times.items())
+
+    def add(self, times: Iterable[tuple[int, int]]) -> None:
+        """Note (seq, time). A seq that has this time already, and was taken, can be taken again."""
+        number, chunk, first = -1, _ChunkTimes(), -1
+        for seq, time in times:
+            if seq >> _BITS != number:
+                self._count += len(chunk.times)
+                self._enter(number, chunk, first)
+                number = seq >> _BITS
+                chunk = self._chunks.get(number) or self._chunks.setdefault(number, _ChunkTimes())
+                first = chunk.order[0] >> _BITS if chunk.order else -1
+                self._count -= len(chunk.times)
+            chunk.times[seq] = time
+            heappush(chunk.order, time << _BITS | seq & _MASK)
+        self._count += len(chunk.times)
+        self._enter(number, chunk, first)
+
+    def _enter(self, number: int, chunk: _ChunkTimes, before: int) -> None:
+        """Enter a chunk in the heap of chunks if its first time is not `before`, that it had."""
+        if chunk.order and chunk.order[0] >> _BITS != before:
+            heappush(self._order, (chunk.order[0] >> _BITS, number))
+        if len(self._order) > 2 * len(self._chunks) + _STALE_MIN:
+            self._order = [(each.order[0] >> _BITS, at) for at, each in self._chunks.items() if each.order]
+            heapify(self._order)
+
+    def first(self) -> int | None:
+        """Return a time up to which there may be one to take, None without any."""
+        return self._order[0][0] if self._order else None
+
+    def take(self, upto: int, most: int) -> list[int]:
+        """Return seqs whose time is at most `upto`, those with the earliest first.
+
+        Each is returned once, and its time remains known until `discard`. At most `most` are looked
+        at.
+        """
+        order, found = self._order, list[int]()
+        while order and order[0][0] <= upto and most > 0:
+            time, number = heappop(order)
+            most -= 1
+            chunk = self._chunks.get(number)
+            if chunk is None or not chunk.order or chunk.order[0] >> _BITS != time:
+                continue
+            own, base = chunk.order, number << _BITS
+            bound = (min(upto, order[0][0]) if order else upto) + 1 << _BITS
+            most += 1
+            while own and own[0] < bound and most > 0:
+                most -= 1
+                seq = base | heappop(own) & _MASK
+                if seq in chunk.times:
+                    found.append(seq)
+            if own:
+                heappush(order, (own[0] >> _BITS, number))
+        return found
+
+    def discard(self, seqs: Iterable[int]) -> None:
+        """Forget the times of these seqs."""
+        for seq in seqs:
+            number = seq >> _BITS
+            chunk = self._chunks.get(number)
+            if chunk is None or chunk.times.pop(seq, None) is None:
+                continue
+            self._count -= 1
+            if not chunk.times:
+                del self._chunks[number]
+            elif len(chunk.order) > 2 * len(chunk.times) + _STALE_MIN:
+                base, first = number << _BITS, chunk.order[0] >> _BITS
+                chunk.order = [each for each in chunk.order if base | each & _MASK in chunk.times]
+                heapify(chunk.order)
+                self._enter(number, chunk, first)
+
+    def discard_through(self, last: int) -> Sequence[object]:
+        """Forget the times of seqs up to `last`, where chunks were added in the order of seqs.
+
+        Returns what holds the memory, which takes long to be freed.
+        """
+        numbers = list(takewhile(lambda number: number << _BITS <= last, self._chunks))
+        if numbers and last & _MASK != _MASK and numbers[-1] == last >> _BITS:
+            self.discard(list(takewhile(lambda seq: seq <= last, self._chunks[numbers.pop()].times)))
+        gone = [self._chunks.pop(number) for number in numbers]
+        self._count -= sum([len(chunk.times) for chunk in gone])
+        return gone
