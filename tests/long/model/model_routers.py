@@ -51,12 +51,9 @@ class Router:
     def step(self, source: Topic, dest: Topic, since: int, now: int) -> bool:
         """Forward as far as there is room; return whether that is any way at all."""
         before = self.position
-        if source.lost > self.position:
-            dest.add_holes(source.lost - self.position)
-            self.forwarded += source.lost - self.position
-            self.position = source.lost
-        rows = self.kept | source.live
+        rows = self.kept | source.live  # what was acknowledged is not lost, whatever the source has lost
         for seq in sorted(seq for seq in rows if seq > self.position):
+            self._pass_lost(dest, min(source.lost, seq - 1))
             record = rows[seq]
             if self._passes(record):
                 copy = self._copy(record)
@@ -67,9 +64,17 @@ class Router:
                 self.forwarded += 1
             self.position = seq
         else:
+            self._pass_lost(dest, source.lost)
             self.position = source.head
         self.kept = {seq: record for seq, record in self.kept.items() if seq > self.position}
         return self.position != before
+
+    def _pass_lost(self, dest: Topic, last: int) -> None:
+        """R-TRIM-1."""
+        if last > self.position:
+            dest.add_holes(last - self.position)
+            self.forwarded += last - self.position
+            self.position = last
 
     def _passes(self, record: Record) -> bool:
         if record.hops >= HOPS_MAX:
