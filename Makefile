@@ -17,10 +17,17 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright ui
+.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright ui api-clients
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+# openapi-python-client in an environment of its own, openapi-typescript from the package index of node; each once.
+api-clients: venv ## clients that generators make of /openapi.json, used against a server
+	@test -x $(VENV)/generators/bin/openapi-python-client || { $(PYTHON) -m venv $(VENV)/generators && \
+		$(VENV)/generators/bin/pip install -q --disable-pip-version-check "openapi-python-client>=0.26"; }
+	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix $(VENV)/generators typescript@5 openapi-typescript@7 openapi-fetch @types/node@20; fi
+	$(BIN)/python -m pytest -m slow -rs tests/long/api_clients $(ARGS)
 
 # Chromium (Debian: chromium) and node 20; playwright-core comes from the package index of node, once.
 ui: venv ## /ui in Chromium, with screenshots in build/ui

@@ -22,6 +22,7 @@ from topics.http.openapi.shapes import (
     question,
     ref,
     text,
+    titled,
     u32,
     u64,
 )
@@ -65,23 +66,29 @@ _FILTER = {
 }
 """Which records a reader asks for."""
 
-_TOPIC_ROW = answer(
-    topic=text(),
-    head_seq=u64(),
-    earliest_seq=u64(),
-    count=u64(),
-    bytes=u64(),
-    durable=boolean(),
-    effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
-    incarnation_Q=INCARNATION,
+_TOPIC_ROW = titled(
+    "TopicRow",
+    answer(
+        topic=text(),
+        head_seq=u64(),
+        earliest_seq=u64(),
+        count=u64(),
+        bytes=u64(),
+        durable=boolean(),
+        effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
+        incarnation_Q=INCARNATION,
+    ),
 )
 _ATTEMPTS = listing(
-    answer(
-        delivery=u64(minimum=1),
-        node=text(),
-        ended=one_of("nacked", "expired", "released"),
-        at=u64(),
-        reason_Q=text(),
+    titled(
+        "Attempt",
+        answer(
+            delivery=u64(minimum=1),
+            node=text(),
+            ended=one_of("nacked", "expired", "released"),
+            at=u64(),
+            reason_Q=text(),
+        ),
     )
 )
 _STATE = answer(
@@ -96,51 +103,63 @@ _STATE = answer(
     effective_priority={"type": "integer", "minimum": -1000, "maximum": 1000},
     last_write_ts=nullable(u64()),
     last_read_ts=nullable(u64()),
-    queue_Q=answer(
-        ready=u64(),
-        in_flight=u64(),
-        dead_lettered=u64(),
-        delayed_Q=u64(),
-        failed_Q=listing(answer(S_seq=u64(), deliveries=u64(minimum=1), attempts=_ATTEMPTS)),
+    queue_Q=titled(
+        "QueueState",
+        answer(
+            ready=u64(),
+            in_flight=u64(),
+            dead_lettered=u64(),
+            delayed_Q=u64(),
+            failed_Q=listing(titled("FailedJob", answer(S_seq=u64(), deliveries=u64(minimum=1), attempts=_ATTEMPTS))),
+        ),
     ),
     incarnation_Q=INCARNATION,
     performance=performance(),
 )
 _PUT = answer(topic=text(), created=boolean(), config=ref("ConfigInForce"), performance=performance())
 _PATCHED = answer(topic=text(), before=ref("ConfigInForce"), after=ref("ConfigInForce"), performance=performance())
-_WRITTEN = answer(
-    topic=text(),
-    first_seq=u64(),
-    last_seq=u64(),
-    seqs_Q=listing(u64()),
-    head_seq=u64(),
-    count=u64(),
-    created=boolean(),
-    deduped=boolean(),
-    performance=performance(optional=("wal_append_ms", "fsync_ms", "throttle_wait_ms")),
+_WRITTEN = titled(
+    "Written",
+    answer(
+        topic=text(),
+        first_seq=u64(),
+        last_seq=u64(),
+        seqs_Q=listing(u64()),
+        head_seq=u64(),
+        count=u64(),
+        created=boolean(),
+        deduped=boolean(),
+        performance=performance(optional=("wal_append_ms", "fsync_ms", "throttle_wait_ms")),
+    ),
 )
-_STAGED = answer(
-    topic=text(),
-    staged=boolean(),
-    piece=u32(),
-    count=u64(),
-    created=boolean(),
-    deduped=boolean(),
-    performance=performance(optional=("wal_append_ms", "fsync_ms", "throttle_wait_ms")),
+_STAGED = titled(
+    "Staged",
+    answer(
+        topic=text(),
+        staged=boolean(),
+        piece=u32(),
+        count=u64(),
+        created=boolean(),
+        deduped=boolean(),
+        performance=performance(optional=("wal_append_ms", "fsync_ms", "throttle_wait_ms")),
+    ),
 )
 _WRITTEN_OR_STAGED = {"anyOf": [_WRITTEN, _STAGED]}
-_JOB = answer(
-    S_seq=u64(),
-    lease_id=text(pattern="^lease_[0-9a-f]{1,16}$"),
-    deadline=u64(),
-    S_ts=u64(),
-    S_tag_Q=text(),
-    S_delay_ms_Q=u64(),
-    S_ttl_ms_Q=u64(),
-    deliveries=u64(minimum=1),
-    data={},
-    meta_Q={},
-    attempts_Q=_ATTEMPTS,
+_JOB = titled(
+    "Job",
+    answer(
+        S_seq=u64(),
+        lease_id=text(pattern="^lease_[0-9a-f]{1,16}$"),
+        deadline=u64(),
+        S_ts=u64(),
+        S_tag_Q=text(),
+        S_delay_ms_Q=u64(),
+        S_ttl_ms_Q=u64(),
+        deliveries=u64(minimum=1),
+        data={},
+        meta_Q={},
+        attempts_Q=_ATTEMPTS,
+    ),
 )
 _READER_SET = {
     "delivery": one_of("at-least-once", "at-most-once", default="at-least-once"),
@@ -335,7 +354,9 @@ OPERATIONS: dict[str, ApiOperation] = {
             200: answer(
                 topics={
                     "type": "object",
-                    "additionalProperties": nullable(answer(head_seq=u64(), incarnation=INCARNATION)),
+                    "additionalProperties": nullable(
+                        titled("TopicHead", answer(head_seq=u64(), incarnation=INCARNATION))
+                    ),
                 },
                 left_out_Q=nullable(text("only with prefixes: the first topic for which there was no place")),
                 performance=performance(),
@@ -535,7 +556,13 @@ OPERATIONS: dict[str, ApiOperation] = {
     "GET /v0/topics/:/readers": ApiOperation(
         "The named readers of a topic",
         "7.12",
-        {200: answer(topic=text(), readers=listing(answer(reader=text(), **_READER_SHOWN)), performance=performance())},
+        {
+            200: answer(
+                topic=text(),
+                readers=listing(titled("ReaderRow", answer(reader=text(), **_READER_SHOWN))),
+                performance=performance(),
+            )
+        },
         (404,),
     ),
     "DELETE /v0/topics/:/readers/:": ApiOperation(
@@ -616,12 +643,15 @@ OPERATIONS: dict[str, ApiOperation] = {
         {
             200: answer(
                 routers=listing(
-                    answer(
-                        router=text(),
-                        source=text(),
-                        dest=text(),
-                        guarantee=_ROUTER["guarantee"],
-                        forwarded_total=u64(),
+                    titled(
+                        "RouterRow",
+                        answer(
+                            router=text(),
+                            source=text(),
+                            dest=text(),
+                            guarantee=_ROUTER["guarantee"],
+                            forwarded_total=u64(),
+                        ),
                     )
                 ),
                 next_cursor_Q=text(),

@@ -125,22 +125,22 @@ SCHEMAS: dict[str, Schema] = {
             {
                 "type": "array",
                 "prefixItems": [{"const": "tag"}, {"const": "Eq"}, text(maxLength=Setting("max_tag_bytes"))],
-                "items": False,
                 "minItems": 3,
+                "maxItems": 3,
             },
             {
                 "type": "array",
                 "prefixItems": [{"const": "tag"}, {"const": "Glob"}, text(pattern=r"\*$")],
-                "items": False,
                 "minItems": 3,
+                "maxItems": 3,
             },
         ],
     },
     "PredicateInForce": {
         "type": "array",
         "prefixItems": [{"const": "tag"}, {"enum": ["Eq", "Glob"]}, text()],
-        "items": False,
         "minItems": 3,
+        "maxItems": 3,
     },
     "Nodes": {
         "description": "Records written by these nodes are left out.",

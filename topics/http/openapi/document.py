@@ -10,9 +10,11 @@ from topics import __version__
 from topics.config import Config
 from topics.http.access.routes import Access, Body, Route
 from topics.http.access.scope import Scope
+from topics.http.openapi.api_examples import EXAMPLES, ApiExample, curl
 from topics.http.openapi.api_operations import OPERATIONS, ApiOperation
 from topics.http.openapi.components import ROUTER_NAME, SCHEMAS, TOPIC_NAME
-from topics.http.openapi.shapes import Schema, ref, text, with_settings
+from topics.http.openapi.named_models import NamedModels
+from topics.http.openapi.shapes import Schema, answer, one_of, ref, text, with_settings
 from topics.http.wire.error_answers import STATUS
 
 _MEANING = {
@@ -32,6 +34,15 @@ _MEANING = {
 }
 _DONE = {101: "The connection is a WebSocket", 304: "The client has it"}
 """Successes without a body."""
+_TAGS = {
+    "topics": "Topics and their records, and named readers",
+    "queues": "Jobs of queues, and dead letters",
+    "routers": "What one topic forwards to another",
+    "streams": "Records as they come",
+    "wait": "News of several topics",
+    "checkpoint": "The files of the data directory",
+    "server": "Health, numbers, backups and pages of the server",
+}
 _ABOUT = (
     "Named, append-only topics of JSON records with a seq: read by cursor, watched, deleted by seq or tag, forwarded, "
     "leased out as jobs. What is lost without being deleted is reported as a tombstone."
@@ -55,43 +66,52 @@ def document(routes: Sequence[Route], config: Config) -> dict[str, Any]:
     Raises: KeyError, a route has no entry in OPERATIONS.
     """
     paths: dict[str, dict[str, Any]] = {}
+    models = NamedModels(SCHEMAS | _errors())
     for route in routes:
         path = re.sub(r":([^/]+)", r"{\1}", route.pattern)
-        paths.setdefault(path, {})[route.method.lower()] = _operation(route, OPERATIONS[operation_key(route)])
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, OPERATIONS[operation_key(route)], models)
     scheme = {"type": "http", "scheme": "bearer", "description": "Needed once keys are configured."}
     made: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "topics", "version": __version__, "description": _ABOUT, "license": {"name": "MIT"}},
+        "servers": [{"url": "/", "description": "this server"}],
+        "tags": [{"name": name, "description": about} for name, about in _TAGS.items()],
         "paths": paths,
-        "components": {"schemas": SCHEMAS, "securitySchemes": {"key": scheme}},
+        "components": {"schemas": models.by_name, "securitySchemes": {"key": scheme}},
     }
     filled: dict[str, Any] = with_settings(made, config)
     return filled
 
 
-def _operation(route: Route, about: ApiOperation) -> dict[str, Any]:
+def _operation(route: Route, about: ApiOperation, models: NamedModels) -> dict[str, Any]:
+    example = EXAMPLES[operation_key(route)]
     shown: dict[str, Any] = {
         "summary": about.summary,
-        "operationId": _identifier(route),
+        "operationId": example.id,
         "tags": [_tag(route.pattern)],
         "description": f"{_rights(route)} Section {about.section} of the wire contract.",
-        "responses": _responses(route, about),
+        "responses": _responses(route, about, example, models),
         "security": [{}] if route.access in (Access.PROBE, Access.OPEN) else [{}, {"key": []}],
     }
+    path, _, query = example.path.partition("?")
     parameters = [
-        {"name": part[1:], "in": "path", "required": True, "schema": _name(route, part[1:])}
-        for part in route.pattern.split("/")
+        {"name": part[1:], "in": "path", "required": True, "schema": _name(route, part[1:]), "example": value}
+        for part, value in zip(route.pattern.split("/"), path.split("/"), strict=True)
         if part.startswith(":")
     ]
+    in_query = dict(pair.split("=") for pair in query.split("&") if pair)
     needed = ("node",)
     for name, schema in about.query.items():
-        parameters.append({"name": name, "in": "query", "required": name in needed, "schema": _lenient(schema)})
+        shown_parameter = {"name": name, "in": "query", "required": name in needed, "schema": _lenient(schema)}
+        parameters.append(shown_parameter | ({"example": in_query[name]} if name in in_query else {}))
     parameters += [{"name": name, "in": "header", "schema": schema} for name, schema in about.headers.items()]
     shown["parameters"] = [*parameters, _PREFER]
     if about.body is not None:
-        content = {"application/json": {"schema": about.body}}
+        body = models.named(about.body, f"{_class_name(example.id)}Body")
+        content = {"application/json": {"schema": body} | ({} if example.body is None else {"example": example.body})}
         required = route.body is Body.JSON or "required" in about.body
         shown["requestBody"] = {"required": required, "content": content}
+    shown["x-codeSamples"] = [{"lang": "Shell", "label": "curl", "source": curl(route.method, example)}]
     return shown
 
 
@@ -117,12 +137,17 @@ def _name(route: Route, parameter: str) -> Schema:
     return text()
 
 
-def _responses(route: Route, about: ApiOperation) -> dict[str, Any]:
+def _responses(route: Route, about: ApiOperation, example: ApiExample, models: NamedModels) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, schema in about.success.items():
         content: dict[str, Any] = {}
         for position, media in enumerate(about.media):
-            content[media] = {"schema": schema} if schema is not None and not position else {"schema": text()}
+            if schema is not None and not position:
+                content[media] = {"schema": models.named(schema, f"{_class_name(example.id)}Answer")}
+                if example.answer is not None:
+                    content[media]["example"] = example.answer
+            else:
+                content[media] = {"schema": text()} | ({"example": example.text} if example.text else {})
         responses[str(status)] = {"description": _DONE.get(status, "Done")}
         if status not in _DONE:
             responses[str(status)]["content"] = content
@@ -137,9 +162,24 @@ def _responses(route: Route, about: ApiOperation) -> dict[str, Any]:
 
 
 def _error(status: int) -> dict[str, Any]:
-    codes = sorted(code for code, of in STATUS.items() if of == status)
-    schema: Schema = {"allOf": [ref("Error"), {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}]}
-    return {"description": _MEANING[status], "content": {"application/json": {"schema": schema}}}
+    return {"description": _MEANING[status], "content": {"application/json": {"schema": ref(f"Error{status}")}}}
+
+
+def _errors() -> dict[str, Schema]:
+    """Return the schema of the body of each status above 399, by name."""
+    found: dict[str, Schema] = {}
+    for status, meaning in _MEANING.items():
+        codes = sorted(code for code, of in STATUS.items() if of == status)
+        detail: Schema = {"type": "object", "additionalProperties": True}
+        error = answer(code=one_of(*codes), message=text(minLength=1), detail_Q=detail) | {
+            "title": f"Error{status}Error"
+        }
+        found[f"Error{status}"] = answer(meaning, error=error)
+    return found
+
+
+def _class_name(identifier: str) -> str:
+    return "".join(word.capitalize() for word in identifier.split("_"))
 
 
 def _rights(route: Route) -> str:
@@ -161,8 +201,3 @@ def _tag(pattern: str) -> str:
     if len(parts) > 3 and parts[3] in ("claim", "ack", "nack", "extend", "work", "dead", "redrive"):
         return "queues"
     return "streams" if parts[1] in ("watch", "ws") else parts[1]
-
-
-def _identifier(route: Route) -> str:
-    words = re.findall(r"[A-Za-z0-9]+", route.pattern)
-    return "_".join([route.method.lower(), *(word for word in words if word != "v0")])

@@ -10,6 +10,14 @@ Schema = dict[str, Any]
 U64_MAX, U32_MAX = 2**64 - 1, 2**32 - 1
 
 
+_PERFORMANCES = (
+    ("records_scanned", "ReadPerformance"),
+    ("wal_append_ms", "WritePerformance"),
+    ("fsync_ms", "AckPerformance"),
+)
+"""Names of the objects of section 3.3, by a member that only they have; the first that is found."""
+
+
 class Setting(str):
     """The name of a setting, as a placeholder of its value: see `with_settings`."""
 
@@ -56,8 +64,13 @@ def listing(items: Schema, **more: Any) -> Schema:
     return {"type": "array", "items": items} | more
 
 
+def titled(title: str, schema: Schema) -> Schema:
+    """Return the schema of an object with a name of its own in the description."""
+    return schema | {"title": title}
+
+
 def nullable(schema: Schema) -> Schema:
-    if "$ref" in schema or "enum" in schema:
+    if "$ref" in schema or "enum" in schema or "title" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     return schema | {"type": [schema["type"], "null"]}
 
@@ -94,7 +107,9 @@ def performance(*more: str, optional: tuple[str, ...] = ()) -> Schema:
         for name in ("server_total_ms", *more, *optional)
     }
     required = ["server_total_ms", *more]
-    return {"type": "object", "properties": keys, "required": required, "additionalProperties": False}
+    title = next((title for name, title in _PERFORMANCES if name in keys), "Performance")
+    shape = {"type": "object", "properties": keys, "required": required, "additionalProperties": False}
+    return titled(title, shape)
 
 
 def _key(name: str) -> str:
