@@ -22,8 +22,8 @@ from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.store.format.file_table import FileTable
 from topics.store.format.rows import RowRecord, pack_rows
-from topics.store.wal.commit import Commit
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
+from topics.store.wal.write_batch import Commit
 
 ROWS = pack_rows([RowRecord(DATA)])
 

@@ -39,7 +39,7 @@ from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.reader import Fetched, FileRange, Reader
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 Done = Callable[[Commit], None]
 

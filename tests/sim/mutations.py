@@ -63,12 +63,15 @@ MUTANTS = (
     _one("an ack before its sync", "store/wal/shard.py", "fsync=batch.wants_sync,", "fsync=False,"),
     _one(
         "the chain's second result ignored",
-        "store/wal/commit.py",
+        "store/wal/write_batch.py",
         "return _DONE if not chained or sync_res == 0 else Verdict.FAILED",
         "return _DONE",
     ),
     _one(
-        "a short write taken for a whole one", "store/wal/commit.py", "if write_res == expected:", "if write_res > 0:"
+        "a short write taken for a whole one",
+        "store/wal/write_batch.py",
+        "if write_res == expected:",
+        "if write_res > 0:",
     ),
     _one(
         "a sync beside unsynced bytes covers its own range only",
@@ -477,7 +480,7 @@ MUTANTS = (
     ),
     _one(
         "what has expired told no more once a snapshot was taken",
-        "engine/state/losses.py",
+        "engine/state/tombstones.py",
         "return cls(floors.cap, floors.ttl,",
         "return cls(floors.cap, 0,",
         "passing",
@@ -546,7 +549,7 @@ MUTANTS = (
         (
             ("loop/files.py", _CHAIN, _HARD_CHAIN),
             (
-                "store/wal/commit.py",
+                "store/wal/write_batch.py",
                 "    if write_res == expected:\n",
                 "    if write_res == expected or (chained and sync_res == 0):\n",
             ),
@@ -704,7 +707,7 @@ MUTANTS = (
     ),
     _one(
         "a chain that a signal interrupted taken for a failure",
-        "store/wal/commit.py",
+        "store/wal/write_batch.py",
         "if write_res in _AGAIN or",
         "if",
     ),
@@ -1394,18 +1397,18 @@ MUTANTS = (
     ),
     _one(
         "what a running sync covers taken for synced",
-        "store/wal/commit.py",
+        "store/wal/write_batch.py",
         "        for _, topics in self._covered:\n",
         "        for _, topics in ():\n",
         "library",
     ),
     _one(
         "a sync that covers no commit which is published after it began",
-        "store/wal/commit.py",
+        "store/wal/write_batch.py",
         "        self._covered.append((self.written, self.topics))\n        self.topics = {}\n",
         "        if self.topics:\n            self._covered.append((self.written, self.topics))\n"
         "            self.topics = {}\n",
-        "tests/store/wal/test_commit.py",
+        "tests/store/wal/test_write_batch.py",
     ),
     _one(
         "no commit synced for the bound of unsynced bytes",
@@ -1675,7 +1678,7 @@ MUTANTS = (
     ),
     _one(
         "a hole told again by the read after it",
-        "engine/state/losses.py",
+        "engine/state/tombstones.py",
         "    ahead = bisect_right(floors.gaps, cursor, key=_last)\n",
         "    ahead = bisect_right(floors.gaps, cursor - 1, key=_last)\n",
         _TTLS,
@@ -1685,7 +1688,7 @@ MUTANTS = (
         "store/format/floors.py",
         "        while end < len(gaps) and gaps[end].reason == TTL and",
         "        while end == at and gaps[end].reason == TTL and",
-        "tests/engine/values/test_losses.py",
+        "tests/engine/state/test_tombstones.py",
     ),
     _one(
         "a record that comes back with the clock after a start",
@@ -1706,7 +1709,7 @@ MUTANTS = (
         "store/format/floors.py",
         "        if first:\n            self.raise_to(ttl=seqs[first - 1])\n",
         "",
-        "tests/engine/values/test_losses.py",
+        "tests/engine/state/test_tombstones.py",
     ),
     _one(
         "an expiry of a record that a named reader holds",

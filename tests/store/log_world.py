@@ -26,8 +26,8 @@ from topics.store.format.log_format import (
 )
 from topics.store.format.rows import RowRecord, Rows, pack_rows
 from topics.store.read.reader import FileRange, Reader
-from topics.store.wal.commit import Commit
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
+from topics.store.wal.write_batch import Commit
 
 DIRECTORY = "data"
 

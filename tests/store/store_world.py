@@ -18,7 +18,7 @@ from topics.store.format.log_format import Frame, FrameType, Idempotency, pack_i
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.reader import FileRange
 from topics.store.store import Store
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 DIRECTORY = "data"
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from topics.common.metrics import Histogram
+from topics.common.histograms import Histogram
 from topics.common.settings import TopicSettings
 from topics.common.tuples import make_tuple
 from topics.common.values import arguments
@@ -28,8 +28,8 @@ from topics.embedded.log_reader import ReaderHome, opened
 from topics.embedded.producer import part_of
 from topics.embedded.records import UnreadColumns, UnreadPage, parse_one
 from topics.engine.engine import Engine
+from topics.engine.queue.ack_nack_extend import check_reason
 from topics.engine.queue.dead_records import DeadPage
-from topics.engine.queue.holder_calls import check_reason
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ExtendResult
 from topics.engine.queue.redrive import RedriveRequest, RedriveTurn
 from topics.engine.read.chosen_read import chosen

@@ -22,11 +22,11 @@ from topics.engine.delivery.subscription import Sink
 from topics.engine.producers.compared import ComparedParts
 from topics.engine.producers.stager import Stager
 from topics.engine.producers.sweeper import Sweeper
+from topics.engine.queue.ack_nack_extend import ack, extend, nack
 from topics.engine.queue.claim import Claims
 from topics.engine.queue.claim_wait import ClaimWait
 from topics.engine.queue.dead_letter import DeadLetters
 from topics.engine.queue.dead_records import DeadPage, dead_letter_name, list_dead
-from topics.engine.queue.holder_calls import ack, extend, nack
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.queue.redrive import RedriveRequest, Redrives, RedriveTurn

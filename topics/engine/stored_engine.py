@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from topics.common.metrics import Distribution, Histogram
+from topics.common.histograms import Distribution, Histogram
 from topics.config import Config
 from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog

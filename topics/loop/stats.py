@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topics.common.metrics import Histogram
+from topics.common.histograms import Histogram
 
 
 class LoopStats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from topics.common.metrics import Histogram
+from topics.common.histograms import Histogram
 from topics.http.lane.lane import Lane
 from topics.http.lane.single import LEFT, SETTLED
 from topics.http.plan.service import Service

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from topics.common.metrics import Histogram
+from topics.common.histograms import Histogram
 from topics.config import DURABILITIES
 from topics.engine.readers.reader_results import ReaderState
 from topics.engine.scheduling.scheduler import LoadStats

@@ -32,7 +32,7 @@ from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import indices_by_topic
 from topics.store.format.segment_format import TOPICS_DIRECTORY
-from topics.store.read.block_reads import BlockReads
+from topics.store.read.compressed_reads import CompressedReads
 from topics.store.read.reader import Reader
 from topics.store.recovery.log_replay import TailPart
 from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
@@ -40,10 +40,10 @@ from topics.store.recovery.session_note import LatchNote, SessionNote, note_lost
 from topics.store.segments.manifest import ReplayStart, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import write_snapshot
 from topics.store.segments.tiers import Tiers
-from topics.store.wal.commit import Commit
 from topics.store.wal.counters import RecoveryCounters
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
 from topics.store.wal.wal_files import name_spares
+from topics.store.wal.write_batch import Commit
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class StoreStart:
         self.files = catalog.files
         self.log = ShardedLog(loop, config, self.files)
         self.opener = OpenFiles(loop)
-        self.reader = Reader(loop.files, self.files, self.log.tail, self.opener, BlockReads(loop))
+        self.reader = Reader(loop.files, self.files, self.log.tail, self.opener, CompressedReads(loop))
         self.power_lost = False
         self.skipped_snapshots: list[str] = []
         self._found_snapshot = 0

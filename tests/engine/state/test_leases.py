@@ -14,7 +14,7 @@ from topics.engine.queue.queue_results import HeldJobs
 from topics.engine.state import leases
 from topics.engine.state.control_frames import LeaseRow
 from topics.engine.state.leases import Leases
-from topics.engine.state.losses import Floors
+from topics.engine.state.tombstones import Floors
 from topics.engine.values.job import LeasedJob
 from topics.engine.values.topic_config import make_config
 

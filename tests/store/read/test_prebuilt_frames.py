@@ -16,9 +16,9 @@ from topics.store.format import codec
 from topics.store.format.log_format import BATCH_HEADER_BYTES, Frame
 from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
-from topics.store.wal import commit
-from topics.store.wal.commit import Commit
+from topics.store.wal import write_batch
 from topics.store.wal.staging import Staging
+from topics.store.wal.write_batch import Commit
 from topics.store.wal.write_latch import WriteLatch
 
 names = st.none() | st.binary(max_size=6)
@@ -145,7 +145,7 @@ def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_w
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A write that is staged meanwhile comes after it; a file that is left amid that moves the copy."""
-    monkeypatch.setattr(commit, "_PREPARED_BYTES", 1000)
+    monkeypatch.setattr(write_batch, "_PREPARED_BYTES", 1000)
     for rotates in (False, True):
         world = LogWorld()
         log = world.log
@@ -190,7 +190,7 @@ def test_a_large_batch_is_sealed_and_copied_over_several_passes_and_is_what_it_w
 def test_a_large_batch_that_is_prepared_in_part_is_prepared_whole_when_use_becomes_exclusive(
     monkeypatch: pytest.MonkeyPatch, passes: int
 ) -> None:
-    monkeypatch.setattr(commit, "_PREPARED_BYTES", 1000)
+    monkeypatch.setattr(write_batch, "_PREPARED_BYTES", 1000)
     world = LogWorld()
     world.write()
     world.settle()

@@ -21,7 +21,7 @@ from topics.store.format._codec import ffi
 from topics.store.format.log_format import shard_directory
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.in_memory.hot_tail import HotTail, TailBuffer
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from topics.store.wal.commit import Primitive
 from topics.store.wal.primitive_tuner import PrimitiveTuner
+from topics.store.wal.write_batch import Primitive
 
 LINK, DSYNC = Primitive.LINK, Primitive.DSYNC
 

@@ -12,8 +12,8 @@ from tests.sim.world.faults import FOREVER, Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError, NoLogFileError
 from topics.store.format import codec
-from topics.store.wal.commit import Commit
 from topics.store.wal.sharded_log import ShardStart
+from topics.store.wal.write_batch import Commit
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,8 @@ from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET, WalHeader
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.reader import Fetched, FileRange, Reader
-from topics.store.wal.commit import Commit
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
+from topics.store.wal.write_batch import Commit
 
 pytestmark = pytest.mark.real
 

@@ -34,7 +34,7 @@ from topics.errors import StorageError, TopicsError
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.rows import Rows, tags_in
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 _ROWS = 4096
 """Most records that a turn copies."""

@@ -41,7 +41,7 @@ from topics.engine.write.retention import when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format.log_format import PAYLOAD_BYTES, Frame, FrameType
 from topics.store.format.rows import RowRecord, Rows, pack_rows
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 AppendMoved = Callable[[Topic, Rows, Done[AppendResult]], None]
 """See `Appender.append_moved`."""

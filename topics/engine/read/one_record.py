@@ -9,7 +9,7 @@ import numpy as np
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.state import refusals
-from topics.engine.state.losses import enter
+from topics.engine.state.tombstones import enter
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone

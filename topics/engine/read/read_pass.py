@@ -23,7 +23,7 @@ from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.frame_read import FrameRead, with_topic
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state import refusals
-from topics.engine.state.losses import ReadEntry, enter
+from topics.engine.state.tombstones import ReadEntry, enter
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.node_set import NO_NODES
 from topics.engine.values.ports import ReaderPort

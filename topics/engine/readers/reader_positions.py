@@ -18,7 +18,7 @@ from topics.engine.state.wakes import wake
 from topics.engine.write.delete import RecordDeletionCore, trim
 from topics.engine.write.reader_frames import log_position
 from topics.errors import RequestError, TopicsError
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 Then = Callable[[TopicsError | None], None]
 

@@ -38,8 +38,8 @@ from topics.engine.state.control_frames import (
 )
 from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.known_producers import producers_of
-from topics.engine.state.losses import CRASH, TTL, Gap
 from topics.engine.state.named_reader import TopicReaders
+from topics.engine.state.tombstones import CRASH, TTL, Gap
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
 from topics.engine.values.ports import LoopPort

@@ -11,7 +11,6 @@ from topics.engine.routers.forward import add_hops
 from topics.engine.shared.router_registry import Routers
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.control_frames import to_runs
-from topics.engine.state.losses import TRIM, Gap, add_gap
 from topics.engine.state.router import UNKNOWN, RouterLife, StoredConfig
 from topics.engine.state.router_frames import (
     ForwardPayload,
@@ -20,6 +19,7 @@ from topics.engine.state.router_frames import (
     RouterImage,
     RouterPayload,
 )
+from topics.engine.state.tombstones import TRIM, Gap, add_gap
 from topics.engine.state.topic import Router, Topic
 from topics.store.format.catalog import SEQ_MAX
 from topics.store.format.log_format import FrameType

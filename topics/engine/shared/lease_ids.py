@@ -14,7 +14,7 @@ from topics.clock import Clock
 from topics.engine.values.ports import LogPort
 from topics.errors import StorageError
 from topics.store.format.log_format import FrameType
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 _RANGE_MIN, _RANGE_MAX = 4096, 1 << 20
 _REBUILT_SHIFT = 16

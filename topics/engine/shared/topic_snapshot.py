@@ -9,10 +9,10 @@ import msgspec
 from topics.engine.state.control_frames import AttemptRow, LeaseRow
 from topics.engine.state.hops import Run
 from topics.engine.state.known_producers import ProducerRow
-from topics.engine.state.losses import FloorMarks, Gap
 from topics.engine.state.named_reader import ReaderRow
 from topics.engine.state.router_frames import RouterImage, images_of
 from topics.engine.state.staged_parts import StagedRow
+from topics.engine.state.tombstones import FloorMarks, Gap
 from topics.engine.state.topic import STAGING, Topic
 from topics.engine.state.topic_numbers import NO_RESERVATION
 from topics.engine.values.topic_config import TopicConfig

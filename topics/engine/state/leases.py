@@ -23,7 +23,7 @@ from topics.common.values.answers import Attempt, FailedJob
 from topics.engine.index.held_back import HeldBack
 from topics.engine.index.index import Index
 from topics.engine.state.control_frames import AttemptRow, LeaseRow, attempt_row, from_runs
-from topics.engine.state.losses import Floors
+from topics.engine.state.tombstones import Floors
 from topics.engine.values.job import Holder, JobState, LeasedJob
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig

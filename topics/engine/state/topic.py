@@ -15,9 +15,9 @@ from topics.engine.state.hops import Hops
 from topics.engine.state.idempotency import KeyStore
 from topics.engine.state.known_producers import Producers
 from topics.engine.state.leases import Leases
-from topics.engine.state.losses import Floors
 from topics.engine.state.named_reader import NO_HOLD, TopicReaders
 from topics.engine.state.router import RouterOf
+from topics.engine.state.tombstones import Floors
 from topics.engine.state.topic_numbers import TopicNumbers
 from topics.engine.state.waiters import Waiter
 from topics.engine.values.priority import effective_priority

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from topics.errors import TopicsError
 from topics.store.format.rows import Framed
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 NO_RESERVATION = (1 << 64) - 1
 """The value of `reserved` for a class that needs no reservation."""

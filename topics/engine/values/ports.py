@@ -20,7 +20,7 @@ from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.reader import Fetched, FileRange
 from topics.store.wal.background_sync import Durable
-from topics.store.wal.commit import Done, LoneWritten
+from topics.store.wal.write_batch import Done, LoneWritten
 
 
 class LogPort(Protocol):

@@ -24,7 +24,7 @@ from topics.engine.values.results import AppendResult, Done
 from topics.errors import TopicsError
 from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed
 from topics.store.format.topic_rows import place_rows
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 _PLACED_BYTES = PLACED.size
 _id_of = attrgetter("id")

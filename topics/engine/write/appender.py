@@ -40,8 +40,8 @@ from topics.errors import TopicsError
 from topics.store.format.rows import Framed, Rows, any_delayed, any_timed, delays_in, tags_in, ttls_in
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.wal.commit import Commit
 from topics.store.wal.commitment import AT_ONCE
+from topics.store.wal.write_batch import Commit
 
 
 def check_meant(topic: Topic, request: AppendRequest) -> None:

@@ -25,7 +25,7 @@ from topics.engine.write.admission import check_backlog
 from topics.engine.write.retention import ExpiryCore, expire
 from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import FrameType
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 
 class RecordDeletionCore(ExpiryCore, Protocol):

@@ -25,9 +25,9 @@ from topics.engine.state.control_frames import (
     encode,
     removal,
 )
-from topics.engine.state.losses import TTL, FloorMarks
 from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
+from topics.engine.state.tombstones import TTL, FloorMarks
 from topics.engine.state.topic import STAGING, Life, Router, Topic
 from topics.engine.state.wakes import CreationCore, notify_made, wake
 from topics.engine.values import incarnation
@@ -42,7 +42,7 @@ from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 from topics.store.format.rows import any_delayed
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 
 class LifecycleCore(ExpiryCore, CreationCore, EvictionCore, LogRoomCore, Protocol):

@@ -20,7 +20,7 @@ from topics.engine.state.topic import Life, PendingExpiry, Topic
 from topics.engine.state.wakes import WakeCore, wake
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
-from topics.store.wal.commit import Commit
+from topics.store.wal.write_batch import Commit
 
 Then = Callable[[TopicsError | None], None]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from topics.engine.queue.holder_calls import check_reason
+from topics.engine.queue.ack_nack_extend import check_reason
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields

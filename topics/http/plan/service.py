@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from topics.clock import Clock
+from topics.common.histograms import Histogram
 from topics.common.memory import MemoryReturns
-from topics.common.metrics import Histogram
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
 from topics.engine.values.name_rules import Prefixes

@@ -59,10 +59,10 @@ from topics.store.read.reader import Reader
 from topics.store.segments.manifest import HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
-from topics.store.wal.commit import Commit
 from topics.store.wal.counters import CheckpointCounters
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import place
+from topics.store.wal.write_batch import Commit
 
 log = logging.getLogger(__name__)
 

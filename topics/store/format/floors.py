@@ -2,8 +2,9 @@
 
 `lost` is the involuntary floor L. A fifth mark joins the contract's four: `crash`, for a crash gap
 whose older records are all gone, as `trim` is for a trim gap. The engine reports losses to readers
-(`engine/state/losses.py`); `files/` does so from the files only. Source: R-FLOOR, R-TOMB, R-TRIM,
-R-DUR-6.
+(`engine/state/tombstones.py`); `files/` does so from the files only.
+
+Source: R-FLOOR, R-TOMB, R-TRIM, R-DUR-6.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from topics.store.disk.open_files import OpenFiles
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 from topics.store.in_memory.hot_tail import HotTail
-from topics.store.read.block_reads import BlockReads
+from topics.store.read.compressed_reads import CompressedReads
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Reader:
         table: FileTable,
         tail: HotTail,
         opener: OpenFiles | None = None,
-        inflating: BlockReads | None = None,
+        inflating: CompressedReads | None = None,
     ) -> None:
         self.files = files
         self.table = table
@@ -320,7 +320,9 @@ class _InflatedRead(_PieceRead):
 
     __slots__ = ("_inflating", "_piece", "_view")
 
-    def __init__(self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, inflating: BlockReads) -> None:
+    def __init__(
+        self, fetch: _Fetch, index: int, file: StoredFile, piece: FileRange, inflating: CompressedReads
+    ) -> None:
         super().__init__(fetch, index, file, file.fd)
         self._piece = piece
         self._inflating = inflating

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 from topics.errors import StorageError
 from topics.loop.files import Files
 from topics.store.format.file_table import StoredFile
-from topics.store.read.block_reads import inflated
+from topics.store.read.compressed_reads import inflated
 from topics.store.read.reader import FileRange, Filling
 
 

@@ -13,8 +13,8 @@ from functools import partial
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.timers import Timer
-from topics.store.wal.commit import Durability
 from topics.store.wal.counters import LogCounters
+from topics.store.wal.write_batch import Durability
 from topics.store.wal.write_latch import WriteLatch
 
 COMMIT_SYNCS = -1

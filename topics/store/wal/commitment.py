@@ -27,11 +27,11 @@ from topics.store.format.log_format import (
 )
 from topics.store.format.rows import ROW, Rows
 from topics.store.in_memory.hot_tail import HotTail, TailBuffer
-from topics.store.wal.commit import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.wal_files import WalFile
+from topics.store.wal.write_batch import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
 from topics.store.wal.write_latch import WriteLatch
 
 _REST_ATTEMPTS_MAX = 64

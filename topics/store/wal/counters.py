@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from topics.common.metrics import Histogram
+from topics.common.histograms import Histogram
 
 FSYNC_BUCKETS_US = (50, 100, 250, 500, 1000, 5000, 10_000, 50_000, 100_000)
 """Upper bounds of the buckets; one more bucket counts what is above."""

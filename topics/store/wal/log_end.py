@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from topics.clock import Clock
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
-from topics.store.wal.commit import Durability
 from topics.store.wal.wal_files import WalDirectory, WalFile
+from topics.store.wal.write_batch import Durability
 
 
 class LogEnd:

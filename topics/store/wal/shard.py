@@ -5,8 +5,8 @@ write count and, for a synced batch, the sync's result; callbacks run in the ord
 were attached. A failed write or sync latches the whole log; a full disk fails what is staged, and
 the log continues in another file.
 
-Decisions are made in commit.py and commit_choice.py, batches fill in staging.py, log_end.py gives
-them their place, background_sync.py syncs beside commits, wal_files.py has the files.
+Decisions are made in write_batch.py and commit_choice.py, batches fill in staging.py, log_end.py
+gives them their place, background_sync.py syncs beside commits, and wal_files.py has the files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from topics.store.format.log_format import BATCH_HEADER_BYTES, WAL_FIRST_BATCH_O
 from topics.store.format.rows import PLACED, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
-from topics.store.wal.commit import Batch, Commit, Durability, LoneWritten, Primitive, Verdict
 from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, GROUP_THROUGH_RING, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, Parts, Target, failed
@@ -45,6 +44,7 @@ from topics.store.wal.preallocation import Preallocation
 from topics.store.wal.primitive_tuner import PrimitiveTuner
 from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
+from topics.store.wal.write_batch import Batch, Commit, Durability, LoneWritten, Primitive, Verdict
 from topics.store.wal.write_latch import WriteLatch
 
 _log = logging.getLogger(__name__)

@@ -28,11 +28,11 @@ from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.background_sync import Durable
-from topics.store.wal.commit import Done, LoneWritten
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.shard import Shard
 from topics.store.wal.wal_files import WalDirectory, place
+from topics.store.wal.write_batch import Done, LoneWritten
 from topics.store.wal.write_latch import WriteLatch
 
 _OPENS_AT_A_TIME = 8

@@ -14,7 +14,7 @@ from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.wal.commit import Batch, Done
+from topics.store.wal.write_batch import Batch, Done
 from topics.store.wal.write_latch import WriteLatch
 
 BATCH_ROLL_BYTES = 4 << 20

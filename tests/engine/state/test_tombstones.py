@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.engine.state.losses import CRASH, TRIM, TTL, Floors, Gap, enter
+from topics.engine.state.tombstones import CRASH, TRIM, TTL, Floors, Gap, enter
 from topics.engine.values.results import Tombstone
 
 

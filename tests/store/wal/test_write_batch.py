@@ -5,7 +5,7 @@ import errno
 import numpy as np
 import pytest
 
-from topics.store.wal.commit import (
+from topics.store.wal.write_batch import (
     Batch,
     Durability,
     Primitive,

@@ -1,6 +1,6 @@
 """Histograms."""
 
-from topics.common.metrics import Histogram
+from topics.common.histograms import Histogram
 
 
 def test_a_histogram_has_power_of_two_buckets() -> None:

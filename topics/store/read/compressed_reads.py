@@ -47,7 +47,7 @@ class LoopOfReads(Protocol):
     def next_pass(self) -> Future[None]: ...
 
 
-class BlockReads:
+class CompressedReads:
     """The reads of a store's compressed segments, which share their time slices."""
 
     def __init__(self, loop: LoopOfReads) -> None:
