@@ -229,7 +229,7 @@ class Engine:
         return not (core.awake or core.forwardable) and core.turns.is_ample
 
     def refusal(self, name: str, size: int, promised: int) -> WouldBlockError | None:
-        """Return why an append of `size` bytes would not be written at once; None if it would be.
+        """Return what an append of `size` bytes would wait for; None: it is written at once.
 
         promised: bytes of appends that come before it. Any thread may ask; only the driving one
         gets an answer that still holds.
@@ -336,7 +336,7 @@ class Engine:
         return "" if topic is None else topic.incarnation
 
     def diff(self, name: str, query: DiffQuery, done: Done[DiffResult]) -> Cancel:
-        """Return records after a cursor (7.6); with `wait_ms` the answer may wait for new ones."""
+        """Read records after a cursor (7.6). With `wait_ms`, a read without any waits for some."""
         topic = self._core.registry.visible(name)
         if topic is None:
             done(refusals.topic_not_found(name))
@@ -346,7 +346,7 @@ class Engine:
         return diff.cancel
 
     def get(self, name: str, seq: int, done: Done[DiffResult]) -> None:
-        """Return one record by its seq, as a read that delivers it, nothing, or its loss."""
+        """Read one record by its seq; the result may also be empty, or the tombstone of a loss."""
         topic = self._core.registry.visible(name)
         if topic is None:
             done(refusals.topic_not_found(name))
@@ -393,7 +393,7 @@ class Engine:
         return self._bulk_reads.reads_plain(name)
 
     def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
-        """Do many reads that need only data in memory: see `BulkReads.project`."""
+        """Render many reads whose frames are in memory, in one call: see `BulkReads.project`."""
         return self._bulk_reads.project(names, reads, count, long_bytes)
 
     def open_feed(self, sink: Sink) -> Feed:
@@ -568,7 +568,7 @@ class Engine:
 
     @property
     def throttle_window_ns(self) -> int:
-        """How long commits are held back because of load or of a long log, ns; 0 = not at all."""
+        """Delay of commits because of load or of a long log, ns; 0 without a delay."""
         return max(self._scheduler.throttle_window_ns, self._core.log.append_wait_ns)
 
     def load(self) -> LoadStats:

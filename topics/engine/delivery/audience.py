@@ -58,7 +58,7 @@ class Audience:
         return [members[at] for at in left]
 
     def _begin(self, row: AudienceRow, at: int) -> bool:
-        """Let a reader share from now on, if it can."""
+        """Add a reader to the audience, if its connection is open and idle."""
         feed = row.members[at].feed
         conn = None if feed.paused else feed.sink.shared_connection
         if conn is None or not self._sends.begin_sharing(conn):

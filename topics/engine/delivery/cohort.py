@@ -14,7 +14,7 @@ from topics.engine.values.results import DiffQuery, DiffResult
 from topics.errors import TopicsError
 
 _FEW = 4
-"""Most cohorts of a topic whose delivery does not wait for the end of the pass."""
+"""A topic with at most this many cohorts delivers when it publishes, not at the pass end."""
 _MANY = 2
 """Members from which one call for all costs less than one for each."""
 
@@ -47,7 +47,7 @@ class Cohort:
         self.members: dict[Subscription, None] = {}
         self.reading = False
         self.reported_caught_up = True
-        """Whether the last frame was a caught-up."""
+        """Whether the last frame that the members got was a caught-up frame."""
         self.sent: Sent = NOTHING_SENT
         """The last burst that all members have got."""
         self._rows: list[AudienceRow] | None = None
@@ -62,7 +62,7 @@ class Cohort:
         self._run()
 
     def look_alone(self) -> bool:
-        """Look again. Return whether that has ended, and has done nothing except sends.
+        """Read the topic after a change. Return whether that is done and consisted of sends only.
 
         A member that leaves may do more: its connection handles the request after the stream.
         """
@@ -86,7 +86,7 @@ class Cohort:
         subscription.joined_after = self.sent
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a member, which takes the cohort's cursor and state along."""
+        """Remove a member, and copy the cohort's cursor and state to it."""
         del self.members[subscription]
         self._rows = None
         subscription.own_sent = subscription.sent
@@ -98,7 +98,7 @@ class Cohort:
             self._cohorts.forget(self)
 
     def _disband(self) -> None:
-        """Remove all members; each continues by itself."""
+        """Remove all members; each is a lagging subscription of its feed from now on."""
         members = list(self.members)
         for subscription in members:
             self.remove(subscription)
@@ -194,7 +194,7 @@ class Cohorts:
     def deliver_alone(self, topic: Topic) -> bool:
         """Deliver a change of a topic whose only waiters are a few cohorts, if it takes only sends.
 
-        Returns: whether that was all; if not, the waiters are to look again.
+        Returns: whether that was all; if not, the caller wakes the topic's waiters at the pass end.
         """
         if len(topic.waiters) > _FEW or topic.feeders:
             return False

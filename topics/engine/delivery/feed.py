@@ -21,7 +21,7 @@ from topics.errors import TopicsError
 _log = logging.getLogger(__name__)
 
 _READS_A_PASS = 64
-"""Topics that a feed reads before others are served: 30 us each, if there is nothing to deliver."""
+"""Topics that a feed reads before other feeds get a turn; one without news takes 30 us."""
 
 
 class FeedCore(PrefixCore, Protocol):
@@ -106,7 +106,7 @@ class Feed:
         return prefixes
 
     def pause(self) -> None:
-        """Deliver nothing until `resume`: the connection holds enough."""
+        """Stop delivery until `resume`, because the connection's output buffer is full."""
         self.paused = True
         conn = self.sink.shared_connection
         if conn is not None:
@@ -118,7 +118,7 @@ class Feed:
         self.read_on()
 
     def resume_soon(self) -> None:
-        """Continue as `resume`, but read lagging topics after the return to the loop."""
+        """Resume delivery in the next pass instead of in this call."""
         self.paused = False
         if self._behind or (self.prefixes is not None and self.prefixes.has_news):
             self._defer()
@@ -228,7 +228,7 @@ class Feed:
             self.give_up(subscription, error)
 
     def give_up(self, subscription: Subscription, error: Exception) -> None:
-        """End this connection after delivery failed by a bug of ours; others continue."""
+        """Close this connection after an unexpected exception; others continue."""
         _log.error("delivering %s failed by a bug of ours; its reader is dropped", subscription.name, exc_info=error)
         sink = self.sink
         self.close()

@@ -13,7 +13,7 @@ from topics.engine.values.results import DiffResult, Tombstone
 
 
 class RecordsFrame(NamedTuple):
-    """A pass that yielded records, all of them in one frame (R-WATCH-9)."""
+    """The records of one pass, all in one frame (R-WATCH-9)."""
 
     topic: str
     from_seq: int
@@ -22,7 +22,7 @@ class RecordsFrame(NamedTuple):
     """Cursor after the pass, past skipped records too: `to_seq`."""
     head_seq: int
     records: bytes
-    """Elements of a JSON array, joined by commas; never empty."""
+    """The records as elements of a JSON array, joined by commas; at least one."""
 
     @property
     def members(self) -> bytes:

@@ -111,15 +111,15 @@ class PrefixWatch:
         self.queries: dict[str, DiffQuery] = {}
         """Options by prefix; those of the longest one of a name count."""
         self._starts: tuple[str, ...] = ()
-        """The beginnings of names that are waited for."""
+        """The prefixes for which this watch is registered with the creation of topics."""
         self.taken: dict[str, None] = {}
         """The topics that are followed because of a prefix."""
         self._made: dict[str, Topic] = {}
-        """Topics that were made and are not followed yet."""
+        """Topics that were created since the last pass and are not followed yet."""
         self._left_out = ""
-        """A topic without a place; "": there is none."""
+        """The name of a topic that is left out for lack of room; "" if none is."""
         self._is_reported = False
-        """Whether the reader knows of it."""
+        """Whether the reader was sent a notice about the topic that is left out."""
         self._refills = False
         """Whether there may be a place for topics that were left out."""
         self._has_turn = False
@@ -166,7 +166,7 @@ class PrefixWatch:
 
     # --- topics come and end -----------------------------------------------------------------------------------------
     def on_topic_made(self, topic: Topic) -> None:
-        """Note a topic, with the records written by the end of the pass."""
+        """Note a created topic, to follow it at the pass end with the records it has then."""
         if topic.name in self._feed.subscriptions:
             return  # That is the one before it, whose end is delivered first.
         reports = not self._left_out or self._core.registry.listed(self._left_out) is None
@@ -193,11 +193,11 @@ class PrefixWatch:
     # --- taking in ---------------------------------------------------------------------------------------------------
     @property
     def has_news(self) -> bool:
-        """Whether the reader does not know yet of a topic that was left out."""
+        """Whether a topic was left out and the reader has not been sent a notice about it."""
         return bool(self._left_out) and not self._is_reported
 
     def report(self) -> None:
-        """Report a topic that was left out, unless the reader takes nothing now."""
+        """Send the notice about a topic that is left out, unless the sink is full."""
         if self.has_news and not self._feed.paused:
             self._is_reported = True
             most = self._most if len(self.taken) >= self._most else self._most_in_all

@@ -1,4 +1,4 @@
-"""One pass of a lasting reader, a feed's subscription or a cohort, in the same steps.
+"""One read pass, in the steps that a feed's subscription and a cohort share.
 
 A pass begins at the reader's cursor. Its result marks the topic read, becomes a burst (made once
 for all readers of the result), is delivered, and moves the cursor.

@@ -16,10 +16,10 @@ class SharedConnection(Protocol):
 
     @property
     def ref(self) -> int:
-        """Its name in a column."""
+        """The connection's reference, as an element of a column."""
 
     def stop_sharing(self) -> None:
-        """Let every send be the connection's own from now on."""
+        """End the sharing: from now on only the connection itself sends."""
 
 
 class Sink(Protocol):
@@ -75,7 +75,7 @@ class OwningFeed(Protocol):
         """Read lagging topics until all have caught up or a read has to wait."""
 
     def give_up(self, subscription: Subscription, error: Exception) -> None:
-        """End the connection after delivery failed by a bug of ours."""
+        """Close the connection after an unexpected exception in delivery."""
 
 
 class JoinedCohort(Protocol):
@@ -84,7 +84,7 @@ class JoinedCohort(Protocol):
     sent: Sent
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a member, which takes the cohort's cursor along."""
+        """Remove a member, and copy the cohort's cursor to it."""
 
 
 Sent = tuple[int, int]
@@ -118,7 +118,7 @@ class Subscription:
         self.cursor = cursor
         """The last seq seen."""
         self.topic: Topic | None = None
-        """Instance of the topic that is followed; None before the first pass."""
+        """The topic object that is followed; None before the first pass."""
         self.fresh = True
         """Whether no pass over the topic has ended yet."""
         self.reported_caught_up = False

@@ -62,7 +62,7 @@ class Chunk:
     def __init__(self, first: int, capacity: int) -> None:
         self.first = first
         self.capacity = capacity
-        """The rows that the columns have room for."""
+        """The capacity of the columns, in rows."""
         self.count = 0
         self.live = 0
         self.bytes = 0
@@ -79,9 +79,7 @@ class Chunk:
         self.flags: NDArray[np.uint8] = np.empty(capacity, np.uint8)
         self.tags: NDArray[np.uint32] | None = None
         self.tag_filter: TagFilter | None = None
-        """The filter of its tags. None while the chunk takes rows, and in a part of a thinned
-        chunk.
-        """
+        """The filter of the tags. None while rows are added, and in a part of a thinned chunk."""
         self.packed: tuple[int, bytes] | None = None
         """`count` and the chunk's row of a ChunkTable, as of that count; None until it is built."""
         self.addresses = b""
@@ -104,7 +102,7 @@ class Chunk:
         return self.first + self.count
 
     def resize(self, capacity: int) -> None:
-        """Move the rows to arrays of this capacity."""
+        """Replace the columns by copies of this capacity."""
         assert capacity >= self.count, "no row is cut off"
         self.capacity = capacity
         self.packed = None
@@ -153,7 +151,7 @@ class Chunk:
         return size
 
     def join(self, file_id: int) -> None:
-        """Note that rows in this file, which is not `file_id`, join the live rows."""
+        """Note that some live rows are in this file, which is not `file_id`."""
         if not self.live:
             self.file_id, self.files = file_id, ()
         elif self.file_id:
@@ -241,7 +239,7 @@ class Chunk:
         return part
 
     def live_rows(self, start: int, end: int) -> NDArray[np.intp]:
-        """Return the numbers of the live rows in [start, end), ascending."""
+        """Return the positions of the live rows in [start, end), ascending."""
         if self.live == self.count:
             return np.arange(start, end)
         return np.flatnonzero(self.flags[start:end] < DEAD) + start
@@ -259,7 +257,7 @@ class Dead(NamedTuple):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The numbers of these rows, ascending."""
+        """The positions of these rows in the chunk, ascending."""
         if self.which is None:
             return np.flatnonzero(self.chunk.flags[: self.chunk.count] < DEAD)
         return np.flatnonzero(self.which)

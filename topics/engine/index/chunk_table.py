@@ -27,7 +27,7 @@ class ChunkTable:
         self._chunks: list[Chunk] | None = None
         self._rows = np.empty(0, np.uint8)
         self._flags: NDArray[np.uint8] | None = None
-        """The flags of the last chunk, which are another array after it has grown."""
+        """The flags array of the last chunk as the table has it; growth replaces that array."""
         self.address = 0
         self.count = 0
 

@@ -1,4 +1,4 @@
-"""Records that expire by themselves: when each of a topic's records with a `ttl_ms` does.
+"""When each record with a `ttl_ms` of its own expires.
 
 A look takes a bounded number of ends, so no pass of the loop depends on how many there are. Source:
 R-RTTL.
@@ -16,9 +16,9 @@ from topics.engine.index.index import Index
 from topics.engine.index.seq_times import SeqTimes
 
 _A_LOOK = 1024
-"""Most ends that a look takes."""
+"""Most records that one call of `take_due` returns."""
 _STALE_MIN = 1024
-"""Records that died otherwise are dropped once this many more are noted than twice the live
+"""Entries of dead records are dropped once there are this many more entries than twice the live
 ones.
 """
 
@@ -33,9 +33,9 @@ class Expiries:
         self.ends = SeqTimes()
         """The ends of the records that may be live."""
         self._held: list[int] = []
-        """Heap of seqs that have ended, and that a named reader held at that time."""
+        """Heap of seqs that have expired while a named reader held them."""
         self._is_swept = False
-        """Whether records that are gone are being dropped."""
+        """Whether entries of dead records are being dropped, in steps."""
 
     def add(self, ends: Sequence[tuple[int, int]]) -> None:
         """Note records, (seq, end)."""
@@ -45,7 +45,7 @@ class Expiries:
             self._index.usage.reclaim.run(self._sweep())
 
     def _sweep(self) -> Iterator[None]:
-        """Drop records that died otherwise, in steps."""
+        """Drop the entries of records that died for another reason, in steps."""
         for part in self.ends.parts():
             seqs = np.sort(np.array([seq for seq, _end in part], np.uint64))
             self.ends.discard(seqs[~self._index.alive(seqs)].tolist())
@@ -94,7 +94,7 @@ class Expiries:
         return self.ends.of(seqs)
 
     def recovered(self) -> None:
-        """Enter what was put into `ends` in a recovery, without records that are gone."""
+        """Build the heap after a recovery filled `ends`; entries of dead records are dropped."""
         found = sorted([each for part in self.ends.parts() for each in part])
         self.ends = SeqTimes()
         alive = self._index.alive(np.array([seq for seq, _end in found], np.uint64))

@@ -1,4 +1,4 @@
-"""Rows that a search over many passes has found, and whether they are still live."""
+"""The rows that a search over many passes has found, checked for changes before they are killed."""
 
 from __future__ import annotations
 

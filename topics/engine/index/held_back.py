@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from topics.engine.index.seq_times import SeqTimes
 
 _A_LOOK = 1024
-"""Most delays that end in one look."""
+"""Most jobs that one call returns."""
 
 
 class HeldBack:
@@ -56,7 +56,7 @@ class HeldBack:
         return cursor, runs[0][0] - 1 if runs else head
 
     def recovered(self, is_live: Callable[[int], bool], leased: Iterable[int]) -> None:
-        """Enter what was put into `dues` in a recovery, without jobs that are gone or were leased.
+        """Build the runs after a recovery filled `dues`, without jobs that are gone or were leased.
 
         is_live: whether the record of a seq is there. leased: seqs.
         """

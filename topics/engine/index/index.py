@@ -27,13 +27,13 @@ _FIRST_ROWS = 16
 _WINDOW_ROWS = 64
 _NEXT_ROWS = 1024
 _NEXT_BATCHES = 16
-"""Batches for which the chunk after a full one has room at once."""
+"""The chunk after a full one is allocated for this many batches."""
 _FEW_CHUNKS = 8
-"""Up to so many chunks are removed from the list one by one."""
+"""Up to this number, chunks are removed from the list one at a time."""
 _CHUNKS_A_STEP = 16
 """Chunks whose memory is freed in one step, 200 KB each."""
 _FEW_ROWS = 64
-"""Up to so many rows, Python's numbers are faster than arrays."""
+"""Up to this number of rows, Python integers are faster than numpy."""
 _MANY_ROWS = 1 << 16
 
 
@@ -79,7 +79,7 @@ class Index:
         self.last_seq = 0
         self.tags: Tags | None = None
         self._tags_ahead = 0
-        """Rows to come for which `take_tags` has taken a tag."""
+        """Tags that `take_tags` has counted for rows that are not added yet."""
         self.table: ChunkTable | None = None
         """The C table of the chunks, created by the first bulk read."""
 
@@ -217,7 +217,7 @@ class Index:
     def _chunk_for(self, seq: int, rows: int = 1) -> Chunk:
         """Return the chunk whose next row is `seq`: the last one or a new one.
 
-        The last one may get a few holes before the row. rows: those that come together.
+        A small gap of seqs is filled with holes in the last chunk. rows: those that come together.
         """
         assert seq > self.last_seq, "rows come in the order of their seqs"
         if self.chunks:
@@ -239,7 +239,7 @@ class Index:
         return chunk
 
     def take_tags(self, tags: list[bytes | None]) -> NDArray[np.uint32]:
-        """Take tags for rows that are to come; return their numbers.
+        """Count tags for rows that will be added later; return the numbers of the tags.
 
         The numbers are for `append_rows` or `give_back_tags`.
         """
@@ -248,7 +248,7 @@ class Index:
         return numbers
 
     def give_back_tags(self, numbers: NDArray[np.uint32]) -> None:
-        """Give back numbers of `take_tags` whose rows do not come."""
+        """Undo `take_tags` for rows that will not be added."""
         self._tags_ahead -= _bearing(numbers)
         if self.tags is not None:
             self.tags.drop_rows(numbers)
@@ -530,7 +530,7 @@ class Index:
         return last
 
     def oldest_through(self, records: int, size: int, upto: int) -> int:
-        """Return the result that `evict_oldest` would have; kill nothing."""
+        """Return what `evict_oldest` would return, without killing rows."""
         oldest = list(self._oldest(records, size, upto))
         return _last_seq(*oldest[-1]) if oldest else 0
 
@@ -613,7 +613,7 @@ class Index:
             self.usage.reclaim.run(_given_back(chunks))
 
     def kill_found(self, found: list[Found]) -> None:
-        """Kill found rows, all of which still hold.
+        """Kill rows that a search has found and that are all still live.
 
         Each chunk gets a new array of flags, so the cost is one step a chunk.
         """

@@ -22,7 +22,7 @@ _NAMES_A_STEP = 256
 _CHUNKS_A_STEP = 32
 """Chunks skipped in one step; a chunk whose rows are matched takes a step of its own."""
 _FEW = 16
-"""Up to so many matching tags, each is looked up in the filter of a chunk."""
+"""Up to this number of matching tags, each is looked up in a chunk's filter."""
 
 
 class Matching:
@@ -33,7 +33,7 @@ class Matching:
         self.predicate = predicate
         self._upto = upto
         self._through = min(upto, index.last_seq)
-        """Rows up to this seq, and their tags, exist since the start."""
+        """The last seq when the search began; later rows are searched by `kill`."""
         self._seen: dict[Chunk, Found | None] = {}
         self._numbers: NDArray[np.bool_] | int = NO_TAG
         """Which tag numbers match, shape (numbers + 1,), False at the end; or the only matching
@@ -130,7 +130,7 @@ class Matching:
         return found
 
     def _look_again(self, chunk: Chunk) -> Found | None:
-        """Search a chunk again that got rows, lost rows, or was part of a larger one."""
+        """Search a chunk again whose rows have changed, or that was split off a larger one."""
         end = min(chunk.count, self._upto + 1 - chunk.first)
         known = max(0, min(end, self._through + 1 - chunk.first))
         which = np.zeros(end, np.bool_)

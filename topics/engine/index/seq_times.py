@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 _BITS = 12
 _MASK = (1 << _BITS) - 1
 _STALE_MIN = 64
-"""A heap is built anew once it has this many more entries than twice those that count."""
+"""A heap is rebuilt once it has this many more entries than twice the valid ones."""
 
 
 class _ChunkTimes:
@@ -37,7 +37,7 @@ class SeqTimes:
 
     def __init__(self) -> None:
         self._chunks: dict[int, _ChunkTimes] = {}
-        """By the seqs' first bits; none is empty."""
+        """The chunks by the upper bits of their seqs; an empty chunk is removed."""
         self._count = 0
         self._order: list[tuple[int, int]] = []
         """Heap of (time, first bits): the first time of each chunk, and some that are outdated."""
@@ -92,7 +92,7 @@ class SeqTimes:
             heapify(self._order)
 
     def first(self) -> int | None:
-        """Return a time up to which there may be one to take, None without any."""
+        """Return a lower bound (ms) of the times to be taken, None without any."""
         return self._order[0][0] if self._order else None
 
     def take(self, upto: int, most: int) -> list[int]:
@@ -139,7 +139,7 @@ class SeqTimes:
     def discard_through(self, last: int) -> Sequence[object]:
         """Forget the times of seqs up to `last`, where chunks were added in the order of seqs.
 
-        Returns what holds the memory, which takes long to be freed.
+        Returns the removed chunks, for the caller to free in steps.
         """
         numbers = list(takewhile(lambda number: number << _BITS <= last, self._chunks))
         if numbers and last & _MASK != _MASK and numbers[-1] == last >> _BITS:

@@ -19,7 +19,7 @@ _CHUNK_COST = 32
 _NAME_COST = 50
 """Cost of comparing the text of a tag."""
 _NEW_A_STEP = 512
-"""Rows whose tags are new to a search, of those that are compared at once."""
+"""Most new tags that one step compares."""
 _UNKNOWN, _OTHER, _MATCHES = 0, 1, 2
 
 
@@ -108,7 +108,7 @@ class _Prefix:
         self._known[-1] = _OTHER  # rows without a tag, whose NO_TAG is clipped to it
 
     def which(self, column: NDArray[np.uint32]) -> tuple[NDArray[np.bool_], int]:
-        """Return the same, of fewer numbers if many tags are new."""
+        """Return the matches and the cost, for a prefix of the numbers if many tags are new."""
         known = self._known
         states = known.take(column, mode="clip")
         unknown = np.flatnonzero(states == _UNKNOWN)

@@ -191,7 +191,7 @@ class Tags:
         return NO_TAG if number is None else number
 
     def begin_with(self, numbers: NDArray[np.uint32], beginning: bytes) -> NDArray[np.bool_]:
-        """Return which of the tags of these numbers begin so, shape (n,)."""
+        """Return which of these numbers are of tags with the prefix, shape (n,)."""
         names = self._names
         return np.array([names[number].startswith(beginning) for number in numbers.tolist()], np.bool_)
 

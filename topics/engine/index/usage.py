@@ -48,7 +48,7 @@ class Usage:
         self.has_quota = has_quota
         """Whether `max_total_bytes` bounds the bytes, so that each write checks them."""
         self.max_attempts = max_attempts
-        """Number of ended leases that are known of a job."""
+        """Most attempts (ended leases) that are kept per job."""
         self.records = 0
         self.bytes = 0
         self.appended_records = self.appended_bytes = 0
@@ -57,7 +57,7 @@ class Usage:
         self.pending_bytes = 0
         """Bytes that are staged and not live yet."""
         self.reclaim = StepQueue(timers, _STEPS_A_PASS, _STEPS_MAX, at_once=True)
-        """Steps that count and free the remains of dropped records."""
+        """Steps that count and free what dropped records leave."""
         self._files = files
         self._memory = memory
 

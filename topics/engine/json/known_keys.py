@@ -54,7 +54,7 @@ class KnownKeys:
         self.check_places(text, places, most, where)
 
     def check_places(self, text: bytes, places: Mapping[str, Place], most: int, where: str = "") -> None:
-        """Check the same of an object whose members are found already: those of `object_places`."""
+        """Check the keys of an object whose members `object_places` has returned."""
         for name, (start, end, kind) in places.items():
             inner = self.each or self.names.get(name)
             if inner is None:

@@ -158,7 +158,7 @@ class Assembly:
             self._core.loop.call_later(0, partial(self._take_last_tags, tags))
 
     def _take_last_tags(self, tags: list[bytes | None]) -> None:
-        """Take a turn's share of the last piece's tags."""
+        """Count the tags of the next rows of the last piece, as many as a turn takes."""
         if self._topic.life is Life.GONE:
             self._again()
             return

@@ -57,7 +57,7 @@ class ComparedParts:
             self.remove(next(iter(self.parts)))
 
     def remove(self, name: Name) -> None:
-        """Forget a part, if it is there."""
+        """Remove a part, if it is in the table."""
         part = self.parts.pop(name, None)
         if part is not None:
             self._pieces -= len(part.pieces)

@@ -29,7 +29,7 @@ from topics.store.wal.write_batch import Commit
 _DROPPED_RUNS, _DROPPED_ROWS = 8, 4096
 """Most runs and records that one frame, and so one pass, deletes."""
 _FORGOTTEN_PARTS = 2048
-"""Parts that are dropped in a pass, for their age or with their topic."""
+"""Most parts that one pass drops, because of their age or because their topic is gone."""
 _RETRY_MS = 1000
 
 

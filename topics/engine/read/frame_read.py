@@ -53,7 +53,7 @@ class FrameRead:
         return sum([piece.length for piece in self.pieces])
 
     def begin(self, then: Callable[[FrameRead | StorageError], None]) -> None:
-        """Call `then` with this read once its bytes are there.
+        """Call `then` with this read once its bytes are in memory.
 
         If they are in memory, that is before this returns.
 

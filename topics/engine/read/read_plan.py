@@ -12,7 +12,7 @@ from topics.store.read.reader import FileRange
 
 _FEW_ROWS = 32
 _SLACK_BYTES = 4096
-"""Most foreign bytes between two wanted frames that are read along: cheaper than a read."""
+"""Largest gap between two wanted frames that one read spans; a second read would cost more."""
 
 
 class ReadPlan(NamedTuple):

@@ -151,7 +151,7 @@ class ReaderCalls:
         self._last_token = 0
 
     def _take_token(self) -> int:
-        """Return a new token; those of another process differ."""
+        """Return a new token, unequal to every token of another process."""
         if not self._last_token:
             self._last_token = int.from_bytes(self._core.loop.random_bytes(4), "little") << 32
         self._last_token += 1

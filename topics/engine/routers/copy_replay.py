@@ -62,7 +62,7 @@ class LogRows:
         self._blocks: dict[int, list[CopyRows]] = {}
         self._forwards: dict[tuple[int, int, int], _Forwards] = {}
         self.controls: list[Control] = []
-        """Control frames of destinations, in order, applied once their rows are there."""
+        """Control frames of destinations, in order, applied once their rows are in the index."""
         self.copied_upto: Mapping[int, int] = {}
 
     def tie(self, source_id: int, dest_id: int) -> None:

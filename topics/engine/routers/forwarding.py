@@ -55,7 +55,7 @@ class Load(Protocol):
 
     @property
     def defers_routers(self) -> bool:
-        """Whether forwarding for readers that merely wait is delayed."""
+        """Whether forwarding is delayed where only long polls wait for it."""
 
 
 class Forwarding:

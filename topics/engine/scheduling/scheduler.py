@@ -237,7 +237,7 @@ class Scheduler:
 
     @property
     def defers_routers(self) -> bool:
-        """Whether forwarding for readers that merely wait is delayed."""
+        """Whether forwarding is delayed where only long polls wait for it."""
         return self.governor.defer.taken
 
     def stats(self) -> LoadStats:

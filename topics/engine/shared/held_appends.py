@@ -41,7 +41,7 @@ class HeldAppends:
         return answer
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """Call `then` once all that wait now (one at least) are answered, not those of later."""
+        """Call `then` once all appends that wait now (at least one) are answered."""
         self._waiting.append((self._last, then))
 
     def _look(self) -> None:

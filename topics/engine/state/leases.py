@@ -93,7 +93,7 @@ class Leases:
         self.failed: dict[int, LeasedJob] = {}
         """The jobs with attempts, the one that failed last at the end."""
         self.cursor = 0
-        """Live jobs up to this seq are all in `jobs`. Jobs above it are there only if they were
+        """All live jobs up to this seq are in `jobs`; of the later ones only those that were
         leased.
         """
         self.leased = 0

@@ -323,7 +323,7 @@ class TopicReaders:
             self.found(reader, min(reader.committed, head))
 
     def described(self) -> list[ReaderRow]:
-        """Return rows for headers and footers of segments: the first so many readers."""
+        """Return the rows of the first readers for headers and footers of segments."""
         return [reader.row for reader in islice(self.by_name.values(), _DESCRIBED)]
 
     def images_in_steps(self, step: int) -> Iterator[list[ReaderRow]]:

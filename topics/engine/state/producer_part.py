@@ -98,7 +98,9 @@ class Part:
         return self.begin_whole(core, topic, *self.total_of(rows, node), now_ms)
 
     def begin_whole(self, core: PartCore, topic: PartTopic, count: int, sum: int, now_ms: int) -> bytes:
-        """Begin a whole part with so many records and this checksum. See `begin`."""
+        """Begin a part that one request holds, given the number and checksum of its records. See
+        `begin`.
+        """
         core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
         self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
         return pack_producer_part(self._told)

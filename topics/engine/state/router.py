@@ -17,7 +17,7 @@ from topics.common.values.configs import Predicate, RouterConfig
 from topics.engine.state.router_work import WORK, RouterWork
 
 HOPS_MAX = 8
-"""A record with so many hops is not forwarded (R-RTR-12)."""
+"""A record that was forwarded this often is not forwarded again (R-RTR-12)."""
 
 
 class StoredConfig(msgspec.Struct, array_like=True):

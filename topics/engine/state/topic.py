@@ -228,7 +228,7 @@ class Topic(TopicNumbers):
 
     @property
     def has_memory(self) -> bool:
-        """Whether it may have records that are only in memory: those of class `ephemeral`."""
+        """Whether some records may be in memory only (class `ephemeral`)."""
         return self.stage_class == "ephemeral" or 0 < self.index.earliest <= self.memory_through
 
     @property

@@ -83,7 +83,7 @@ class CreationCore(WakeCore, Protocol):
 
 
 def wake(core: WakeCore, topic: Topic) -> None:
-    """Let the topic's waiters look again at the end of the pass, after a change or a loss."""
+    """Notify the topic's waiters of a change or a loss, at the end of the pass."""
     if topic.waiters:
         core.awake[topic] = None
 

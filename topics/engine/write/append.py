@@ -252,7 +252,7 @@ def append_to(core: AppendCore, topic: Topic, *, fsync: bool) -> Append:
 
 # --- publication ------------------------------------------------------------------------------------------------------
 def notify(core: NotifyCore, topic: Topic) -> None:
-    """Notify readers and routers of new records: waiters look again at the end of the pass."""
+    """Notify waiters and routers of new records, at the end of the pass."""
     wake(core, topic)
     if topic.routers:
         core.forwardable[topic] = None

@@ -48,7 +48,7 @@ def is_busy(topic: Topic) -> bool:
 
 
 def log_evictions(core: EvictionCore, topic: Topic, config: TopicConfig, *, records: int = 0, size: int = 0) -> None:
-    """Stage the floor that the caps of `config` will have after so many more records and bytes."""
+    """Stage the floor that the caps of `config` give once these records and bytes are added."""
     if config.discard != "old" or not topic.memory_through:
         return
     index = topic.index

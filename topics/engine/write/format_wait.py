@@ -42,7 +42,7 @@ class FormatWait:
         return SECOND_DIRECTORY_FORMAT if number < SECOND_DIRECTORY_FORMAT and any_bytes(spans) else 0
 
     def join(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
-        """Let a write wait after those of its topic that wait. Return whether there are any."""
+        """Queue a write after the waiting writes of its topic. Return False if there are none."""
         waiting = self._waiting.get(request.topic)
         if waiting is None:
             return False

@@ -42,7 +42,7 @@ _HEAD = struct.Struct("=QI")
 _RESULTS = struct.Struct("=QIIII")
 """size, count, marks, violation, violation_record."""
 _FIELDS = struct.Struct(f"={3 * (lib.FIELD_PRODUCER + 1)}I")
-"""off, len, kind of each field of a body; those of a command come after."""
+"""off, len, kind of each field of a body, then of each field of a command."""
 _KEY_ROOM = 4096
 _CLEAN_ROOM = 65_536
 _LONG_TEXT = CUT_BYTES = 65_536
@@ -475,7 +475,7 @@ class WriteScanner:
 
     # --- errors -----------------------------------------------------------------------------------------------------
     def _take_key_room(self, room: int) -> Any:
-        """Return memory for the hashes of so many keys, which the scanner uses from now on."""
+        """Allocate memory for the hashes of this many keys; the scanner uses it from now on."""
         keys = ffi.new("uint64_t[]", room)
         self._writer.keys = keys
         self._writer.key_room = room

@@ -55,7 +55,7 @@ class Keyring:
         return frozenset(principal.key_id for _, principal in self._entries if principal.key_id is not None)
 
     def and_of(self, other: Keyring) -> Keyring:
-        """Return the keys of both; of equal secrets those of `other` count."""
+        """Return the union of two keyrings; for equal secrets the key of `other` is used."""
         return Keyring([*(dict(self._entries) | dict(other._entries)).items()])
 
     def change_to(self, other: Keyring) -> None:
@@ -94,10 +94,9 @@ NO_KEYS = Keyring([])
 
 
 def parse_keys(text: str, in_flight_max: int = 0, of: str = "TOPICS_API_KEYS") -> Keyring:
-    """Parse `TOPICS_API_KEYS`: entries `secret[:scopes[:prefixes]]` between commas.
-
-    Of equal secrets the last counts. in_flight_max: cap of each key, 0 for no limit. of: the name
-    of the text in errors.
+    """Parse `TOPICS_API_KEYS`: comma-separated entries `secret[:scopes[:prefixes]]`. For equal
+    secrets the last entry is used. in_flight_max: cap of each key, 0 for no limit. of: the name of
+    the text in errors.
 
     Raises: UsageError naming the entry by its number, never by its text.
     """

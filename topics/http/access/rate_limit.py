@@ -24,5 +24,5 @@ class Allowance:
         return self._left >= 0
 
     def earn(self, count: int) -> None:
-        """Add `count`, up to the burst: work of the peer that the server itself has caused."""
+        """Give back `count`, up to the burst, for requests that the server itself has caused."""
         self._left = min(self._left + count, self._burst)

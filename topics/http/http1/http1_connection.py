@@ -81,7 +81,7 @@ class HttpConnection:
         self.since = service.tick if since is None else since
         """Tick at which the current wait began: for a head, or for more of a body."""
         self._pending = bytearray()
-        """Input not yet handled: a partial head, or bytes received during an answer."""
+        """Unparsed input: a partial head, or bytes that arrived while a request was answered."""
         self._looked = 0
         """Leading bytes of `_pending` that were checked: the start of a head, without its end."""
         self._plan: Plan | None = None
@@ -309,7 +309,7 @@ class HttpConnection:
         return self.phase is STREAM or (call is not None and call.on_disconnect is not None)
 
     def wait_began(self) -> None:
-        """Read on while a wait or stream, which has just begun, lasts: its client may leave."""
+        """Continue to read during a wait or stream, in order to notice that its client leaves."""
         if self._intake is _ENDED:
             self._leave()
         elif self._intake is _PAUSED and len(self._pending) <= PIPELINED_BYTES:
@@ -317,7 +317,7 @@ class HttpConnection:
             self.transport.resume_reading()
 
     def _leave(self) -> None:
-        """Abandon what `_waits` for a client that has left, or is treated as such."""
+        """Abandon the wait or stream in progress, because the client has left or is treated so."""
         self._leave_stream()
         call, self._call = self._call, None
         if call is not None:
@@ -386,7 +386,7 @@ class HttpConnection:
         return self._take_body(data)
 
     def _take_body(self, data: bytes) -> bytes:
-        """Take more of a body, and run the request once it is whole.
+        """Add bytes to the body, and run the request once the body is complete.
 
         Return the bytes after the body.
         """
@@ -497,7 +497,7 @@ class HttpConnection:
         self._next()
 
     def taken(self) -> None:
-        """Note that the lane has taken one or more requests, and owes an `answer` for all."""
+        """Note that the lane has taken requests and will call `answer` once for all of them."""
         self._enter(ANSWER)
 
     def answer_at_once(self, answer: bytes) -> None:

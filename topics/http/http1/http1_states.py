@@ -15,9 +15,9 @@ class Phase(enum.Enum):
     """The position of a connection in its requests."""
 
     HEAD = "head"
-    """Between requests, or in the midst of a head."""
+    """Between requests, or with part of a head received."""
     HEAD_QUEUED = "head queued"
-    """The bytes of HEAD that are here wait for their turn (request_turns.py)."""
+    """Received bytes of HEAD wait for their turn (request_turns.py)."""
     BODY = "body"
     """A head without its whole body."""
     BODY_QUEUED = "body queued"

@@ -40,7 +40,7 @@ class FrameCutter:
         self._head = b""
         self._kind: int = PREFACE_END
         self._left = preface_bytes
-        """Bytes missing of the frame whose head is here."""
+        """Number of bytes that the frame in progress lacks."""
 
     def cut(self, data: bytes | memoryview) -> Iterator[tuple[memoryview, int]]:
         """Yield `data` in pieces, each with the kind of the frame that it ends, or PART.

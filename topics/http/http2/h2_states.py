@@ -22,7 +22,9 @@ class EndState(enum.Enum):
     AT_END = "at end"
     """The peer has finished sending, and a part of what it sent waits for its turn."""
     GONE = "gone"
-    """The peer has finished sending. Answers in progress are sent; mere waits end."""
+    """The peer has finished sending. Answers in progress are sent; waits without an answer yet end
+    (R-NET-11).
+    """
     CLOSED = "closed"
 
 

@@ -31,7 +31,7 @@ class ScanTable:
     )
 
     def __init__(self, scanner: Any, receives: int, requests: int) -> None:
-        """Make room for so many of both."""
+        """Allocate the columns for this many receives and requests of a pass."""
         self.scanner = scanner
         self._room = requests
         self.requests = ffi.new("struct tp_request[]", requests)

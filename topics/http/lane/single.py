@@ -27,7 +27,7 @@ from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.in_flight import NOTHING_COMES
 
 _SAMPLED = 16
-"""One of so many writes is timed."""
+"""Sampling rate: one in this many writes is timed."""
 _ROOM = 1
 """Requests that a scan has room for. A second one makes the receive unusable here."""
 _READ = -1

@@ -219,7 +219,7 @@ class Call:
 
     @property
     def upgrades(self) -> bool:
-        """Whether `upgrade` is possible: the request came over HTTP/1, and its client is there."""
+        """Whether `upgrade` is possible: over HTTP/1, and while the client is connected."""
         return self._exchange is not None and self._exchange.upgrades
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:

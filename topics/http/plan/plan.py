@@ -84,7 +84,7 @@ class Aim:
         return self
 
     def as_preflight(self) -> Aim:
-        """Return the aim of a preflight of this path, whether there is such a path or not."""
+        """Return the aim of a preflight of this path, which need not exist."""
         aim = copy(self)
         aim.route, aim.missing = _PREFLIGHT, None
         return aim

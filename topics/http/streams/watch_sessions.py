@@ -77,7 +77,7 @@ class WatchSession:
         self._cursors = cursors
         self._open: list[SessionStream] = []
         self.size = len(query.nodes) + sum(map(len, cursors))
-        """Bytes of the names it holds. Names that it takes in later are those of the topics."""
+        """Bytes of the names given at its creation. Topics added later share their strings."""
         if prefixes is not None:
             self.size += sum(map(len, prefixes.prefixes + prefixes.within))
         self.streams = 0

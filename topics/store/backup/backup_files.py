@@ -26,7 +26,7 @@ class NewTree:
         return path
 
     async def sync(self) -> None:
-        """Make the names of all files durable, from the bottom up. Raises: OSError."""
+        """Sync the directories of all new files, innermost first. Raises: OSError."""
         for directory in reversed(self._unsynced):
             await self._files.sync_directory(directory)
 

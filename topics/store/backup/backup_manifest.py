@@ -22,7 +22,7 @@ from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 
 MANIFEST_NAME = "backup.json"
 PARTIAL = ".partial"
-"""The end of the name of a backup that is not complete."""
+"""Suffix of the name of an incomplete backup."""
 MANIFEST_VERSION = 1
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(-\d+)?", re.ASCII)
 
@@ -50,7 +50,7 @@ class BackupManifest(msgspec.Struct, forbid_unknown_fields=True):
     format: int
     """Format of the data directory."""
     boot: str
-    """The machine's boot. After another one the times of changes prove nothing."""
+    """Boot id of the machine; after a reboot, equal file times do not prove equal contents."""
     files: list[BackupFile]
 
     @property

@@ -27,12 +27,12 @@ class Backups:
         self._running: Future[None] | None = None
         self._stopped = False
         self._writer: BackupWriter | None = None
-        """The one that writes now."""
+        """The backup in progress; None if there is none."""
         self._progress = BackupProgress(0, "none")
 
     @property
     def progress(self) -> BackupProgress:
-        """How far the newest backup is."""
+        """Progress of the newest backup."""
         if self._writer is None:
             return self._progress
         return self._progress._replace(copied_bytes=self._writer.copied_bytes, files=self._writer.file_count)

@@ -76,13 +76,13 @@ class BackupWriter:
         self._before = ""
         """The newest complete backup."""
         self._known: dict[str, BackupFile] = {}
-        """Its files, by path, that need not be copied again."""
+        """Files of the newest complete backup that may be linked instead of copied, by path."""
         self.copied_bytes = 0
         self._linked_files = 0
 
     @property
     def file_count(self) -> int:
-        """Files that are there by now."""
+        """Files that are written so far."""
         return len(self._listed)
 
     async def write(self) -> BackupResult:

@@ -26,11 +26,11 @@ class HeldFile(NamedTuple):
     name: str
     """Its path in a data directory that holds the copy."""
     size: int
-    """Bytes that count; -1: all of them."""
+    """Number of leading bytes that belong to the capture; -1: all."""
     is_sealed: bool = False
-    """Nothing except delete flags changes it."""
+    """Whether only delete flags change the file."""
     has_index: bool = False
-    """A file of columns is beside it, perhaps."""
+    """Whether a file of index columns may be beside it."""
 
 
 class _Replaced(NamedTuple):
@@ -74,7 +74,7 @@ class Capture:
             file.stored.release()
 
     def release(self) -> None:
-        """Let go of all files; idempotent."""
+        """Release all files; idempotent."""
         self.release_log()
         held, self.sealed = self.sealed, []
         self._captures.forget(self)

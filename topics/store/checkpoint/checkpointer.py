@@ -140,11 +140,11 @@ class Checkpointer:
         """
         self._stopped = False
         self._beginning = False
-        """Whether a checkpoint was started and does not run yet."""
+        """Whether a checkpoint is due to start and has not begun."""
         self._emptied = True
-        """Whether the last checkpoint left nothing in the log except what came meanwhile."""
+        """Whether the last checkpoint emptied the log, except for writes that arrived during it."""
         self._ended_ns = 0
-        """Time at which the last checkpoint ended, well or not."""
+        """Time at which the last checkpoint ended or failed."""
         self._frames_seen = 0
         self._bytes_seen = 0
         self._last_bytes = self._found_bytes()
@@ -237,7 +237,7 @@ class Checkpointer:
             log.error("checkpoint failed: %s", error)
 
     async def until_idle(self) -> None:
-        """Return when none runs; the next one may begin in the same step."""
+        """Wait until no checkpoint runs. The caller may start one before another task does."""
         while self._running is not None:
             await self._running
 
@@ -250,7 +250,7 @@ class Checkpointer:
         on_shown: OnShown = lambda is_whole: None,
         on_captured: OnCaptured | None = None,
     ) -> None:
-        """Take one whole checkpoint, after the one that may be running.
+        """Run one checkpoint, after the one in progress, if any.
 
         clean: the last one before the log is closed.
         moves: also move segments to the cold directory, after everything that the log waits for;
@@ -344,7 +344,7 @@ class Checkpointer:
             await self._move_to_cold()
 
     async def _compact(self) -> None:
-        """Write segments and packs anew of which little lives, after all that the log waits for.
+        """Compact segments and packs with few live records, after the work that the log waits for.
 
         The snapshot that lists the new ones has the floors of that instant, too, so their missing
         records are to a replay what flagged ones are (`flag_deleted`).
@@ -398,7 +398,7 @@ class Checkpointer:
         self._tiering.drop_hot(moved)
 
     async def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
-        """Return the files that there is space to empty.
+        """Return the log files whose live records there is space to copy.
 
         `replay` is updated to begin with the first of the others.
         """
@@ -430,10 +430,7 @@ class Checkpointer:
         self._left_reported = count
 
     async def _cut(self) -> dict[int, ReplayStart]:
-        """Have every shard write a mark in another file.
-
-        Return where replay begins then: in that file.
-        """
+        """Make every shard begin another file with a mark; return where replay begins there."""
         self._log.request_rotation()
         return await self._mark(range(len(self._log.shards)))
 
@@ -621,7 +618,7 @@ class Checkpointer:
         )
 
     async def _prepare_snapshot(self) -> None:
-        """Have the catalog prepare its part, for a snapshot that is taken in the same step."""
+        """Let the catalog prepare its part; the snapshot has to be taken before the next await."""
         self._turns.resume()
         for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
             await self._turns.rest()

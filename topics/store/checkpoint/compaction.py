@@ -56,11 +56,11 @@ class Compaction:
         self._bytes_max = config.segment_max_bytes
         self._turns = turns
         self._looks: dict[int, _Look] = {}
-        """The last looks, by file: only files that lost a record since are looked at again."""
+        """Live rows by file when last counted; only a file that lost a record is counted again."""
         self._left: set[int] = set()
         """Files with a damaged record, which stay as they are."""
         self.waiting = False
-        """Whether another checkpoint would have something to do, even if nothing is written."""
+        """Whether files remain that a further checkpoint would compact."""
 
     def leave(self, file_ids: Iterable[int]) -> None:
         """Do not choose these files again, because they cannot be read."""
@@ -72,7 +72,7 @@ class Compaction:
         return rows < self._below * tail.records and rows < tail.records
 
     async def choose(self, room: int) -> Chosen:
-        """Return what is due, as much of it as one checkpoint takes.
+        """Return the files to compact in one checkpoint.
 
         room: bytes that may be written.
         """
@@ -136,7 +136,7 @@ class Compaction:
         return self._is_due(pack.file_id, look, before.get(pack.file_id), rows, records)
 
     def _is_due(self, file_id: int, look: _Look, known: _Look | None, lives: int, of: int) -> bool:
-        """Note the look at a file; return whether it is due."""
+        """Note the live rows of a file; return whether it is due."""
         self._looks[file_id] = look
         if lives >= self._below * of:
             return False
@@ -168,7 +168,7 @@ class _Budget:
 
 
 class _Neighbours:
-    """Adjacent segments of a topic, so few that one segment can take what lives in them."""
+    """Adjacent segments of a topic whose live records fit into one segment."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []

@@ -200,7 +200,7 @@ class Evacuation:
             await self._begin(topic_id, rest)
 
     async def _begin(self, topic_id: int, share: Share) -> None:
-        """Begin to copy the share beside others, once there is room for it."""
+        """Wait for room, then begin to copy this topic's rows beside other copies."""
         if not self._catalog.exists(topic_id):
             return
         writer = SegmentCopy(self.context, self._readers, topic_id, share)
@@ -209,10 +209,7 @@ class Evacuation:
         self._turns.resume()
 
     async def _end(self) -> None:
-        """Settle all begun copies, one by one, with other work in between.
-
-        Raises the error of one.
-        """
+        """Settle all copies in progress, one at a time, with rests. Raises the first error."""
         while not self._copies.is_empty:
             if self._turns.over:
                 await self._turns.rest()

@@ -222,7 +222,7 @@ class DiskSpace:
             self._working = False
 
     async def _heal(self) -> None:
-        """Create the reserve anew and let appends resume; there is space again."""
+        """Create the reserve again and accept appends again, because space was freed."""
         if not self.has_reserve:
             await self._make_reserve()
         if self.has_reserve:

@@ -114,7 +114,7 @@ class OpenFiles:
         await self._removed.wait()
 
     def remove_owed(self) -> None:
-        """Try again to unlink the owed paths. A path is never given to another file in one run."""
+        """Retry the unlinks that failed. A path is never given to another file in one run."""
         owed, self._owed = self._owed, []
         if owed:
             self._loop.spawn(self.remove(-1, *owed), "drop")

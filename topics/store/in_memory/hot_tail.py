@@ -67,7 +67,7 @@ class HotTail:
         self._oldest: deque[TailBuffer] = deque()
         self._free: list[TailBuffer] = []
         self._ranges = bytearray()
-        """HOT_RANGE of all chunks by file and start, built on request; empty: to be built anew."""
+        """HOT_RANGE of all chunks by file and start, built on request; empty after a change."""
         self._newest: list[tuple[TailBuffer, int]] = []
         """The newest chunk of each file and its index in `_ranges`: only these grow."""
         self.bytes_held = 0

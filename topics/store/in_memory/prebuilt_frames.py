@@ -52,7 +52,7 @@ class PrebuiltFrames:
         self.controls = 0
         """Number of control frames after them."""
         self.mirror = chunk_for(len(self.memory))
-        """The chunk for the hot tail; its pages are touched along with those of the frames."""
+        """The chunk for the hot tail, whose pages are faulted in along with the frames'."""
 
     def take(  # noqa: PLR0917 - columns
         self,

@@ -20,7 +20,7 @@ from topics.store.read.reader import Reader
 _LOOK_NS = 100_000_000
 """Interval of looks for loans that threads have ended, while there are any."""
 _READS_A_LOOK = 4096
-"""Oldest loans that a look searches for files which the store has given up."""
+"""Number of oldest loans that one check searches for files that the store has dropped."""
 
 
 class Loan:
@@ -34,7 +34,7 @@ class Loan:
     def __init__(self, lender: Lender) -> None:
         self._lender = lender
         self.key: LoanKey = weakref.ref(self, lender.on_dropped)
-        """The key of its files among those of the lender."""
+        """The key of this loan in the lender's table."""
         self._reading: int | None = None
         """Id of the thread that reads."""
         self._refusal: Callable[[], TopicsError] | None = None
@@ -93,7 +93,7 @@ class Lender:
         # Dropping a loan runs no code of Python, in which an exception of a signal would be lost.
         self.on_dropped: Callable[[LoanKey], None] = self._returned.append
         self._looks = False
-        """Whether a look for them is planned."""
+        """Whether a check for such loans is scheduled."""
 
     # --- on the loop -------------------------------------------------------------------------------------------------
     def lend(self, files: list[StoredFile]) -> Loan:

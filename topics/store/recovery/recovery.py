@@ -434,7 +434,7 @@ class _Replay:
                 self._apply_control(chunk, at)
 
     def _apply_extensions(self, chunk: VerifiedBatches, records: Frames) -> None:
-        """Note the identities of writes, including those of records that are gone by now."""
+        """Note the identities of writes, also of records that were deleted since."""
         extended = records[(records["flags"] & FLAG_EXT) != 0]
         for topic_id, seq, offset, length in zip(
             *(extended[name].tolist() for name in ("topic_id", "seq", "offset", "ext_len")), strict=True

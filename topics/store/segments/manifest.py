@@ -55,7 +55,7 @@ class Segment(msgspec.Struct, omit_defaults=True):
     codec: int = 0
     """How its file is stored: see compressed_segment.py."""
     edition: int = msgspec.field(name="ed", default=0)
-    """How often its records were written anew without those that were deleted."""
+    """Number of times the file was compacted."""
     file_id: int = msgspec.field(name="_", default=0)
     """Number in this process's FileTable; not stored."""
 

@@ -131,7 +131,7 @@ class BackgroundSync:
             owed.popleft()[1](self._admission.read_only_error())
 
     def stop(self) -> None:
-        """Plan no more syncs; a running one ends by itself."""
+        """Schedule no more syncs; one in progress is completed."""
         if self.timer is not None:
             self.timer.cancel()
 

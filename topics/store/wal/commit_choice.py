@@ -61,7 +61,7 @@ class ShardView(Protocol):
 
     @property
     def syncing(self) -> bool:
-        """Whether a sync runs, or one is owed to a file that the log has left."""
+        """Whether a sync runs, or a file that the log has left has not been synced."""
 
     @property
     def sync_planned(self) -> bool:

@@ -505,7 +505,7 @@ class Shard:
         return now_ns < self._others_until_ns
 
     def _on_held(self, held: Held, batch: Batch) -> bool:
-        """Start what the batch waits for; return whether it is there already."""
+        """Start the file, sync or timer that the batch waits for. Return True if it is there."""
         if held.until is Until.FILE:
             return self._to_next_file(batch.used)
         if held.until is Until.TIMER:
@@ -729,7 +729,7 @@ class Shard:
         self.preallocation.prepare()
 
     async def when_synced(self, stored: StoredFile) -> None:
-        """Return when no sync is owed to a file the log has left, or the log is read-only."""
+        """Wait until every file that the log has left is synced, or the log is read-only."""
         while not self._admission.read_only and any(file.fd == stored.fd for file in self._durable.sealed):
             self._sync.start()
             self._moved.clear()
