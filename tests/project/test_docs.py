@@ -98,3 +98,10 @@ def test_every_name_of_code_in_a_page_of_internals_is_in_the_code(page: Path) ->
 def words_of_code() -> frozenset[str]:
     files = [path for tree in ("topics", "tests", "perf") for path in (ROOT / tree).rglob("*") if path.suffix in CODE]
     return frozenset(word for path in files for word in re.findall(r"\w+", path.read_text()))
+
+
+def test_the_architecture_is_read_in_ten_minutes() -> None:
+    """Two or three pages: details belong to docs/internals/."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(page.split()) < 2500
+    assert page.count("\n") < 190

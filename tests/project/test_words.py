@@ -1,4 +1,4 @@
-"""One word, one thing: names of classes and files against the glossary of ARCHITECTURE.md."""
+"""One word, one thing: names of classes and files against docs/internals/glossary.md."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ def files() -> set[str]:
 
 def glossary() -> list[tuple[str, str, str]]:
     """(words, meaning, names in the code)"""
-    page = (ROOT / "ARCHITECTURE.md").read_text()
-    section = page.partition("## Words\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| ([^|]+) \| (.+) \| ([^|]*) \|$", section, re.M)
+    page = (ROOT / "docs" / "internals" / "glossary.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| (.+) \| ([^|]*) \|$", page, re.M)
     return [row for row in rows if row[0] not in ("word", "---")]
 
 
@@ -82,4 +81,4 @@ def test_every_name_in_the_glossary_is_one_of_the_code() -> None:
 def test_no_class_and_no_file_has_a_word_that_the_glossary_replaced() -> None:
     for name in {*classes(), *files()}:
         for word in words_of(name) & set(RETIRED):
-            raise AssertionError(f"{name}: {word!r} is called {RETIRED[word]} (ARCHITECTURE.md, Words)")
+            raise AssertionError(f"{name}: {word!r} is called {RETIRED[word]} (docs/internals/glossary.md)")
