@@ -320,5 +320,5 @@ def _nothing(_outcome: object) -> None:
     pass
 
 
-def _no_pause() -> None:
-    pass
+def _no_pause() -> bool:
+    return False

@@ -299,10 +299,11 @@ class Driver:
         """Calls without a waiting caller that have no answer yet."""
         return len(self._owed_calls)
 
-    def pause(self) -> None:
+    def pause(self) -> bool:
         """Let threads that append or drive continue, if they wait for the interpreter's lock.
 
-        A thread that releases the lock and takes it again at once is not overtaken.
+        A thread that releases the lock and takes it again at once is not overtaken. Return whether
+        there are such threads.
         """
         if self.appending:
             pause = _Rest()
@@ -312,8 +313,11 @@ class Driver:
             finally:
                 with contextlib.suppress(ValueError):  # this is a forked child
                     self._pausing.remove(pause)
-        elif self._driving is not None and not self.drives_here:
+            return True
+        if self._driving is not None and not self.drives_here:
             time.sleep(_PAUSE_S)
+            return True
+        return False
 
     def end_append(self, thread: int) -> None:
         """Note that a thread is not in an append any more, which readers may wait for."""

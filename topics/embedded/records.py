@@ -15,8 +15,11 @@ from topics.engine.read.column_read import Choose, ColumnPage, columns_of
 from topics.engine.values.results import DiffResult
 from topics.errors import TopicsError
 
-_STEP = Step(32, 32 << 10)
-"""Rows that are decoded between two pauses. Threads that need the interpreter wait for no more."""
+_STEP_ROWS = 32
+"""Rows that are decoded between two pauses beside other threads, which wait for no more."""
+_STEP_ROWS_MOST = 256
+"""Rows of a step while no other thread waits. By itself a step costs as much as 40 rows."""
+_BYTES_A_ROW = 1 << 10
 _SHORT_BYTES = 32 << 10
 
 
@@ -70,20 +73,24 @@ class UnreadPage:
         """Whether to read it takes no time to speak of: it is in memory, and has few bytes."""
         return not isinstance(self._result, ChosenResult) or self._result.memory_bytes <= _SHORT_BYTES
 
-    def read(self, pause: Callable[[], None]) -> Page:
+    def read(self, pause: Callable[[], bool]) -> Page:
         """Read and decode the records; between steps call `pause`, which lets other threads run.
+
+        pause: returns whether there are any.
 
         Raises: StorageError; UsageError, the log was closed meanwhile.
         """
         result = self._result
         if not isinstance(result, ChosenResult):
             return parse_page(self._topic, result, None, self._incarnation)
-        pause()
         records: list[Record] = []
         renderer = result.renderer()
-        for _ in result.add_to(renderer, _STEP):
+        step = Step(_STEP_ROWS, _STEP_ROWS * _BYTES_A_ROW)
+        pause()
+        for _ in result.add_to(renderer, step):
             records += decoded(*renderer.take())
-            pause()
+            step.rows = _STEP_ROWS if pause() else min(2 * step.rows, _STEP_ROWS_MOST)
+            step.size = step.rows * _BYTES_A_ROW
         return parse_page(self._topic, result._replace(size=renderer.size), records, self._incarnation)
 
 
@@ -95,6 +102,6 @@ class UnreadColumns:
     def __init__(self, result: ChosenResult) -> None:
         self._result = result
 
-    def read(self, choose: Choose, pause: Callable[[], None]) -> ColumnPage:
+    def read(self, choose: Choose, pause: Callable[[], object]) -> ColumnPage:
         """Read the records; `choose` makes a call that chooses more of them."""
         return columns_of(self._result, choose, pause)

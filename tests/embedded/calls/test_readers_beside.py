@@ -64,6 +64,23 @@ def held(log: topics.Log) -> int:
     return sum(file.readers for file in log._opened.store.files)
 
 
+@pytest.mark.parametrize(("others", "steps"), [(False, 7), (True, 32)])
+def test_a_page_is_decoded_in_larger_steps_while_no_other_thread_waits(
+    log: topics.Log, others: bool, steps: int
+) -> None:
+    log.append("t", [payload(seq) for seq in range(1, 1001)])
+    pauses = 0
+
+    def pause() -> bool:
+        nonlocal pauses
+        pauses += 1
+        return others
+
+    log._driver.pause = pause  # type: ignore[method-assign]
+    assert len(log.page("t", 0, limit=1000).records) == 1000
+    assert pauses == 1 + steps
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("tail", [0, 1 << 20])
 def test_a_read_returns_what_there_was_when_its_rows_were_chosen(tmp_path: Path, way: str, tail: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,9 @@ _NO_END = (1 << 64) - 1
 """A budget that no page reaches: its bounds were kept when its rows were chosen."""
 
 
-class Step(NamedTuple):
-    """The most that a step adds, one row at least."""
+@dataclass(slots=True)
+class Step:
+    """The most that a step adds, one row at least. A caller may change it between steps."""
 
     rows: int
     size: int

@@ -54,7 +54,7 @@ def choose_columns(  # noqa: PLR0917 - called in one place
     catch_up(topic, ChoosingTurns(lender, core, topic, query, done).begin)
 
 
-def columns_of(result: ChosenResult, choose: Choose, pause: Callable[[], None]) -> ColumnPage:
+def columns_of(result: ChosenResult, choose: Choose, pause: Callable[[], object]) -> ColumnPage:
     """Read chosen records as columns, on any thread; between steps call `pause`.
 
     choose: makes a call on the loop that chooses more of them, and returns its answer.
