@@ -29,6 +29,33 @@ def test_reads_beyond_the_bytes_of_a_pass_come_in_the_next_ones_in_turn() -> Non
     assert [answer.get().count for answer in (*answers, late)] == [10] * 6 + [1]
 
 
+@pytest.mark.parametrize("node", [None, b"another"])
+def test_a_filter_by_nodes_that_finds_nothing_lets_others_go_first(node: bytes | None) -> None:
+    """R-MATCH-6: a read of 1,000,000 records without nodes took one pass of 20 ms, which grew with the topic."""
+    h = Harness(pass_read_bytes=10_000, max_filter_records=1_000_000)
+    for _ in range(8):
+        h.append(*range(1024), node=node)
+    h.engine.flush()
+    answer = h.start_diff(nodes=[b"me"], only_nodes=True)
+    other = h.start_diff(limit=1)
+    passes = 0
+    while not answer.given:
+        h.engine.flush()
+        passes += 1
+    assert passes >= 2
+    assert other.given
+    assert (answer.get().count, answer.get().next_from_seq) == (0, 8 * 1024)
+
+
+def test_a_filter_by_nodes_looks_at_a_bounded_number_of_records_without_nodes() -> None:
+    """R-MATCH-6."""
+    h = Harness(max_filter_records=3000)
+    for _ in range(8):
+        h.append(*range(1024))
+    result = h.diff(nodes=[b"me"], only_nodes=True)
+    assert (result.count, result.next_from_seq, result.caught_up) == (0, 3 * 1024, False)
+
+
 def test_without_a_limit_every_read_begins_at_once() -> None:
     h = _full(0)
     assert all(h.start_diff().given for _ in range(100))

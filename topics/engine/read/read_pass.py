@@ -37,6 +37,8 @@ from topics.store.read.render_json import JsonRenderer
 
 _RECORD_COST = 100
 """Cost of a record that a filter by nodes reads, in records whose tags are looked at."""
+_LOOK_COST = 4
+"""Bytes whose rendering takes as long as to look whether one record has a node."""
 _ROUND_SLOTS = 1024
 _ROUND_BYTES = 65_536
 """Least bytes read in a round with a filter, even with a smaller budget of the reader."""
@@ -187,6 +189,8 @@ class ReadPass:
         filtered = bool(query.nodes) and (query.only_nodes or topic.config.dedupe_node)
         rows = self._next_rows(_ROUND_SLOTS if filtered else query.limit)
         if filtered and query.only_nodes:
+            self._room -= len(rows.seqs)
+            self._core.turns.spend(_LOOK_COST * len(rows.seqs))
             rows = rows.rows((rows.flags & FLAG_NODE) != 0)
         if not len(rows.seqs):
             self._cursor = max(self._cursor, self._through)
@@ -199,7 +203,9 @@ class ReadPass:
         budget = query.max_batch_bytes
         if filtered:
             rows = self._cut(rows, fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES)))
-            self._room -= _RECORD_COST * len(rows.seqs)
+            cost = _RECORD_COST * len(rows.seqs)
+            self._room -= cost
+            self._core.turns.spend(cost)  # as if it rendered so many bytes
         elif len(rows.seqs) > 1:
             rows = self._cut(rows, fitting(rows.sizes, budget))
         if self._projection is None:
@@ -247,9 +253,17 @@ class ReadPass:
         """Make another round if there may be more to deliver, and the filter may cost more."""
         is_full = self._projection is not None and self._projection.full
         if filtered and not is_full and self._room > 0 and self._cursor < self._entry.stop:
-            self._read_on()
+            self._core.turns.take(self._on_turn)
         else:
             self._finish()
+
+    def _on_turn(self) -> None:
+        if self._done is None:
+            return
+        if self._topic.life is Life.GONE:
+            self._answer(refusals.topic_not_found(self._topic.name))
+        else:
+            self._read_on()
 
     def _on_fetched(self, read: FrameRead | StorageError, filtered: bool) -> None:
         topic, projection = self._topic, self._projection
