@@ -94,6 +94,7 @@ byte_limits = st.sampled_from([None, None, 1, 30, 100])
 beginnings = st.sampled_from(
     [0, 0, 0, "seq", "head", "above", "first", "now", {"last": 0}, {"last": 2}, {"last": 5}, "time"]
 )
+beginnings_of_all = st.sampled_from([0, 0, "first", "now", {"last": 2}, {"time": 1}])
 queue_configs = st.fixed_dictionaries(
     {"lease_ms": st.sampled_from([150, 700, 30_000]), "leases_durable": st.booleans()},
     optional={"max_deliveries": st.sampled_from([1, 2]), "dead_letter": st.sampled_from(["d", "p", "q"])},
@@ -797,16 +798,46 @@ class Machine(RuleBasedStateMachine):
         told = self.agree(answer, {})
         expected = {"from_seq": from_seq, "head_seq": topic.head, "earliest_seq": topic.earliest}
         assert told["topics"] == {name: expected}, f"{told['topics']}, not {expected}"
-        if follows and not topic.expires and not self.oracle.is_fed_by_a_cycle(name):
-            self.follow_stream(name, told["stream_url"], from_seq)
+        self.follow_stream(told["stream_url"], {name: from_seq}, follows=follows)
 
-    def follow_stream(self, name: str, path: str, cursor: int) -> None:
-        topic = self.oracle.places[name].topic
+    @step(prefix=st.sampled_from(["", "", "a", "q", "none"]), begin=beginnings_of_all, follows=st.booleans())
+    def watch_prefix(self, prefix: str, begin: Any, follows: bool) -> None:
+        """R-PREFIX-3: a session with a prefix has all topics whose names begin so, each from the same beginning."""
+        start = {"from_seq": begin} if isinstance(begin, int) else {"from": begin}
+        answer = self.ask("POST", "/v0/watch", {"prefixes": {prefix: start}, "include_tags": True})
+        self.oracle.settle(self.now)
+        expected, cursors = {}, {}
+        for name, place in self.oracle.places.items():
+            if name.startswith(prefix):
+                topic = place.topic
+                cursors[name] = begin if isinstance(begin, int) else topic.begin(begin)
+                expected[name] = {
+                    "from_seq": cursors[name],
+                    "head_seq": topic.head,
+                    "earliest_seq": topic.earliest,
+                }
+        told = self.agree(answer, {})
+        if not any(self.oracle.is_fed_by_a_cycle(name) for name in expected):
+            assert told["topics"] == expected, f"{told['topics']}, not {expected}"
+            self.follow_stream(told["stream_url"], cursors, follows=follows)
+
+    def follow_stream(self, path: str, cursors: dict[str, int], *, follows: bool) -> None:
+        """Compare what a stream brings of these topics, if they change by no clock and by no other topic."""
+        topics = {name: self.oracle.places[name].topic for name in sorted(cursors)}
+        moves = any(topic.expires or self.oracle.is_fed_by_a_cycle(name) for name, topic in topics.items())
+        if moves or not follows or not topics:
+            return
         self.calm()
         stream = self.host.stream(path)
         frames = stream.rest()
         stream.leave()
         self.asked()
+        for name in topics:
+            self.see_frames(name, [frame for frame in frames if frame.data["topic"] == name], cursors[name])
+        assert {frame.data["topic"] for frame in frames} == topics.keys(), frames
+
+    def see_frames(self, name: str, frames: list[Any], cursor: int) -> None:
+        topic = self.oracle.places[name].topic
         assert [frame.event for frame in frames].count("caught-up") == 1, frames
         assert frames[-1].event == "caught-up", frames
         expected: list[Any] = []
