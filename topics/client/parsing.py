@@ -56,7 +56,7 @@ class _Appended(msgspec.Struct):
     performance: _Performance = _NO_PERFORMANCE
 
 
-class _ToldTombstone(msgspec.Struct):
+class _SentTombstone(msgspec.Struct):
     gap_from: int
     gap_to: int
     reason: str
@@ -121,7 +121,7 @@ class _Diff(msgspec.Struct, Generic[R]):
     next_from_seq: int
     head_seq: int
     earliest_seq: int
-    tombstone: _ToldTombstone | None
+    tombstone: _SentTombstone | None
     token: str = ""
     deadline: int = 0
     incarnation: str = ""
@@ -231,7 +231,7 @@ def _size_of(record: Record) -> int:
     return size if record.meta is None else size + len(msgspec.json.encode(record.meta))
 
 
-def _tombstone(raw: _ToldTombstone | None) -> Tombstone | None:
+def _tombstone(raw: _SentTombstone | None) -> Tombstone | None:
     if raw is None:
         return None
     return Tombstone(raw.gap_from, raw.gap_to, raw.reason, raw.missed_estimate, raw.earliest_seq, raw.head_seq)

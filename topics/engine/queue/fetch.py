@@ -47,7 +47,7 @@ def render_jobs(
             then(read)
             return
         rendered: list[bytes] = []
-        projection = JsonRenderer(
+        renderer = JsonRenderer(
             topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True, bytes_apart=payloads is not None
         )
         at = 0
@@ -57,10 +57,10 @@ def render_jobs(
                 for row in range(0, len(rows.seqs), step):
                     part = slice(row, row + step)
                     end = at + step * LEASE.size
-                    projection.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases[at:end])
+                    renderer.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases[at:end])
                     at = end
                     if singly:
-                        element, apart = projection.take()
+                        element, apart = renderer.take()
                         if payloads is not None:
                             payloads.extend((len(rendered), data) for _index, data in apart)
                         rendered.append(element)
@@ -71,8 +71,8 @@ def render_jobs(
             then(rendered)
             return
         if payloads is not None:
-            payloads.extend(projection.payloads)
-        then([projection.records()])
+            payloads.extend(renderer.payloads)
+        then([renderer.records()])
 
     read.begin(on_read)
 

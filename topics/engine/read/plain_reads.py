@@ -52,7 +52,7 @@ class BulkReads:
 
     def __init__(self, core: BulkReadCore) -> None:
         self._core = core
-        self._projection = BulkRenderer(core.bounds[:4])
+        self._renderer = BulkRenderer(core.bounds[:4])
 
     def reads_plain(self, name: str) -> bool:
         """Return whether reads of this topic may be plain."""
@@ -76,11 +76,11 @@ class BulkReads:
             rows.append(_packed(topic))
         topics = b"".join(rows)
         turns = self._core.turns
-        size, taken = self._projection.project(
+        size, taken = self._renderer.project(
             reads, count, topics, self._core.reader.ranges(), max(turns.left, 0), long_bytes
         )
         turns.spend(size)
-        return PlainReads(self._projection.out, size, topics, taken)
+        return PlainReads(self._renderer.out, size, topics, taken)
 
     def read_one(self, topic: Topic, query: DiffQuery) -> DiffResult | None:
         """Make one read for a reader that waited: its topic's routers have caught up.
@@ -91,16 +91,16 @@ class BulkReads:
         from_seq, limit, nodes, include_tags, include_meta, include_data, _, budget, begin, apart, _, match = query
         if nodes or match is not None or begin is not None or apart or not include_data or topic.floors.gaps:
             return None
-        projection = self._projection
-        read = projection.one
+        renderer = self._renderer
+        read = renderer.one
         read.from_seq, read.limit, read.budget = from_seq, limit, budget
         read.flags = (lib.TP_READ_TAGS if include_tags else 0) | (0 if include_meta else lib.TP_READ_NO_META)
         reader, turns = self._core.reader, self._core.turns
-        size, taken = projection.project(read, 1, _packed(topic), reader.ranges(), ROOM_BYTES, 0)
+        size, taken = renderer.project(read, 1, _packed(topic), reader.ranges(), ROOM_BYTES, 0)
         if not taken:
             return None
         turns.spend(size)
-        records, count = projection.rendered(size), read.count
+        records, count = renderer.rendered(size), read.count
         result = (records, count, read.next, topic.head, topic.earliest, None, count, 0, read.budget, ())
         return make_tuple(DiffResult, result)
 

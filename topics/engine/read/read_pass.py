@@ -109,19 +109,19 @@ class ReadPass:
         """The cursor that the read began at."""
         self._most = 0
         """The last seq that is delivered; 0: up to the head."""
-        self._projection: Renderer | None = None
+        self._renderer: Renderer | None = None
         self._cold: set[int] = set()
         """Files of the cold directory that were read."""
         self._in_round = False
         self._more = False
 
-    def into(self, projection: Renderer) -> ReadPass:
+    def into(self, renderer: Renderer) -> ReadPass:
         """Collect the records, as columns for instance, instead of rendering JSON.
 
         Only for a query without nodes, whose bounds are then the only ones.
         """
         assert not self._query.nodes, "only JSON is filtered"
-        self._projection = projection
+        self._renderer = renderer
         return self
 
     def upto(self, seq: int) -> ReadPass:
@@ -196,7 +196,7 @@ class ReadPass:
             self._cursor = max(self._cursor, self._through)
             self._end_round(filtered)
             return
-        is_first = self._projection is None
+        is_first = self._renderer is None
         if filtered and is_first and not (rows.flags & FLAG_NODE).any() and len(rows.seqs) < _ROUND_SLOTS:
             filtered = False
             rows = self._cut(rows, query.limit)
@@ -208,8 +208,8 @@ class ReadPass:
             self._core.turns.spend(cost)  # as if it rendered so many bytes
         elif len(rows.seqs) > 1:
             rows = self._cut(rows, fitting(rows.sizes, budget))
-        if self._projection is None:
-            self._projection = JsonRenderer(
+        if self._renderer is None:
+            self._renderer = JsonRenderer(
                 topic.id,
                 limit=query.limit,
                 budget=budget,
@@ -251,7 +251,7 @@ class ReadPass:
 
     def _end_round(self, filtered: bool) -> None:
         """Make another round if there may be more to deliver, and the filter may cost more."""
-        is_full = self._projection is not None and self._projection.full
+        is_full = self._renderer is not None and self._renderer.full
         if filtered and not is_full and self._room > 0 and self._cursor < self._entry.stop:
             self._core.turns.take(self._on_turn)
         else:
@@ -266,8 +266,8 @@ class ReadPass:
             self._read_on()
 
     def _on_fetched(self, read: FrameRead | StorageError, filtered: bool) -> None:
-        topic, projection = self._topic, self._projection
-        if self._done is None or projection is None:
+        topic, renderer = self._topic, self._renderer
+        if self._done is None or renderer is None:
             return
         if topic.life is Life.GONE:
             self._answer(refusals.topic_not_found(topic.name))
@@ -281,11 +281,11 @@ class ReadPass:
         try:
             for (data, base, rows), last in read.surviving():
                 if len(rows.seqs):
-                    examined = projection.add(data, base, rows.offsets, rows.lengths, rows.seqs)
+                    examined = renderer.add(data, base, rows.offsets, rows.lengths, rows.seqs)
                     self._scanned += examined if self._query.match is None else 0
                     if examined:
                         self._cursor = int(rows.seqs[examined - 1])
-                if projection.full:
+                if renderer.full:
                     break
                 self._cursor = last
             else:
@@ -297,28 +297,28 @@ class ReadPass:
 
     def _begin_again(self) -> None:
         """Repeat the read as of now: losses are reported, and deleted records are left out."""
-        if isinstance(self._projection, JsonRenderer):
-            self._projection, self._scanned = None, 0
+        if isinstance(self._renderer, JsonRenderer):
+            self._renderer, self._scanned = None, 0
             self._room = self._core.config.max_filter_records
         self._on_retained(None)
 
     def _finish(self) -> None:
-        entry, projection = self._entry, self._projection
+        entry, renderer = self._entry, self._renderer
         if self._cursor < entry.stop and self._topic.floors.lost <= self._cursor:
             following = self._topic.index.next_live(self._cursor + 1)
             if not following or following > entry.stop:
                 self._cursor = entry.stop  # only deleted records are left
         self._answer(
             DiffResult(
-                projection.records() if projection is not None else b"",
-                projection.count if projection is not None else 0,
+                renderer.records() if renderer is not None else b"",
+                renderer.count if renderer is not None else 0,
                 self._cursor,
                 self._head,
                 self._earliest,
                 entry.tombstone,
                 self._scanned,
                 len(self._cold),
-                projection.size if projection is not None else 0,
-                projection.payloads if isinstance(projection, JsonRenderer) else (),
+                renderer.size if renderer is not None else 0,
+                renderer.payloads if isinstance(renderer, JsonRenderer) else (),
             )
         )
