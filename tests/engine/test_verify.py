@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tests.engine.harness import Harness, records
+from topics.config import Config, tiny_config
 from topics.engine.index.chunk import DEAD
 from topics.engine.state.topic import Topic
 
@@ -19,6 +21,13 @@ def world() -> Harness:
     world.start_append(records(1, 2, 3, tag="a"))
     world.settle()
     return world
+
+
+def test_it_is_on_in_every_test() -> None:
+    """For engines of tests, for servers with a config of their own, and for processes that tests start."""
+    assert Config().verify
+    assert tiny_config("data").verify
+    assert os.environ["TOPICS_VERIFY"] == "1"
 
 
 def topic_of(world: Harness) -> Topic:

@@ -35,6 +35,16 @@ def test_no_room_shows_more_than_twenty_entries() -> None:
     assert not large, f"give each a folder or two of its own: {large}"
 
 
+OWN_TESTS = ("checkpointer", "claim", "compaction", "engine_catalog", "guard", "leases", "manifest", "plan")
+OWN_TESTS += ("pack", "segment")
+"""Modules on which much depends, and that once had no test file of their own."""
+
+
+def test_the_modules_that_hold_the_house_have_a_test_file_each() -> None:
+    names = {path.stem for path in paths() if path.parts[0] == "tests"}
+    assert {f"test_{module}" for module in OWN_TESTS} <= names
+
+
 def test_no_file_name_stands_twice() -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for path in paths():

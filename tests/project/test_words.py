@@ -58,6 +58,31 @@ def words_of(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name.partition(".")[0])}
 
 
+IN_ATTRIBUTES = ("copying", "projection", "relocate", "relocation", "scarcity")
+"""Retired words that no name in the code has any more. Others still name a time or a step."""
+
+
+def test_no_name_in_the_code_is_a_word_that_the_glossary_replaced() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for path in modules()
+        for node in ast.walk(tree(path))
+        for name in names_in(node)
+        if words_of(name) & set(IN_ATTRIBUTES)
+    }
+    assert not found
+
+
+def names_in(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    return [node.arg] if isinstance(node, ast.arg) else []
+
+
 def test_a_class_name_stands_once() -> None:
     assert len(OFTEN) <= 10
     several = {name: places for name, places in classes().items() if len(places) > 1}
