@@ -26,7 +26,7 @@ class IdentityCore(KeyCore, PartCore, Protocol):
 
 
 class IdentifyingTopic(KeyedTopic, PartTopic, Protocol):
-    """A topic, as far as identities use it."""
+    """The members of a topic that identities use."""
 
 
 class KnownWrite(Protocol):
@@ -45,7 +45,7 @@ class Identity(Protocol):
 
     @property
     def name(self) -> Hashable:
-        """A value that no other identity of the topic has, of any kind."""
+        """A key that is unique among the identities of a topic, of all kinds."""
 
     @property
     def is_piece(self) -> bool:
@@ -82,7 +82,7 @@ class Identity(Protocol):
         """
 
     def fail(self, core: IdentityCore, topic: IdentifyingTopic) -> None:
-        """Note that the write failed: nothing of it is stored."""
+        """End the identity of a write that failed; nothing of the write is stored."""
 
 
 class AppendRequest(NamedTuple):

@@ -20,7 +20,7 @@ from topics.engine.values.topic_config import TopicConfig, read_config
 
 
 class RemovingTopic(Protocol):
-    """A topic, as far as a frame that removes some of its records describes it."""
+    """The members of a topic that a frame which removes records describes."""
 
     next_config: TopicConfig
     next_seq: int

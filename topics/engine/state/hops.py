@@ -18,7 +18,7 @@ class Hops:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
-        """Ascending and disjoint."""
+        """The runs, ascending and disjoint."""
 
     def add(self, first: int, last: int, hops: int) -> None:
         """Add a run above all so far.

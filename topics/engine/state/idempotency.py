@@ -22,7 +22,7 @@ class KeyCore(Protocol):
 
 
 class KeyedTopic(Protocol):
-    """A topic, as far as a key uses it."""
+    """The members of a topic that a key uses."""
 
     config: TopicConfig
     keys: KeyStore | None

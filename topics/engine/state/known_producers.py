@@ -62,7 +62,7 @@ class RepeatedWrite(Protocol):
 
 
 class HasProducers(Protocol):
-    """A topic, as far as its producers are concerned."""
+    """The members of a topic that its producers use."""
 
     producers: Producers | None
 
@@ -129,7 +129,7 @@ class KnownProducer:
 
     @property
     def is_known(self) -> bool:
-        """Whether a part of it was appended."""
+        """Whether a part of this producer was appended."""
         return self.floor != NO_EPOCH or bool(self.rows)
 
     @property
@@ -151,7 +151,7 @@ class KnownProducer:
         return PartEntry(first_seq, records & ~_IN_MEMORY, sum)
 
     def refuses(self, epoch: int, epochs_max: int) -> bool:
-        """Return whether a part of this epoch may have been forgotten, or would be.
+        """Return whether parts of this epoch may be forgotten already, or would be at once.
 
         Source: R-PROD-3.
         """
@@ -188,13 +188,13 @@ class KnownProducer:
             self._drop_lowest()
 
     def reduce(self) -> None:
-        """Forget everything except the number of the newest epoch. Source: R-PROD-4."""
+        """Forget all parts; keep the number of the newest epoch. Source: R-PROD-4."""
         self.floor = self.newest
         self.epochs = b""
         self.rows = bytearray()
 
     def lasting(self) -> tuple[bytes, bytes]:
-        """Return its epochs and rows without the rows of records in memory."""
+        """Return the epochs and rows, without rows of records in class `ephemeral`."""
         rows = bytes(self.rows)
         epochs, kept = bytearray(), bytearray()
         row = 0

@@ -85,7 +85,7 @@ class Leases:
     )
 
     def __init__(self, index: Index, floors: Floors, most_attempts: int = 8) -> None:
-        """most_attempts: number of attempts that are known of a job."""
+        """most_attempts: number of attempts that are kept per job."""
         self._index = index
         self._floors = floors
         self._most_attempts = most_attempts
@@ -101,7 +101,7 @@ class Leases:
         self.delayed = 0
         """The number of live jobs that a nack has delayed."""
         self.held: HeldBack | None = None
-        """The jobs whose records have a delay that runs; None if there never was one."""
+        """The jobs whose record's delay has not ended; None if the queue never had such a job."""
         self.dead_lettered = 0
         self.window: OpenWindow | None = None
         """The window in which claims wait for the same pass; None if none is open."""
@@ -158,7 +158,7 @@ class Leases:
         return Counters(self._index.live - self.leased - self.delayed - held, self.leased)
 
     def delayed_shown(self) -> int | None:
-        """Return how many jobs are delayed; None without one that its record delays."""
+        """Return the number of delayed jobs; None if none is delayed by its record."""
         held = len(self.held.dues) if self.held is not None else 0
         return self.delayed + held if held else None
 
@@ -245,7 +245,7 @@ class Leases:
         return ClaimedJobs(jobs, poison)
 
     def put_back(self, job: LeasedJob) -> None:
-        """Return a job of `take` that is not leased after all."""
+        """Make a job that `take` has returned claimable again."""
         heappush(self._returned, job.seq)
 
     def lease(self, jobs: Iterable[LeasedJob], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
@@ -266,7 +266,9 @@ class Leases:
 
     # --- the end of a lease ------------------------------------------------------------------------------------------
     def note(self, job: LeasedJob, ended: str, at_ms: int, reason: str = "") -> None:
-        """Note how a lease ended, before `release` or `delay`. ended, reason: as in `Attempt`."""
+        """Record how a lease ended; call it before `release` or `delay`. ended, reason: as in
+        `Attempt`.
+        """
         if job.live:
             self._add_attempt(job, Attempt(job.deliveries, job.node, ended, at_ms, reason))
 
@@ -376,7 +378,7 @@ class Leases:
         job.lease_id, job.until, job.deliveries, job.node = lease.lease_id, lease.until, lease.deliveries, lease.node
 
     def forget_all(self) -> None:
-        """Drop all that was restored."""
+        """Drop all restored leases."""
         self.jobs.clear()
         self.failed.clear()
 
@@ -424,7 +426,7 @@ class Leases:
         return found if found is not None and found.any() else None
 
     def restore_held(self, seqs: NDArray[np.uint64], dues: NDArray[np.uint64]) -> None:
-        """Restore delays that still run, of records that were found in a recovery."""
+        """Restore the delays that have not ended, of the records that a recovery has found."""
         if self.held is None:
             self.held = HeldBack()
         self.held.dues.add(zip(seqs.tolist(), dues.tolist(), strict=True))

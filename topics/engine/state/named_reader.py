@@ -56,7 +56,7 @@ class HandedPage:
         self.upto = upto
         self.records = records
         self.until_ms = until_ms
-        """The end of its lease; 0: it is out until it is done or given back."""
+        """The end of its lease, ms; 0: none, it is out until it is done or given back."""
 
 
 class NamedReader:
@@ -91,22 +91,20 @@ class NamedReader:
         position in the log, perhaps not committed yet. `position`: handed out up to here.
         """
         self.pages: dict[int, HandedPage] = {}
-        """Pages that are out, by token."""
+        """Pages that callers have, by token."""
         self._intervals: list[Interval] = []
         """Pages that were given back or are late, to be handed out again first. Ascending."""
         self._soonest_ms = NO_HOLD
         """No lease of a page that is out ends before it, so most calls of `expire` look at none."""
         self.done_records = 0
-        """Records of pages that are done, since the last position was staged."""
+        """Number of records done since the last position was staged."""
         self.moves = 0
-        """The number of seeks: a read that began before one begins again."""
+        """The number of seeks. A read that sees it change begins again."""
         self.gone = False
         self.holding: int | None = None
         """Seq above which records are noted as held by this reader (`TopicReaders.hold`)."""
         self._staged = self._settled = self._back = 0
-        """Numbers of positions: that were staged, that have ended, and of the last that was staged
-        below another one.
-        """
+        """Positions by number: staged, ended, and the last one staged below an earlier one."""
         self._lowest = NO_HOLD
         """At most the lowest of those below another one, while they are in flight."""
         # --- reads, one at a time (readers/page_read.py)
@@ -161,7 +159,7 @@ class NamedReader:
         self.put_out(token, page)
 
     def put_out(self, token: int, page: HandedPage) -> None:
-        """Note that a caller has a page; its records are passed over already."""
+        """Add a page that a caller has got; `position` is above it already."""
         self.pages[token] = page
         if page.until_ms:
             self._soonest_ms = min(self._soonest_ms, page.until_ms)
@@ -246,7 +244,7 @@ class LinedUp:
     __slots__ = ()
 
     def take_turn(self) -> None:
-        """Read: no other read of the reader is in progress."""
+        """Begin the read, since no other read of this reader is in progress."""
         raise NotImplementedError
 
 
@@ -258,11 +256,11 @@ class TopicReaders:
     def __init__(self) -> None:
         self.by_name: dict[str, NamedReader] = {}
         self.changing = False
-        """Whether a creation, a change of settings or a deletion is staged: others wait for it."""
+        """Whether a creation, change or deletion of a reader is staged; the next one waits."""
         self.held = NO_HOLD
         """Caps and expiry take no record above this seq."""
         self._holding: list[int] = []
-        """Seq above which each reader that holds does so, ascending."""
+        """For each reader that holds records, the seq above which it does."""
 
     def put(self, name: str, config: ReaderConfig, position: int) -> bool:
         """Make a reader, or change the settings of one; return whether it is new."""
@@ -293,7 +291,7 @@ class TopicReaders:
         self.hold(reader)
 
     def hold(self, reader: NamedReader) -> None:
-        """Find what is held, after a change of a reader. The cost does not grow with the others."""
+        """Update `held` after a change of one reader. The cost is independent of the others."""
         holding = reader.held if reader.config.holds and not reader.gone else None
         if holding == reader.holding:
             return

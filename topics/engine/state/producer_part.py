@@ -26,7 +26,7 @@ _REQUIRED = PART_NAMES[:3]
 
 
 class PartTopic(refusals.NamedTopic, HasProducers, Protocol):
-    """A topic, as far as a part uses it."""
+    """The members of a topic that a part uses."""
 
     id: int
 

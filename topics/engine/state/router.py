@@ -43,10 +43,10 @@ class StoredConfig(msgspec.Struct, array_like=True):
 
 class RouterLife(Enum):
     CREATING = 1
-    """Not durable yet: it is invisible and forwards nothing."""
+    """The creation is not durable yet: the router is invisible and forwards nothing."""
     LIVE = 2
     DELETING = 3
-    """Its deletion is in flight: it forwards nothing more."""
+    """The deletion is in flight: the router forwards nothing more."""
     GONE = 4
 
 

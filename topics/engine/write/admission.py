@@ -21,7 +21,7 @@ from topics.engine.write.retention import ExpiryCore, expire, expired_through, i
 from topics.store.format.rows import Rows
 
 _ANY = 1 << 62
-"""Room without a cap."""
+"""The room of a topic without a cap."""
 
 
 class LogRoomCore(Protocol):
@@ -42,7 +42,7 @@ class QuotaCore(ExpiryCore, Protocol):
 
 
 def check_backlog(log: LogPort) -> None:
-    """Check that the disk keeps up. Raises: RequestError throttled, it lags too far."""
+    """Check that the disk keeps up with writes. Raises: RequestError throttled."""
     if log.is_backlogged():
         raise refusals.backlogged()
 

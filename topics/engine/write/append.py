@@ -155,7 +155,7 @@ class Append(Operation[AppendCore]):
         return self.counts[at], self.sizes[at]
 
     def rely_on(self, reserved: Sequence[int]) -> None:
-        """Count on reservations, one for each topic, that are in the same commit."""
+        """Note that the same commit has a reservation for each topic."""
         self.reserves = True
         for topic, upto in zip(self.topics, reserved, strict=True):
             topic.reserve(upto)
@@ -246,7 +246,7 @@ class Append(Operation[AppendCore]):
 
 
 def append_to(core: AppendCore, topic: Topic, *, fsync: bool) -> Append:
-    """Return an operation for one topic, without rows."""
+    """Build an append for one topic, without rows."""
     return Append(core, [topic], [topic.next_seq], [0], [0], [0], bytearray(), fsync=fsync)
 
 

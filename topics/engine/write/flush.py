@@ -1,4 +1,4 @@
-"""Stable storage on request, whatever the class of a topic. Asked for by the library."""
+"""Flush: records of any class put on stable storage on request of the library."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AfterLine = Callable[[Callable[[], None]], None]
 
 
 class Flush:
-    """One request. `done` is called once: with the result, or with what keeps it from the disk."""
+    """One flush. `done` is called once, with the result or the error that prevents it."""
 
     def __init__(self, core: FlushCore, name: str | None, done: Done[FlushResult]) -> None:
         """name: of a topic; None for all there are."""
@@ -80,7 +80,7 @@ class Flush:
             self._sync()
 
     def _sync(self, seq: int | None = None) -> None:
-        """Wait for what is staged."""
+        """Wait for the staged batches."""
         if self._done is None:
             return
         try:

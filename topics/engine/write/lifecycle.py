@@ -67,7 +67,7 @@ class TopicRouters(Protocol):
         """Note that the router may lag."""
 
     def forget(self, *gone: Router) -> None:
-        """Forget routers that are gone."""
+        """Remove the state of deleted routers."""
 
 
 class Creation(Operation[LifecycleCore]):
@@ -146,7 +146,7 @@ class Removal(Operation[LifecycleCore]):
         self.forwarding = forwarding
         self.forget_pieces = forget_pieces
         self.routers = core.routers.of_topic(topic)
-        """The topic's routers, by name. It gets no more of them, but some may be gone before it."""
+        """The topic's routers, by name. Some may be deleted before the topic; none is added."""
         self.done = done
 
     def apply(self, commit: Commit) -> None:

@@ -44,7 +44,7 @@ class LongBodies:
         return len(self._waiting)
 
     def run(self, work: Work) -> None:
-        """Do the work, one step a pass, after all earlier work. It catches its own errors."""
+        """Queue the work; a pass does one step of the first. It catches its own errors."""
         self._waiting.append(work)
         if len(self._waiting) == 1:
             self._timers.call_later(0, self._step)

@@ -33,7 +33,7 @@ class PlainAppended(NamedTuple):
     groups: GroupColumns
     names: Sequence[str]
     first_seqs: list[int]
-    """One for each group, like `names`."""
+    """One element for each group, like `names`."""
     append_ns: int
     sync_ns: int
     """0 unless their class is `fsync`."""

@@ -19,7 +19,7 @@ def reserve(log: LogPort, topic: Topic, count: int, now_ms: int) -> int:
 
 
 def reserve_ahead(log: LogPort, topic: Topic, count: int, now_ms: int) -> None:
-    """Stage the next reservation after a write of `count`, before the last one is used up.
+    """Stage the next reservation before a write of `count` uses up the last one.
 
     No write waits for it to be on stable storage.
     """
