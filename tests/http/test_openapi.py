@@ -13,9 +13,9 @@ from topics.config import Config
 from topics.http.access.routes import Route
 from topics.http.openapi.api_examples import EXAMPLES
 from topics.http.openapi.api_operations import OPERATIONS
+from topics.http.openapi.contract_pages import SECTIONS, section_page
 from topics.http.openapi.description import Description
 from topics.http.openapi.document import document, operation_key
-from topics.http.openapi.page import HEADERS
 from topics.http.route_table import ROUTES
 from topics.http.wire.error_answers import STATUS
 
@@ -80,14 +80,42 @@ def test_every_error_code_is_described_with_its_status() -> None:
     assert described >= set(STATUS) - {"method_not_allowed", "not_acceptable"}
 
 
-def test_the_page_loads_nothing_and_runs_nothing() -> None:
-    page = Description(ROUTES, Config()).page.decode()
-    assert "<script" not in page
+def linked(page: str) -> set[str]:
+    return set(re.findall(r"href=['\"]([^'\"]+)", page))
+
+
+def test_the_page_loads_nothing_and_shows_each_operation() -> None:
+    page = Description(ROUTES, Config()).page.body.decode()
     assert not re.search(r"(?:src|href)\s*=\s*['\"]?(?:https?:)?//", page)
-    assert b"default-src 'none'" in HEADERS
-    assert b"unsafe" not in HEADERS
     for _, _, operation in operations():
         assert operation["summary"] in page.replace("&#x27;", "'")
+        assert f"id='{operation['operationId']}'" in page
+
+
+def test_links_of_the_pages_lead_somewhere() -> None:
+    """To a shape, an operation, a section of the contract that exists, or another page."""
+    page = Description(ROUTES, Config()).page.body.decode()
+    names = set(re.findall(r"id='([^']+)'", page))
+    paths = {route.pattern for route in ROUTES}
+    for number in SECTIONS:
+        found = section_page(number)
+        assert found is not None
+        page += found.body.decode()
+    for link in linked(page):
+        if link.startswith("#"):
+            assert link[1:] in names, link
+        elif link.startswith("/docs/contract/"):
+            number, _, rule = link.removeprefix("/docs/contract/").partition("#")
+            section = section_page(number)
+            assert section is not None, link
+            assert not rule or f'id="{rule}"' in section.body.decode(), link
+        else:
+            assert link in paths or link.startswith("data:"), link
+
+
+def test_each_operation_names_a_section_of_the_contract_that_exists() -> None:
+    for _, _, operation in operations():
+        assert not operation["x-section"] or operation["x-section"] in SECTIONS
 
 
 def body_of(shown: dict[str, Any], path: str) -> dict[str, Any]:

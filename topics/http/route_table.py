@@ -79,6 +79,7 @@ ROUTES: tuple[Route[Handler], ...] = (
     Route("GET", "/v0/metrics", Scope.READ, probe_endpoints.metrics, always=True),
     Route("GET", "/openapi.json", Scope.READ, docs_endpoints.openapi),
     Route("GET", "/docs", Scope.READ, docs_endpoints.docs),
+    Route("GET", "/docs/contract/:section", Scope.READ, docs_endpoints.contract),
     Route("GET", "/", Scope.NONE, page_endpoints.home, always=True, access=Access.OPEN),
     Route("GET", "/ui", Scope.NONE, page_endpoints.ui, always=True, access=Access.OPEN),
 )

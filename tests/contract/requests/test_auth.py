@@ -199,6 +199,7 @@ SCOPES_OF_THE_CONTRACT = {
     "GET /readyz": Scope.NONE,
     "GET /openapi.json": Scope.READ,
     "GET /docs": Scope.READ,
+    "GET /docs/contract/:section": Scope.READ,
     "GET /": Scope.NONE,
     "GET /ui": Scope.NONE,
 }

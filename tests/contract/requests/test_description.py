@@ -54,15 +54,29 @@ def test_the_page_allows_its_own_style_and_nothing_else(world: World) -> None:
     policy = answer.header("content-security-policy")
     assert policy is not None
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
     style = re.search(r"<style>(.*?)</style>", answer.text, re.DOTALL)
     assert style is not None
     assert base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode() in policy
     assert answer.header("x-content-type-options") == "nosniff"
 
 
+def test_sections_of_the_contract_are_served(world: World) -> None:
+    """R-UI-5: with links to others and to rules; what is no section is unknown."""
+    answer = world.request("GET", "/docs/contract/7.5")
+    assert (answer.status, answer.header("content-type")) == (200, "text/html; charset=utf-8")
+    assert '<a href="/docs/contract/13.4">13.4</a>' in answer.text
+    assert '<a href="/docs/contract/6.3#R-CAP-5">R-CAP-5</a>' in answer.text
+    tag = answer.header("etag")
+    assert tag is not None
+    assert world.request("GET", "/docs/contract/7.5", headers={"If-None-Match": tag}).status == 304
+    for number in ("7.99", "x", "%3Cb%3E", ".."):
+        assert world.request("GET", f"/docs/contract/{number}").refusal == (404, "not_found", None)
+
+
 def test_with_keys_it_takes_one_that_may_read(make_world: MakeWorld) -> None:
     """4.4: like metrics."""
     world = make_world(api_keys="r:r,w:w")
-    for path in ("/openapi.json", "/docs"):
+    for path in ("/openapi.json", "/docs", "/docs/contract/7.5"):
         for headers, status in (({}, 401), ({"Authorization": "Bearer w"}, 403), ({"Authorization": "Bearer r"}, 200)):
             assert world.request("GET", path, headers=headers).status == status

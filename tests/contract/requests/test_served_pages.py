@@ -16,6 +16,7 @@ from tests.contract.world.world import Answer, World
 from topics.http.route_table import ROUTES
 
 PAGES = ("/", "/ui")
+WITH_SCRIPT = (*PAGES, "/docs")
 FOLDER = Path(topics.__file__).parent / "http" / "pages"
 SCRIPTS = sorted(FOLDER.rglob("*.js"))
 BYTES_MAX = 80_000
@@ -63,7 +64,7 @@ def test_other_methods_need_a_key_like_everything_else(make_world: MakeWorld) ->
         assert (answer.status, answer.header("allow")) == (405, "GET, HEAD")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", WITH_SCRIPT)
 def test_the_policy_allows_a_page_its_own_script_and_style_and_nothing_else(world: World, path: str) -> None:
     """R-UI-2."""
     answer = world.request("GET", path)

@@ -12,6 +12,7 @@ const VIEWS = {
   home: "/", overview: "/ui#/", topics: "/ui#/topics", records: "/ui#/topic/orders", publish: "/ui#/topic/orders/publish",
   readers: "/ui#/topic/orders/readers", config: "/ui#/topic/orders/config", jobs: "/ui#/topic/jobs/jobs",
   hostile: "/ui#/topic/hostile", absent: "/ui#/topic/absent", queues: "/ui#/queues", "all-readers": "/ui#/readers", routers: "/ui#/routers",
+  docs: "/docs#read_records", contract: "/docs/contract/7.5",
 };
 const SIZES = { desktop: { width: 1280, height: 860 }, phone: { width: 390, height: 844 } };
 const say = (step, found = {}) => console.log(JSON.stringify({ step, ...found }));
@@ -31,7 +32,7 @@ async function open(options = {}) {
 }
 
 const SHOWN = { records: ".record", jobs: ".letter", hostile: ".record", absent: ".empty", overview: ".verdict li", topics: "tbody a.name",
-  queues: "tbody tr", "all-readers": "tbody tr", readers: "tbody tr", routers: ".graph rect", config: "form", publish: "form" };
+  queues: "tbody tr", "all-readers": "tbody tr", readers: "tbody tr", routers: ".graph rect", config: "form", publish: "form", docs: "#read_records[open]", contract: "table" };
 
 async function look(page, url, name) {
   await page.goto("about:blank");
@@ -144,6 +145,17 @@ for (const scheme of ["light", "dark"]) {
   }
   const made = await page.evaluate(() => document.querySelectorAll("main img, main script, main svg[onload], main b[onload]").length);
   say("hostile", { texts, made, title: await page.title(), noted: page.noted });
+  await page.close();
+}
+
+// A form of /docs sends its request to this server.
+{
+  const page = await open();
+  await look(page, given.plain, "docs");
+  await page.locator("#read_records input").fill("/v0/topics/hostile/diff");
+  await page.locator("#read_records form button").click();
+  await page.waitForSelector("#read_records output pre");
+  say("docs", { answer: await page.locator("#read_records output").innerText(), noted: page.noted });
   await page.close();
 }
 

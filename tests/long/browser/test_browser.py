@@ -1,4 +1,4 @@
-"""`/ui` in Chromium, on a server with 1,000 topics and on one with keys. `make ui` runs this.
+"""`/ui` and `/docs` in Chromium, on a server with 1,000 topics and on one with keys. `make ui` runs this.
 
 The screenshots stay in `build/ui`, for eyes: a program sees no ugly page.
 """
@@ -98,7 +98,7 @@ def only(steps: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 def test_no_page_writes_to_the_console_or_is_wider_than_its_window(steps: list[dict[str, Any]]) -> None:
     views = [step for step in steps if step["step"] == "view"]
-    assert len(views) == 13 * 4
+    assert len(views) == 15 * 4
     assert [step for step in steps if step.get("noted")] == []
     assert [(step["name"], step["size"]) for step in views if step["wide"] > 0] == []
 
@@ -138,6 +138,12 @@ def test_names_and_payloads_of_markup_stay_text(steps: list[dict[str, Any]]) -> 
     assert "<img src=x onerror=alert(1)>" in absent
     assert found["made"] == 0
     assert "broken" not in found["title"]
+
+
+def test_a_form_of_the_docs_sends_its_request(steps: list[dict[str, Any]]) -> None:
+    answer = only(steps, "docs")["answer"]
+    assert answer.startswith("200\n{")
+    assert MARKUP in answer
 
 
 def test_the_keyboard_leads_to_every_part(steps: list[dict[str, Any]]) -> None:

@@ -63,7 +63,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "wire": set(),
         "access": {"wire"},
         "pages": set(),
-        "openapi": {"access", "wire"},
+        "openapi": {"access", "pages", "wire"},
         "streams": {"wire"},
         "plan": {"access", "openapi", "streams", "wire"},
         "http1": {"access", "plan", "wire"},

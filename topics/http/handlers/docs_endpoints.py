@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from topics.http.openapi.page import HEADERS
+from topics.errors import RequestError
+from topics.http.handlers.page_endpoints import answer_page
+from topics.http.openapi.contract_pages import section_page
 from topics.http.plan.call import Call
-
-_HTML = b"text/html; charset=utf-8"
 
 
 def openapi(call: Call) -> None:
@@ -15,4 +15,12 @@ def openapi(call: Call) -> None:
 
 def docs(call: Call) -> None:
     """Answer the description as a page for people."""
-    call.respond(200, call.service.description.page, _HTML, HEADERS)
+    answer_page(call, call.service.description.page)
+
+
+def contract(call: Call) -> None:
+    """Answer a section of the wire contract as a page."""
+    page = section_page(call.name)
+    if page is None:
+        raise RequestError("not_found", f"the contract has no section {call.name!r}")
+    answer_page(call, page)

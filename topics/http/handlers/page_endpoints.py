@@ -13,7 +13,7 @@ _ZIPPED = b"Content-Encoding: gzip\r\n"
 
 @cache
 def _page(name: str, asks_for_keys: bool) -> ServedPage:
-    return read_page(name, keys="yes" if asks_for_keys else "no")
+    return read_page(name, "yes" if asks_for_keys else "no")
 
 
 for _name in ("home.html", "ui/ui.html"):
@@ -23,16 +23,16 @@ for _name in ("home.html", "ui/ui.html"):
 
 def home(call: Call) -> None:
     """Answer the page that leads to the others."""
-    _answer(call, "home.html")
+    answer_page(call, _page("home.html", call.service.asks_for_keys))
 
 
 def ui(call: Call) -> None:
     """Answer the page that shows what the server holds, once it has asked for it."""
-    _answer(call, "ui/ui.html")
+    answer_page(call, _page("ui/ui.html", call.service.asks_for_keys))
 
 
-def _answer(call: Call, name: str) -> None:
-    page = _page(name, call.service.asks_for_keys)
+def answer_page(call: Call, page: ServedPage) -> None:
+    """Answer a page, or that the client has it."""
     headers = page.headers + _VARY
     zipped = call.plan.accepts_gzip
     body = page.compressed if zipped else page.body

@@ -11,6 +11,7 @@ from topics.config import Config
 from topics.http.access.routes import Route
 from topics.http.openapi.document import document
 from topics.http.openapi.page import page
+from topics.http.pages.served_page import ServedPage
 
 
 class Description:
@@ -25,5 +26,5 @@ class Description:
         return msgspec.json.encode(document(self._routes, self._config))
 
     @cached_property
-    def page(self) -> bytes:
+    def page(self) -> ServedPage:
         return page(document(self._routes, self._config))

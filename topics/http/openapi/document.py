@@ -111,6 +111,7 @@ def _operation(route: Route, about: ApiOperation, models: NamedModels) -> dict[s
         content = {"application/json": {"schema": body} | ({} if example.body is None else {"example": example.body})}
         required = route.body is Body.JSON or "required" in about.body
         shown["requestBody"] = {"required": required, "content": content}
+    shown |= {"x-section": about.section, "x-path": example.path}
     shown["x-codeSamples"] = [{"lang": "Shell", "label": "curl", "source": curl(route.method, example)}]
     return shown
 

@@ -1,68 +1,158 @@
-"""The document as one page of HTML, without scripts, fonts or requests to other servers."""
+"""The document as one page of HTML: fields, links to their shapes, examples, forms that send.
+
+It runs one script of its own, and makes no request to other servers.
+"""
 
 from __future__ import annotations
 
-from base64 import b64encode
-from hashlib import sha256
+from collections.abc import Iterator
 from html import escape
 from typing import Any
 
 import msgspec
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
-h2{border-bottom:1px solid #ddd;margin-top:2.5rem}
-summary{cursor:pointer;padding:.4rem 0}
-code,pre{font:13px/1.45 ui-monospace,monospace}
-pre{background:#f6f6f4;padding:.7rem;overflow:auto;max-height:28rem}
-b{display:inline-block;min-width:4.5rem;font:bold 13px ui-monospace,monospace}
-table{border-collapse:collapse}td{padding:.1rem 1rem .1rem 0;vertical-align:top}
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}pre{background:#242424}h2{border-color:#444}}
-"""
-_HASH = b64encode(sha256(_STYLE.encode()).digest()).decode()
-HEADERS = (
-    f"Content-Security-Policy: default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
-).encode()
-"""Headers that let the page load and run only the style above."""
+from topics.http.openapi.contract_pages import section_link
+from topics.http.openapi.shapes import Schema
+from topics.http.pages.served_page import ServedPage, read_page
+
+_NOT_SENT = ("text/event-stream", "text/html")
+"""Answers that a form does not show: streams, and pages that open in the browser."""
 
 
-def page(document: dict[str, Any]) -> bytes:
-    """Return the page: HTML, UTF-8."""
+def page(document: dict[str, Any]) -> ServedPage:
+    """Return the page."""
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            groups.setdefault(operation["tags"][0], []).append(_operation(method.upper(), path, operation))
+            groups.setdefault(operation["tags"][0], []).append(_operation(method.upper(), path, operation, document))
     info = document["info"]
-    parts = [f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>"]
-    parts.append("<p>The same as <a href='/openapi.json'>OpenAPI 3.1</a>.</p>")
-    parts += [f"<h2>{escape(tag)}</h2>{''.join(shown)}" for tag, shown in groups.items()]
-    shapes = document["components"]["schemas"].items()
-    parts.append("<h2>shapes</h2>")
-    parts += [
-        f"<details id='{escape(name)}'><summary>{escape(name)}</summary>{_code(of)}</details>" for name, of in shapes
+    about = {tag["name"]: tag["description"] for tag in document["tags"]}
+    parts = [
+        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>",
+        "<p>The same as <a href='/openapi.json'>OpenAPI 3.1</a>, for generators of clients. "
+        "<a href='/docs/contract/1'>The contract</a> states what holds, rule by rule. "
+        "<a href='/ui'>What is in this server</a>.</p>",
     ]
-    head = f"<!doctype html><html lang='en'><meta charset='utf-8'><title>topics</title><style>{_STYLE}</style>"
-    return (head + "".join(parts)).encode()
+    parts += [
+        f"<h2>{escape(tag)}</h2><p class='hint'>{escape(about.get(tag, ''))}</p>{''.join(shown)}"
+        for tag, shown in groups.items()
+    ]
+    parts.append("<h2>Shapes</h2>")
+    for name, schema in document["components"]["schemas"].items():
+        parts.append(
+            f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>"
+            f"<div class='inner'>{_described(schema)}{_shape(schema)}</div></details>"
+        )
+    return read_page("docs/docs.html", "", title="topics: the interface", main="".join(parts))
 
 
-def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
-    lines = [f"<details><summary><b>{method}</b> <code>{escape(path)}</code> {escape(operation['summary'])}</summary>"]
-    lines.append(f"<p>{escape(operation['description'])}</p><table>")
-    for parameter in operation.get("parameters", ()):
-        about = parameter["schema"].get("description", "")
-        where = parameter["in"]
-        lines.append(f"<tr><td><code>{escape(parameter['name'])}</code><td>{where}<td>{escape(about)}</tr>")
-    lines.append("</table>")
-    if "requestBody" in operation:
-        lines.append("<p>Body</p>" + _code(operation["requestBody"]["content"]["application/json"]["schema"]))
+def _operation(method: str, path: str, operation: dict[str, Any], document: dict[str, Any]) -> str:
+    identifier = escape(operation["operationId"])
+    lines = [
+        f"<details id='{identifier}'><summary><b>{method}</b><code>{escape(path)}</code>"
+        f"<span>{escape(operation['summary'])}</span></summary><div class='inner'>",
+        f"<p>{escape(operation['description'].partition(' Section ')[0])} "
+        f"{section_link(operation['x-section'])}<code>{identifier}</code></p>",
+    ]
+    rows = []
+    for parameter in operation["parameters"]:
+        schema = parameter["schema"]
+        about = f"<small>{parameter['in']}</small> {_described(schema)}"
+        rows.append(_row(parameter["name"], _type(schema), parameter.get("required", False), about))
+    lines.append(_table("Parameters", rows))
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if body is not None:
+        shape = document["components"]["schemas"][body["schema"]["$ref"].rpartition("/")[2]]
+        lines.append(f"<h3>Body: {_type(body['schema'])}</h3>{_shape(shape)}")
+    (sample,) = operation["x-codeSamples"]
+    lines.append(f"<h3>Example</h3><pre>{escape(sample['source'])}</pre>")
     for status, response in operation["responses"].items():
-        lines.append(f"<p>{status} {escape(response['description'])}</p>")
-        content = response.get("content", {})
-        if int(status) < 300 and "application/json" in content:
-            lines.append(_code(content["application/json"]["schema"]))
-    return "".join(lines) + "</details>"
+        for content in response.get("content", {}).values():
+            if int(status) < 300 and "example" in content:
+                example = content["example"]
+                text = example if isinstance(example, str) else _json(example)
+                lines.append(f"<p class='hint'>{status}: {_type(content['schema'])}</p><pre>{escape(text)}</pre>")
+    errors = [
+        f"<a href='#Error{status}'>{status}</a> {escape(response['description'])}"
+        for status, response in operation["responses"].items()
+        if int(status) >= 400
+    ]
+    lines.append(f"<p class='hint'>Refusals: {'; '.join(errors)}</p>")
+    first = next(iter(operation["responses"].values())).get("content", {})
+    if not any(media in first for media in _NOT_SENT) and first:
+        lines.append(_form(method, operation["x-path"], body))
+    return "".join(lines) + "</div></details>"
 
 
-def _code(schema: dict[str, Any]) -> str:
-    return f"<pre>{escape(msgspec.json.format(msgspec.json.encode(schema), indent=2).decode())}</pre>"
+def _form(method: str, path: str, body: dict[str, Any] | None) -> str:
+    area = ""
+    if body is not None:
+        text = escape(_json(body.get("example", {})))
+        area = f"<textarea rows='{min(12, text.count(chr(10)) + 2)}' aria-label='Body'>{text}</textarea>"
+    return (
+        f"<h3>Send it to this server</h3><form data-method='{method}'><input aria-label='Path' value='{escape(path)}'>"
+        f"{area}<button>{method}</button><output></output></form>"
+    )
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _described(schema: Schema) -> str:
+    said = [escape(schema["description"])] if "description" in schema else []
+    if "default" in schema:
+        said.append(f"default <code>{escape(msgspec.json.encode(schema['default']).decode())}</code>")
+    limits = (("minLength", "at least"), ("maxLength", "at most"), ("maxItems", "at most"), ("pattern", "like"))
+    said += [f"{word} <code>{escape(str(schema[key]))}</code>" for key, word in limits if key in schema]
+    return "; ".join(said)
+
+
+def _shape(schema: Schema) -> str:
+    """Return the fields of an object, or the type of another value."""
+    fields = list(_fields(schema))
+    return _table("Fields", fields) if fields else f"<p>{_type(schema)}</p>"
+
+
+def _fields(schema: Schema) -> Iterator[str]:
+    for part in schema.get("allOf", ()):
+        if "$ref" in part:
+            yield _row("…", _type(part), False, "its fields, too")
+        else:
+            yield from _fields(part)
+    needed = schema.get("required", ())
+    for name, inner in schema.get("properties", {}).items():
+        more = _table("", list(_fields(inner))) if "properties" in inner else ""
+        yield _row(name, _type(inner), name in needed, _described(inner) + more)
+
+
+def _type(schema: Schema) -> str:
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f"<a href='#{name}'>{name}</a>"
+    if "enum" in schema:
+        return " or ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
+    if "const" in schema:
+        return f"<code>{escape(str(schema['const']))}</code>"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(_type, schema["anyOf"])))
+    if "prefixItems" in schema:
+        return f"[{', '.join(map(_type, schema['prefixItems']))}]"
+    kinds = schema.get("type", "any JSON")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "array" in kinds:
+        return f"array of {_type(schema['items'])}"
+    each = schema.get("additionalProperties")
+    if "object" in kinds and isinstance(each, dict):
+        return f"object: name to {_type(each)}"
+    return escape(" or ".join(str(schema.get("format", kind)) if kind == "integer" else kind for kind in kinds))
+
+
+def _row(name: str, kind: str, needed: bool, about: str) -> str:
+    mark = "" if needed else "<small>?</small>"
+    return f"<tr><td><code>{escape(name)}</code>{mark}</td><td>{kind}</td><td>{about}</td></tr>"
+
+
+def _table(title: str, rows: list[str]) -> str:
+    heading = f"<h3>{title}</h3>" if title else ""
+    return f"{heading}<div class='scroll'><table>{''.join(rows)}</table></div>" if rows else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import re
 from base64 import b64encode
+from functools import cache, cached_property
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -28,9 +29,12 @@ class ServedPage:
 
     def __init__(self, html: str) -> None:
         self.body = html.encode()
-        self.compressed = gzip.compress(self.body, mtime=0)
         self.etag = f'W/"{sha256(self.body).hexdigest()[:32]}"'.encode()
         self.headers = _OF_ALL + b"ETag: %b\r\n%b" % (self.etag, policy(html))
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return gzip.compress(self.body, 6, mtime=0)
 
     def is_known(self, if_none_match: bytes) -> bool:
         """Return whether a client that sends this `If-None-Match` has the page."""
@@ -40,7 +44,7 @@ class ServedPage:
 
 def policy(html: str) -> bytes:
     """Return the header line that allows a page its own scripts and styles, and its own origin."""
-    found: dict[str, list[str]] = {"script": [], "style": []}
+    found: dict[str, list[str]] = {"style": [], "script": []}
     for kind, text in _PIECES.findall(html):
         found[kind].append(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'")
     rules = ["default-src 'none'"]
@@ -51,12 +55,11 @@ def policy(html: str) -> bytes:
     return f"Content-Security-Policy: {'; '.join(rules)}\r\n".encode()
 
 
-def read_page(name: str, **attributes: str) -> ServedPage:
+@cache
+def _template(name: str) -> str:
     """Return a page of this folder, with the styles and scripts that it includes.
 
     A script has no statement that begins with `*`, and no text of several lines.
-
-    attributes: of its `<html>` element.
     """
     folder = files(__package__)
 
@@ -66,6 +69,17 @@ def read_page(name: str, **attributes: str) -> ServedPage:
             text = _FOR_READERS.sub("", text)
         return f"<{match[1]}>\n{text}</{match[1]}>"
 
-    html = _INCLUDED.sub(included, folder.joinpath(name).read_text())
-    shown = "".join(f' data-{key}="{escape(value)}"' for key, value in attributes.items())
-    return ServedPage(html.replace("<html", f"<html{shown}", 1))
+    return _INCLUDED.sub(included, folder.joinpath(name).read_text())
+
+
+def read_page(name: str, keys: str = "", *, title: str = "", main: str = "") -> ServedPage:
+    """Return a page of this folder.
+
+    keys: an attribute of its `<html>` element. title, main: text, and HTML, of a page that has
+    places for them.
+    """
+    html = _template(name).replace("<!-- title -->", escape(title), 1).replace("<!-- main -->", main, 1)
+    return ServedPage(html.replace("<html", f'<html data-keys="{keys}"', 1) if keys else html)
+
+
+_template("docs/docs.html")  # now, because a running server reads no file outside of its ring

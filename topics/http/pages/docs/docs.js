@@ -1,0 +1,39 @@
+"use strict";
+// "Send" of an operation: the request of its form, to this server, with the key of this tab.
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest("form[data-method]");
+  if (!form) return;
+  event.preventDefault();
+  const out = form.querySelector("output");
+  const sent = { method: form.dataset.method, headers: { Accept: "application/json" }, cache: "no-store", credentials: "omit" };
+  const key = sessionStorage.getItem("topics.key");
+  if (key) sent.headers.Authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(key))}`;
+  const body = form.querySelector("textarea");
+  if (body) {
+    sent.headers["Content-Type"] = "application/json";
+    sent.body = body.value;
+  }
+  const path = form.querySelector("input").value;
+  const shown = document.createElement("pre");
+  try {
+    const answer = await fetch(new URL(path, location.origin).origin === location.origin ? path : "/", sent);
+    let text = await answer.text();
+    if (text.length < 100000 && answer.headers.get("Content-Type") === "application/json") text = JSON.stringify(JSON.parse(text), null, 2);
+    shown.textContent = `${answer.status}\n${text}`;
+  } catch (error) {
+    shown.textContent = error.message;
+  }
+  out.replaceChildren(shown);
+});
+
+// A link to an operation or a shape opens it.
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target?.tagName === "DETAILS") {
+    target.open = true;
+    target.scrollIntoView();
+  }
+}
+addEventListener("hashchange", openTarget);
+openTarget();
