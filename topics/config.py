@@ -53,6 +53,10 @@ RANGES = {
     "ring_completions": (16, 65_536),
     "receive_buffers": (1, 32_768),
     "receive_buffer_bytes": (1, 1 << 24),
+    "archive_every_ms": (10, 1 << 40),
+    "archive_keep_bytes": (0, 1 << 62),
+    "archive_base_every_ms": (0, 1 << 48),
+    "archive_retain_ms": (0, 1 << 48),
     "wal_shards": (0, WAL_SHARDS_MAX),
     "wal_file_bytes": (64 * 1024, 1 << 31),
     "wal_spare_files": (0, 1024),
@@ -268,6 +272,16 @@ class Config:
     cold_dir: str = ""
     backup_dir: str = ""
     """Directory below which clients may have backups made; "": none."""
+    archive_dir: str = ""
+    """Directory to which the log is copied, for a restore to any time; "": there is no archive."""
+    archive_every_ms: int = 1000
+    """Interval of these copies: what is newer may be lost with the data directory."""
+    archive_keep_bytes: int = 1 << 30
+    """Bytes of log files that wait to be archived; more are given up: the archive has a hole."""
+    archive_base_every_ms: int = 86_400_000
+    """Interval of backups in the archive, from which a restore begins; 0: only those it needs."""
+    archive_retain_ms: int = 0
+    """Age of what is removed from the archive; 0: all of it is kept."""
     wal_shards: int = 1
     wal_file_bytes: int = 64 << 20
     """Rounded up to whole blocks of 4096."""
@@ -480,8 +494,16 @@ class Config:
             raise UsageError(
                 f"max_log_bytes is {log_bytes}: use 0 (no limit), or {least} at least (wal_shards times 4096)"
             )
+        if self.archive_dir:
+            self._check_archive()
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
+
+    def _check_archive(self) -> None:
+        archive = os.path.abspath(self.archive_dir)
+        for mine in filter(None, (self.data_dir, self.cold_dir)):
+            if f"{archive}/".startswith(f"{os.path.abspath(mine)}/"):
+                raise UsageError(f"archive_dir is {self.archive_dir!r}, in {mine}, which it is to replace: use another")
 
 
 _DEFAULTS = {setting.name: setting.default for setting in fields(Config)}

@@ -33,6 +33,8 @@ _PREFIXES = "tests/contract/streams/test_prefixes.py"
 _TTLS = "tests/contract/records/test_record_ttl.py"
 _BACKUPS = "tests/store/backup/test_write_backup.py"
 _RESTORES = "tests/embedded/calls/test_backup_calls.py"
+_ARCHIVES = "tests/store/archive/test_archiver.py"
+_TIMES = "tests/store/archive/test_restore_archive.py"
 
 
 class Mutant(NamedTuple):
@@ -627,7 +629,8 @@ MUTANTS = (
     _one(
         "a graceful stop syncs nothing",
         "store/store.py",
-        "            await self.log.drain()\n            if checkpoint and not self.log.read_only:\n",
+        "            await self.log.drain()\n            if self.archiver is not None:\n"
+        "                await self.archiver.end()\n            if checkpoint and not self.log.read_only:\n",
         "            if False:\n",
     ),
     _one(
@@ -1858,7 +1861,7 @@ MUTANTS = (
     _one(
         "a restored topic gives out seqs that clients know",
         "engine/recovery/engine_catalog.py",
-        "given_out = min(max(topic.head, given_out) + self._skipped_seqs, SEQ_MAX)",
+        "given_out = min(given_out + self._skipped_seqs, SEQ_MAX)",
         "pass",
         _RESTORES,
     ),
@@ -1868,5 +1871,47 @@ MUTANTS = (
         "if rebuilt or self._skipped_seqs or incarnation",
         "if rebuilt or incarnation",
         _RESTORES,
+    ),
+    _one(
+        "a restore to a time that forgets seqs of later",
+        "engine/recovery/engine_catalog.py",
+        "self._known_seqs.get(topic.id, 0))",
+        "0)",
+        "tests/embedded/calls/test_restore_call.py",
+    ),
+    _one(
+        "log files reused before they are archived",
+        "store/archive/archiver.py",
+        "        self._waiting_bytes += size\n        return False",
+        "        return True",
+        _ARCHIVES,
+    ),
+    _one(
+        "an archive that goes on over a missing part of the log",
+        "store/archive/log_copy.py",
+        "header.first_batch_no > last_batch_no + 1",
+        "False",
+        _ARCHIVES,
+    ),
+    _one(
+        "an archive that goes on after a power cut",
+        "store/archive/archiver.py",
+        "if note is not None and self._has_lost:",
+        "if False:",
+        _ARCHIVES,
+    ),
+    _one(
+        "an archive that is ahead of its note",
+        "store/archive/archiver.py",
+        "        await write_note(self._files, timeline, note)\n        self._note = note",
+        "        self._note = note\n        await write_note(self._files, timeline, note)",
+        _ARCHIVES,
+    ),
+    _one(
+        "a restore to a time that has a batch of later",
+        "store/archive/restore_archive.py",
+        "if header.written_ms > at_ms:",
+        "if False:",
+        _TIMES,
     ),
 )

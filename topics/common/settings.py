@@ -93,6 +93,11 @@ class LogSettings(TypedDict, total=False):
     spin_us: str
     cold_dir: str
     backup_dir: str
+    archive_dir: str
+    archive_every_ms: int
+    archive_keep_bytes: int
+    archive_base_every_ms: int
+    archive_retain_ms: int
     wal_shards: int
     wal_file_bytes: int
     wal_spare_files: int

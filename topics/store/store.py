@@ -6,6 +6,7 @@ import contextlib
 
 from topics.config import Config
 from topics.loop.loop import Loop
+from topics.store.archive.archiver import Archiver
 from topics.store.backup.backups import Backups
 from topics.store.disk.data_directory import LockedDirectory, check_marker, lock_directory
 from topics.store.disk.directory_format import DirectoryFormat
@@ -36,6 +37,12 @@ class Store:
         self.reader = parts.reader
         self.checkpointer = parts.checkpointer
         self.backups = Backups(loop, config, parts.checkpointer)
+        self.archiver: Archiver | None = None
+        """The archive of the log; None: there is none."""
+        if config.archive_dir and not directory.is_frozen:
+            self.archiver = Archiver(loop, config, parts.log, self.backups, has_lost=parts.has_lost)
+            parts.log.may_reuse = self.archiver.may_go
+            self.archiver.start()
         self.requested = parts.requested
         self.power_lost = parts.power_lost
         self.skipped_snapshots = parts.skipped_snapshots
@@ -92,6 +99,8 @@ class Store:
         try:
             await self.format.settle()
             await self.log.drain()
+            if self.archiver is not None:
+                await self.archiver.end()
             if checkpoint and not self.log.read_only:
                 await self.checkpointer.run(clean=True)
         finally:

@@ -29,7 +29,7 @@ from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog
 from topics.store.format.file_table import FileTable, StoredFile
-from topics.store.format.log_format import FrameType
+from topics.store.format.log_format import FrameType, wal_file_no
 from topics.store.format.row_columns import indices_by_topic
 from topics.store.format.segment_format import TOPICS_DIRECTORY
 from topics.store.read.compressed_reads import CompressedReads
@@ -42,7 +42,7 @@ from topics.store.segments.snapshot_files import write_snapshot
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.counters import RecoveryCounters
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
-from topics.store.wal.wal_files import name_spares
+from topics.store.wal.wal_files import name_spares, wait_to_be_archived
 from topics.store.wal.write_batch import Commit
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,10 @@ class StoreParts(NamedTuple):
     latch_note: LatchNote
     power_lost: bool
     """Whether the machine went down since the directory was last used."""
+    has_lost: bool
+    """Whether the topics are not as a replay of the log says: records were lost, or their shards
+    are others.
+    """
     skipped_snapshots: list[str]
     """Paths of newer snapshots that were damaged."""
     recovery: RecoveryCounters
@@ -162,6 +166,7 @@ class StoreStart:
             requested,
             latch_note,
             self.power_lost,
+            has_gaps or self.power_lost or self._has_other_shards(found),
             self.skipped_snapshots,
             RecoveryCounters(
                 (loop.clock.monotonic_ns() - began_ns) // 1_000_000,
@@ -183,6 +188,8 @@ class StoreStart:
     async def _continue_log(self, found: Recovered) -> None:
         """Free what is not needed, continue the log in new files, and write its tail there."""
         loop, directory = self._loop, self._config.data_dir
+        if self._config.archive_dir:
+            await self._keep_for_archive(found)
         await unlink_all(loop, self._unneeded(found))
         for shard, start in found.replay.items():
             if shard in found.surveys and shard < self._shards:
@@ -198,6 +205,20 @@ class StoreStart:
         await self.log.open(self._starts(found))
         loop.on_pass_end(self.log.flush, FLUSH_ORDER)
         await self._rewrite_tails(found)
+
+    async def _keep_for_archive(self, found: Recovered) -> None:
+        """Let files wait to be archived that a killed process had no time to reuse.
+
+        Nothing else of theirs is needed: a snapshot or a later file has it.
+        """
+        for shard, survey in found.surveys.items():
+            first = found.replay[shard].file_no if shard in found.replay else 0
+            for paths in (survey.stale, survey.spares):
+                for path in list(paths):
+                    number = wal_file_no(path.rpartition("/")[2])
+                    if number is not None and number < first:
+                        await wait_to_be_archived(self._loop.files, path)
+                        paths.remove(path)
 
     async def _or_with_reserve(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a step; if a full disk fails it, release the reserve and run it again.
@@ -335,8 +356,8 @@ class StoreStart:
 
     async def _settle(self, found: Recovered, checkpointer: Checkpointer, *, has_gaps: bool) -> None:
         """Make durable what the first answer needs: crash gaps, a log of another shard count."""
-        in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
-        if found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more):
+        if self._has_other_shards(found):
+            assert found.loaded is not None, "the directory was used"
             # A topic may be in another shard from now on: what stayed in this one would be replayed
             # in any order.
             await checkpointer.run(moves=False, whole=found.loaded.store.shards != self._shards)
@@ -346,6 +367,11 @@ class StoreStart:
         stored = found.loaded.store if found.loaded is not None else None
         if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):
             await checkpointer.take_snapshot(clean=False)
+
+    def _has_other_shards(self, found: Recovered) -> bool:
+        """Return whether the log had another number of shards."""
+        in_use_no_more = any(survey.used for shard, survey in found.surveys.items() if shard >= self._shards)
+        return found.loaded is not None and (found.loaded.store.shards != self._shards or in_use_no_more)
 
     async def fail(self, error: Exception) -> None:
         """Close everything after a failed start.

@@ -42,6 +42,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "checkpoint": {"disk", "format", "read", "segments", "wal"},
         "repair": {"disk", "format", "recovery", "segments"},
         "backup": {"checkpoint", "disk", "format", "segments"},
+        "archive": {"backup", "disk", "format", "recovery", "wal"},
     },
     "engine": {
         "json": set(),

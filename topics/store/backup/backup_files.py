@@ -14,16 +14,26 @@ class NewTree:
         self._files = files
         self.root = root
         self._unsynced: dict[str, None] = {root: None}
-        """The directories with new entries, each after the one that it is in."""
+        """The directories on the way to the files, each after the one that it is in.
+
+        All are synced, because an attempt that failed may have made them.
+        """
 
     def place(self, name: str) -> str:
         """Return the path of a file below the root, whose directory is there. Raises: OSError."""
         path = f"{self.root}/{name}"
-        directory = os.path.dirname(path)
-        if directory not in self._unsynced:
-            make_directories(self._files, self.root, os.path.dirname(name), self._unsynced)
-            self._unsynced[directory] = None
+        if os.path.dirname(path) not in self._unsynced:
+            make_directories(self._files, self.root, os.path.dirname(name), {})
+            at = self.root
+            for part in os.path.dirname(name).split("/"):
+                at = f"{at}/{part}"
+                self._unsynced[at] = None
         return path
+
+    @property
+    def has_files(self) -> bool:
+        """Whether the path of a file was asked for."""
+        return len(self._unsynced) > 1
 
     async def sync(self) -> None:
         """Sync the directories of all new files, innermost first. Raises: OSError."""

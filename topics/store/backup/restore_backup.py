@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import xxhash
 
@@ -52,9 +53,12 @@ async def check_backup(loop: Loop, directory: str) -> list[CorruptError]:
     return found
 
 
-async def copy_backup(loop: Loop, directory: str, target: str) -> BackupManifest:
+async def copy_backup(
+    loop: Loop, directory: str, target: str, *, wants: Callable[[str], bool] = lambda _path: True
+) -> BackupManifest:
     """Copy a backup to `target`, durably except for the name of `target`, which must not exist.
 
+    wants: returns whether to copy a file, by its path in the backup.
     Raises: CorruptError, a file is not what the manifest says; FormatError; OSError.
     """
     files = loop.files
@@ -63,7 +67,8 @@ async def copy_backup(loop: Loop, directory: str, target: str) -> BackupManifest
     await sync_parents(loop, target, made_in)
     copies = NewTree(files, target)
     for file in manifest.files:
-        await _read_all(loop, directory, file, copies)
+        if wants(file.path):
+            await _read_all(loop, directory, file, copies)
     await copies.sync()
     return manifest
 

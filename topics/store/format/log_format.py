@@ -120,6 +120,19 @@ def spare_file_no(name: str) -> int | None:
     return wal_file_no(f"wal-{name[6:]}") if name.startswith("spare-") else None
 
 
+def waiting_file_name(number: int) -> str:
+    """Return the name of a file that is no longer needed, and waits to be archived.
+
+    A replay skips it.
+    """
+    return f"waiting-{number:016x}.log"
+
+
+def waiting_file_no(name: str) -> int | None:
+    """Return the number that a waiting file had in the log; None for any other name."""
+    return wal_file_no(f"wal-{name[8:]}") if name.startswith("waiting-") else None
+
+
 def shard_directory(shard: int) -> str:
     """Return the shard's directory, relative to the data directory."""
     return f"wal/shard-{shard:02d}"

@@ -30,6 +30,7 @@ from topics.store.format.log_format import (
     BATCH_ALIGN,
     BATCH_HEADER_BYTES,
     BLOCK_BYTES,
+    FRAME_HEADER_BYTES,
     WAL_FIRST_BATCH_OFFSET,
     WAL_HEADER_BYTES,
     BatchHeader,
@@ -81,6 +82,13 @@ class VerifiedBatches(NamedTuple):
     base: int
     """File offset of data[0]."""
     file_id: int
+
+    def payload(self, at: int) -> bytes:
+        """Return the payload of the control frame in row `at` of `frames`."""
+        frame = self.frames[at]
+        texts = int(frame["ext_len"]) + int(frame["node_len"]) + int(frame["tag_len"])
+        start = int(frame["offset"]) - self.base + FRAME_HEADER_BYTES + texts
+        return bytes(self.data[start : start + int(frame["data_len"])])
 
 
 class _Place(NamedTuple):
@@ -167,11 +175,18 @@ def is_whole_blocks(size: int) -> bool:
 
 
 async def _used_file(files: FileCalls, reader: DirectReader, path: str, number: int) -> LogFile | None:
-    """Return the file, its first batch verified; None if it was never taken into use."""
     size = files.file_size(path)
     if not is_whole_blocks(size):
         message = f"{path}: cut short at {size} bytes: a log file is made of whole blocks of {BLOCK_BYTES}. {REMEDY}"
         raise CorruptError(message, {"path": path, "offset": size})
+    return await used_file(reader, path, number, size)
+
+
+async def used_file(reader: DirectReader, path: str, number: int, size: int) -> LogFile | None:
+    """Return the file of this size, its first batch verified; None if it was never taken into use.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
     fd = await reader.open(path)
     try:
         block = bytes(await reader.read(fd, 0, BLOCK_BYTES))
@@ -384,6 +399,7 @@ class ShardReplay:
     async def _end_file(self, file: LogFile, offset: int, limit: int) -> None:
         pieces, self._pieces = self._pieces, None
         assert pieces is not None, "a file is open"
+        self._stored[file.number].size = offset
         try:
             if self.last_batch_no + 1 < limit:
                 known, size = await _after_the_end(self._reader, pieces.fd, file, offset)

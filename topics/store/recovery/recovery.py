@@ -447,7 +447,6 @@ class _Replay:
         kind = int(frame["type"])
         if kind == FrameType.CHECKPOINT:
             return
-        texts = int(frame["ext_len"]) + int(frame["node_len"]) + int(frame["tag_len"])
-        start = int(frame["offset"]) - chunk.base + FRAME_HEADER_BYTES + texts
-        payload = bytes(chunk.data[start : start + int(frame["data_len"])])
-        self._catalog.apply_control(kind, int(frame["topic_id"]), int(frame["seq"]), int(frame["ts_ms"]), payload)
+        self._catalog.apply_control(
+            kind, int(frame["topic_id"]), int(frame["seq"]), int(frame["ts_ms"]), chunk.payload(at)
+        )

@@ -228,6 +228,11 @@ class Shard:
         return (self._end.file.stored, self._end.file.position) if self._end.file and self.end_bytes else None
 
     @property
+    def last_batch_no(self) -> int:
+        """Number of the last batch that was written."""
+        return self._durable.written
+
+    @property
     def file_no(self) -> int:
         """Number of the current file; 0 while none holds anything."""
         return self._end.file.number if self._end.file is not None and self.end_bytes else 0

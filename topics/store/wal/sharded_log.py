@@ -70,6 +70,8 @@ class ShardedLog:
         self._waits_alone: Callable[[], bool] | None = None
         """See `sync_in_place`."""
         self._directories: list[WalDirectory] = []
+        self.may_reuse: Callable[[StoredFile], bool] = _never if config.archive_dir else _always
+        """Whether a file that is not needed may be reused. If not, it waits to be archived."""
 
     async def open(self, starts: list[ShardStart]) -> None:
         """Open config.wal_shards shards, each in a file of its own; `starts[i]` is shard i's.
@@ -483,7 +485,10 @@ class ShardedLog:
         directory = self._directories[shard if shard < len(self._directories) else 0]
         for wal in self._wals:
             await wal.when_synced(file)
-        await directory.retire(file, keep=not self.disk_full)
+        if self.may_reuse(file):
+            await directory.retire(file, keep=not self.disk_full)
+        else:
+            await directory.set_aside(file)
 
     async def drop_spares(self) -> None:
         """Remove the files kept for reuse, because the disk is full."""
@@ -502,6 +507,14 @@ class ShardedLog:
         self.space.close()
         for wal in self._wals:
             await wal.close()
+
+
+def _always(_file: StoredFile) -> bool:
+    return True
+
+
+def _never(_file: StoredFile) -> bool:
+    return False
 
 
 def _when_all(waits: Sequence[Callable[[Durable], None]], done: Durable) -> None:

@@ -28,6 +28,7 @@ from topics.store.format.log_format import (
     WalHeader,
     boot_hash,
     spare_file_name,
+    waiting_file_name,
     wal_file_name,
     wal_file_no,
 )
@@ -91,6 +92,14 @@ async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> lis
                 log.warning("renaming %s failed, it keeps its name: %s", path, error)
         named.append(path)
     return named
+
+
+async def wait_to_be_archived(files: FileCalls, path: str) -> None:
+    """Give a log file the name of one that waits to be archived. Raises: OSError."""
+    directory, _, name = path.rpartition("/")
+    number = wal_file_no(name)
+    assert number is not None, "only files of the log wait"
+    await files.rename(path, f"{directory}/{waiting_file_name(number)}")
 
 
 class WalDirectory:
@@ -272,6 +281,15 @@ class WalDirectory:
         stored.when_unread(partial(self._on_unread, stored))
         if spare:
             self._spares.append(Spare(spare, size))
+
+    async def set_aside(self, stored: StoredFile) -> None:
+        """Give a file whose records are all elsewhere, durably, the name of one that waits to be
+        archived. Raises: OSError, as for `retire`.
+        """
+        assert not stored.active, "the log is still writing to this file"
+        await wait_to_be_archived(self._loop.files, stored.path)
+        self._table.leave_log(stored)
+        stored.when_unread(partial(self._on_unread, stored))
 
     def _on_unread(self, stored: StoredFile) -> None:
         self._table.remove(stored)

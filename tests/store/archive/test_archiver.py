@@ -1,0 +1,180 @@
+"""The archive of an open store: it follows the log, delays no writer, and says where something is missing."""
+
+from __future__ import annotations
+
+import errno
+from copy import deepcopy
+from dataclasses import replace
+
+from tests.store.archive.archive_world import ARCHIVE, archive_config, archived, held, note, restored, stats, wait
+from tests.store.store_world import StoreWorld
+from topics.store.archive.archive_note import BASES, timeline_names
+from topics.store.backup.backup_manifest import backup_names
+from topics.store.disk.whole_files import list_if_there
+
+
+def filled(**changes: object) -> StoreWorld:
+    world = StoreWorld(config=archive_config(**changes)).open()
+    world.create(1)
+    world.append(1, 10, size=200)
+    archived(world)
+    wait(world, 200)
+    return world
+
+
+def grow(world: StoreWorld, steps: int = 4) -> None:
+    """Fill log files, and have a checkpoint leave them."""
+    for _ in range(steps):
+        world.append(1, 20, size=1500)
+        world.checkpoint()
+
+
+def waiting(world: StoreWorld) -> list[str]:
+    return [name for name in world.files("wal/shard-00") if name.startswith("waiting-")]
+
+
+def break_target(world: StoreWorld) -> None:
+    world.ring.faults.fail("write", errno.ENOSPC, times=10_000, path_part=ARCHIVE)
+    world.ring.faults.fail("open", errno.ENOSPC, times=10_000, path_part=ARCHIVE)
+
+
+def test_a_target_that_fails_delays_no_writer_and_catches_up() -> None:
+    world = filled()
+    break_target(world)
+    grow(world)
+    wait(world, 100)
+    assert "No space left" in stats(world).error
+    assert len(waiting(world)) > 1
+    assert stats(world).waiting_bytes > 0
+    world.ring.faults.clear()
+    at = archived(world)
+    wait(world, 100)
+    assert waiting(world) == []
+    assert stats(world).waiting_bytes == 0
+    assert note(world).holes == ()
+    assert held(restored(world, at)) == held(world)
+
+
+def test_more_than_may_wait_is_a_hole_with_a_base_after_it() -> None:
+    world = filled(archive_keep_bytes=100_000)
+    known = note(world).upto_ms
+    break_target(world)
+    grow(world, 8)
+    wait(world, 1000)
+    assert stats(world).waiting_bytes < 200_000
+    world.ring.faults.clear()
+    wait(world, 25_000)
+    at = archived(world)
+    (hole,) = note(world).holes
+    assert known <= hole.from_ms < (hole.to_ms or 0) <= at
+    assert stats(world).holes == 1
+    assert held(restored(world, at)) == held(world)
+
+
+def test_what_waits_when_a_server_is_killed_is_archived_by_the_next() -> None:
+    world = filled()
+    break_target(world)
+    grow(world)
+    assert waiting(world)
+    world.ring.faults.clear()
+    world = world.next_life()
+    at = archived(world)
+    wait(world, 100)
+    assert (waiting(world), note(world).holes) == ([], ())
+    assert held(restored(world, at)) == held(world)
+
+
+def test_what_is_copied_and_not_noted_is_kept() -> None:
+    world = filled()
+    world.ring.faults.fail("rename", errno.EIO, times=10_000, path_part=ARCHIVE)
+    for _ in range(4):
+        world.append(1, 20, size=1500)
+        wait(world, 30_000)
+        world.checkpoint()
+    world.ring.faults.clear()
+    world = world.next_life()
+    at = archived(world)
+    assert note(world).holes == ()
+    assert held(restored(world, at)) == held(world)
+
+
+def test_a_file_that_a_killed_checkpoint_did_not_free_is_archived() -> None:
+    world = filled()
+    break_target(world)
+    world.append(1, 20, size=1500)
+    before = set(world.files("snapshots"))
+    world.loop.spawn(world.store.checkpointer.run(), "killed")
+    world.loop.run_until(
+        lambda: not before & set(world.files("snapshots"))
+    )  # both copies of the next snapshot are there
+    world.ring.faults.clear()
+    world = world.next_life()
+    at = archived(world)
+    assert note(world).holes == ()
+    assert held(restored(world, at)) == held(world)
+
+
+def test_log_that_came_while_there_was_no_archive_is_a_hole() -> None:
+    world = filled()
+    world = world.next_life(config=replace(world.config, archive_dir=""))
+    grow(world)
+    world = world.next_life(config=archive_config())
+    wait(world, 1000)
+    at = archived(world)
+    assert len(note(world).holes) == 1
+    assert held(restored(world, at)) == held(world)
+
+
+def test_a_power_cut_is_followed_by_a_base() -> None:
+    """Losses that a start has found are in its snapshot, and in no log."""
+    world = filled()
+    world = world.next_life(power_cut=True)
+    wait(world, 1000)
+    assert len(note(world).holes) == 1
+    assert held(restored(world, archived(world))) == held(world)
+
+
+def test_a_restart_continues_where_the_note_ends() -> None:
+    world = filled()
+    world.append(1, 20, size=1500)
+    archived(world)
+    world.close()
+    world = world.next_life()
+    world.append(1, 1)
+    archived(world)
+    assert stats(world).copied_bytes < 20_000
+    assert len(timeline_names(world.loop.files, ARCHIVE)) == 1
+    assert note(world).holes == ()
+
+
+def test_a_copy_of_the_data_directory_begins_a_line_of_its_own() -> None:
+    world = filled()
+    ring = world.end(power_cut=False)
+    ring.disk.root.live["copy"] = deepcopy(ring.disk.find("data"))
+    original = StoreWorld(ring, config=world.config).open()
+    grow(original)
+    at = archived(original)
+    expected = held(original)
+    copy = StoreWorld(original.end(power_cut=False), config=replace(world.config, data_dir="copy")).open()
+    copy.append(1, 50, size=1500)
+    wait(copy, 1000)
+    archived(copy)
+    assert len(timeline_names(copy.loop.files, ARCHIVE)) == 2
+    assert held(restored(copy, archived(copy))) == held(copy)
+    assert held(restored(copy, at)) == expected
+
+
+def test_what_is_older_than_the_retention_is_removed() -> None:
+    world = filled(archive_base_every_ms=1000, archive_retain_ms=3000)
+    for _ in range(12):
+        world.append(1, 20, size=1500)
+        world.checkpoint()
+        wait(world, 500)
+    at = archived(world)
+    (timeline,) = timeline_names(world.loop.files, ARCHIVE)
+    kept = backup_names(world.loop.files, f"{ARCHIVE}/{timeline}/{BASES}")
+    assert 2 <= len(kept) <= 6
+    log = list_if_there(world.loop.files, f"{ARCHIVE}/{timeline}/log/shard-00")
+    assert "wal-0000000000000001.log" not in log
+    assert held(restored(world, at - 2500))
+    assert held(restored(world, at)) == held(world)

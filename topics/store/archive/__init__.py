@@ -1,0 +1,1 @@
+"""The archive: the log of a data directory in another place, for a restore to any time."""

@@ -1,0 +1,109 @@
+"""The layout of an archive, and the note that states how far it is.
+
+    <archive>/2026-11-27T12-13-14Z-5f3a9c01/     a timeline: the archived log of one data directory
+                  archive.json                   the note, replaced after each step
+                  log/shard-00/wal-....log       log files, from the first block to the note's end
+                  bases/2026-11-27T12-13-15Z/    backups, on which a restore puts the log
+
+A data directory names its timeline in the file `archive`. A restored directory does not have that
+file, so it begins a timeline of its own, and the old one stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+from topics.errors import CorruptError, FormatError
+from topics.loop.loop import Loop
+from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
+
+TIMELINE_NAME = "archive"
+"""The file of a data directory that names its timeline."""
+NOTE_NAME = "archive.json"
+BASES = "bases"
+LOG = "log"
+NOTE_VERSION = 1
+_TIMELINE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z-[0-9a-f]{8}", re.ASCII)
+
+
+class ShardEnd(msgspec.Struct, array_like=True, frozen=True):
+    """The end of what is archived of one shard."""
+
+    file_no: int
+    """All files with a lower number are whole."""
+    size: int
+    """Bytes of this file that are archived."""
+    batch_no: int
+    """Number of the last batch."""
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """A time that no restore can lead to, because a part of the log was not archived."""
+
+    from_ms: int
+    """Unix ms up to which the log before the hole is there."""
+    to_ms: int | None = None
+    """Unix ms of the base after the hole; None until there is one."""
+
+
+class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The contents of a note."""
+
+    version: int = NOTE_VERSION
+    upto_ms: int = 0
+    """Unix ms: all that was written until then is archived. 0: nothing is."""
+    shards: dict[int, ShardEnd] = {}
+    holes: tuple[Hole, ...] = ()
+    """In the order of their times."""
+
+    @property
+    def open_hole(self) -> Hole | None:
+        """The hole after which there is no base yet; None: there is none."""
+        return self.holes[-1] if self.holes and self.holes[-1].to_ms is None else None
+
+
+def new_timeline(loop: Loop) -> str:
+    """Return a name for a timeline that begins now."""
+    begun = datetime.fromtimestamp(loop.clock.now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    return f"{begun}-{loop.ring.random_bytes(4).hex()}"
+
+
+def timeline_names(files: FileCalls, archive: str) -> list[str]:
+    """Return the names of the timelines in an archive, oldest first."""
+    return sorted(name for name in list_if_there(files, archive) if _TIMELINE.fullmatch(name))
+
+
+async def timeline_of(files: FileCalls, data_dir: str) -> str:
+    """Return the timeline of a data directory; "" if it has none. Raises: OSError."""
+    try:
+        name = (await read_file(files, f"{data_dir}/{TIMELINE_NAME}")).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return ""
+    return name if _TIMELINE.fullmatch(name) else ""
+
+
+async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
+    """Return the note of a timeline; None if there is none.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
+    path = f"{timeline}/{NOTE_NAME}"
+    try:
+        data = await read_file(files, path)
+    except FileNotFoundError:
+        return None
+    try:
+        note = msgspec.json.decode(data, type=ArchiveNote)
+    except msgspec.DecodeError as error:
+        raise CorruptError(f"{path} is damaged: {error}", {"path": path}) from error
+    if note.version != NOTE_VERSION:
+        raise FormatError(f"{path} has version {note.version}, and this build knows {NOTE_VERSION}")
+    return note
+
+
+async def write_note(files: FileCalls, timeline: str, note: ArchiveNote) -> None:
+    """Replace the note, durably. Raises: OSError."""
+    await replace_file(files, f"{timeline}/{NOTE_NAME}", msgspec.json.encode(note))

@@ -1,0 +1,57 @@
+"""Removes from an archive what no restore to a recent time needs."""
+
+from __future__ import annotations
+
+from topics.loop.loop import Loop
+from topics.store.archive.archive_note import BASES, read_note, timeline_names
+from topics.store.archive.archived_log import archived_name
+from topics.store.backup.backup_files import remove_tree
+from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
+from topics.store.disk.whole_files import list_if_there, unlink_if_there
+from topics.store.format.log_format import wal_file_no
+
+
+def first_files(manifest: BackupManifest) -> dict[int, int]:
+    """Return, by shard, the number of the log file with which a replay on this base begins."""
+    found: dict[int, int] = {}
+    for file in manifest.files:
+        kind, _, rest = file.path.partition("/")
+        shard, _, name = rest.partition("/")
+        number = wal_file_no(name) if kind == "wal" else None
+        if number is not None:
+            at = int(shard.removeprefix("shard-"))
+            found[at] = min(found.get(at, number), number)
+    return found
+
+
+async def remove_old_timelines(loop: Loop, archive: str, current: str, before_ms: int) -> None:
+    """Remove timelines that end before a time, except the current one.
+
+    Raises: StorageError, OSError.
+    """
+    for name in timeline_names(loop.files, archive):
+        timeline = f"{archive}/{name}"
+        if timeline != current:
+            note = await read_note(loop.files, timeline)
+            if note is not None and note.upto_ms < before_ms:
+                await remove_tree(loop.files, timeline)
+
+
+async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
+    """Remove bases that no restore to a time from `before_ms` on needs, and the log before them.
+
+    Raises: StorageError, OSError.
+    """
+    files, root = loop.files, f"{timeline}/{BASES}"
+    bases = [(name, await read_manifest(files, f"{root}/{name}")) for name in backup_names(files, root)]
+    old = [at for at, (_, manifest) in enumerate(bases) if manifest.taken_ms <= before_ms]
+    if not old or not old[-1]:
+        return
+    for name, _ in bases[: old[-1]]:
+        await remove_tree(files, f"{root}/{name}")
+    for shard, first in first_files(bases[old[-1]][1]).items():
+        directory = archived_name(shard, 0).rpartition("/")[0]
+        for name in list_if_there(files, f"{timeline}/{directory}"):
+            number = wal_file_no(name)
+            if number is not None and number < first:
+                await unlink_if_there(files, f"{timeline}/{directory}/{name}")

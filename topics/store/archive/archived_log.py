@@ -1,0 +1,67 @@
+"""The archived log files of a timeline, read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from topics.loop.loop import Loop
+from topics.store.archive.archive_note import LOG
+from topics.store.disk.whole_files import list_if_there
+from topics.store.format.file_table import FileTable
+from topics.store.format.log_format import BLOCK_BYTES, shard_directory, wal_file_name, wal_file_no
+from topics.store.recovery.log_replay import DirectReader, LogFile, ShardReplay, Survey, VerifiedBatches, used_file
+
+
+def archived_directory(shard: int) -> str:
+    """Return the directory of a shard's files, relative to the timeline."""
+    return f"{LOG}/{shard_directory(shard).removeprefix('wal/')}"
+
+
+def archived_name(shard: int, number: int) -> str:
+    """Return the path of a log file, relative to the timeline."""
+    return f"{archived_directory(shard)}/{wal_file_name(number)}"
+
+
+async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[LogFile]:
+    """Return a shard's archived files from a number on, in order, each with a whole first batch.
+
+    A step that failed leaves a part of a block at the end of a file, which is left out.
+    Raises: CorruptError, FormatError, OSError.
+    """
+    reader, directory = DirectReader(loop.files, direct=False), f"{timeline}/{archived_directory(shard)}"
+    used = []
+    for name in sorted(list_if_there(loop.files, directory)):
+        number, path = wal_file_no(name), f"{directory}/{name}"
+        if number is None or number < first_no:
+            continue
+        size = loop.files.file_size(path) & -BLOCK_BYTES
+        file = await used_file(reader, path, number, size) if size else None
+        if file is not None:
+            used.append(file)
+    return used
+
+
+async def scan(loop: Loop, used: list[LogFile], take: Callable[[str, VerifiedBatches], None]) -> ShardReplay:
+    """Verify the batches of files that follow each other, and return where they end.
+
+    take: called with the path of a file and each piece of it, which is valid during the call.
+    Raises: CorruptError, FormatError, OSError.
+    """
+    table = FileTable()
+    replay = ShardReplay(
+        loop.files,
+        DirectReader(loop.files, direct=False),
+        table,
+        Survey(used, 0, [], []),
+        whole=False,
+        pause=loop.next_pass,
+        on_bytes=lambda _count: None,
+    )
+    try:
+        while (batches := await replay.next()) is not None:
+            take(table[batches.file_id].path, batches)
+            await loop.next_pass()
+    finally:
+        for file in table:
+            await loop.files.close(file.fd)
+    return replay

@@ -1,0 +1,311 @@
+"""The archive of an open store: its log is copied as it grows, and bases are made now and then.
+
+A step waits until the log is synced, copies what is new, and replaces the note. A log file that is
+no longer needed is reused only once it is archived; until then it waits under another name, and the
+log continues in a new one. So a slow target delays no writer. Once more than
+`archive_keep_bytes` wait, they are given up: the archive has a hole then, and begins anew with a
+base, which is a backup.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from topics.common.values.backup_result import BackupResult
+from topics.config import Config
+from topics.errors import RequestError, StorageError, TopicsError
+from topics.loop.files import SyncFailedError
+from topics.loop.loop import Loop
+from topics.loop.tasks import Future
+from topics.loop.timers import Timer
+from topics.store.archive.archive_note import (
+    BASES,
+    TIMELINE_NAME,
+    ArchiveNote,
+    Hole,
+    new_timeline,
+    read_note,
+    timeline_of,
+    write_note,
+)
+from topics.store.archive.archive_retention import remove_old, remove_old_timelines
+from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogError
+from topics.store.archive.log_sources import take_ends, waiting_files
+from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.store.backup.backups import Backups
+from topics.store.disk.data_directory import make_with_parents, sync_parents
+from topics.store.disk.whole_files import replace_file, unlink_if_there
+from topics.store.format.file_table import StoredFile
+from topics.store.wal.sharded_log import ShardedLog
+from topics.store.wal.wal_files import place
+
+log = logging.getLogger(__name__)
+
+_RETRY_MAX_MS = 10_000
+_BASE_RETRY_MS = 10_000
+
+
+class ArchiveStats(NamedTuple):
+    """Numbers of an archive."""
+
+    upto_ms: int
+    """Unix ms: all that was acknowledged until then is archived. 0: not known yet."""
+    lag_ms: int
+    """ms since then."""
+    waiting_bytes: int
+    """Bytes of log files that wait to be archived."""
+    copied_bytes: int
+    failures: int
+    holes: int
+    """Holes of the timeline, those of earlier processes included."""
+    error: str
+    """Why the last step failed; "" if it did not."""
+
+
+NO_ARCHIVE = ArchiveStats(0, 0, 0, 0, 0, 0, "")
+
+
+class Archiver:
+    """The archive of one store. Made with the store, it runs from `start` to `end`."""
+
+    def __init__(self, loop: Loop, config: Config, store_log: ShardedLog, backups: Backups, *, has_lost: bool) -> None:
+        """has_lost: the start has found losses, which a replay of the log would not show."""
+        self._loop = loop
+        self._files = loop.files
+        self._config = config
+        self._log = store_log
+        self._backups = backups
+        self._has_lost = has_lost
+        self._copy: LogCopy | None = None
+        self._note = ArchiveNote()
+        self._drops = False
+        """Whether the waiting files are being removed."""
+        self._timer: Timer | None = None
+        self._running: Future[None] | None = None
+        self._retry_ms = config.archive_every_ms
+        self._stopped = False
+        self._makes_base = False
+        self._beginnings = 0
+        """How often the archive began anew: a base from before is of no use."""
+        self._base: BackupResult | None = None
+        """A base that was made and is not noted yet."""
+        self._last_base_ms = 0
+        """Unix ms of the newest base; 0: there is none."""
+        self._no_base_before_ms = 0
+        """Unix ms before which no base is tried, because the last one failed."""
+        self._waiting_bytes = 0
+        self._copied_before = 0
+        self._failures = 0
+        self._error = ""
+
+    @property
+    def stats(self) -> ArchiveStats:
+        copied = self._copied_before + (self._copy.copied_bytes if self._copy is not None else 0)
+        note = self._note
+        lag_ms = max(0, self._loop.clock.now_ms() - note.upto_ms) if note.upto_ms else 0
+        return ArchiveStats(
+            note.upto_ms, lag_ms, self._waiting_bytes, copied, self._failures, len(note.holes), self._error
+        )
+
+    # --- what the log asks -------------------------------------------------------------------------------------------
+    def may_go(self, file: StoredFile) -> bool:
+        """Return whether a log file that is no longer needed may be reused."""
+        shard, number = place(file)
+        end = self._note.shards.get(shard)
+        if end is not None and (number < end.file_no or (number == end.file_no and file.size <= end.size)):
+            return True
+        size = self._loop.ring.file_size(file.path)
+        if self._log.disk_full or self._waiting_bytes + size > self._config.archive_keep_bytes:
+            self._give_up()
+            return True
+        self._waiting_bytes += size
+        return False
+
+    def _give_up(self) -> None:
+        """Give up what waits, since the file after it does not."""
+        if not self._drops:
+            self._drops = True
+            log.error(
+                "the archive gets a hole: %d bytes of log wait for %s, and no more may (TOPICS_ARCHIVE_KEEP_BYTES)",
+                self._waiting_bytes,
+                self._config.archive_dir,
+            )
+            self._loop.spawn(self._drop_waiting(), "archive gives up")
+
+    async def _drop_waiting(self) -> None:
+        """Remove the waiting files, newest first: what a kill leaves is a part without a gap."""
+        for _shard, path, _number in reversed(waiting_files(self._files, self._config.data_dir)):
+            try:
+                await unlink_if_there(self._files, path)
+            except OSError as error:
+                log.warning("removing %s failed: %s", path, error)
+        self._waiting_bytes = 0
+        self._drops = False
+
+    # --- when --------------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Begin at once: the first step finds the timeline."""
+        self._waiting_bytes = sum(
+            self._loop.ring.file_size(path) for _, path, _ in waiting_files(self._files, self._config.data_dir)
+        )
+        self._arm(0)
+
+    async def end(self) -> None:
+        """Archive what the log has by now, if the target worked last, and stop."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running is not None:
+            await self._running
+        if not self._error and self._copy is not None:
+            await self._run()
+
+    def _arm(self, ms: int) -> None:
+        self._timer = self._loop.call_later(ms * 1_000_000, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._loop.spawn(self._run(), "archive")
+
+    async def _run(self) -> None:
+        """Make a step, and plan the next one."""
+        self._running = ended = Future[None]()
+        every_ms = self._config.archive_every_ms
+        try:
+            await self._step()
+            self._retry_ms = every_ms
+            if self._error:
+                log.warning("the archive works again")
+            self._error = ""
+        except (OSError, StorageError) as error:
+            self._failures += 1
+            if str(error) != self._error:
+                log.error("the archive %s waits: %s", self._config.archive_dir, error)
+            self._error = str(error) or type(error).__name__
+            self._retry_ms = min(max(self._retry_ms * 2, every_ms), max(_RETRY_MAX_MS, every_ms))
+        finally:
+            self._running = None
+            ended.set_result(None)
+        if not self._stopped and not self._log.read_only:
+            self._arm(self._retry_ms)
+
+    # --- a step ------------------------------------------------------------------------------------------------------
+    async def _step(self) -> None:
+        copy = self._copy or await self._open()
+        ends = take_ends(self._loop, self._log, self._config.data_dir)
+        try:
+            await self._synced()
+            shards = await copy.step(ends, self._note.shards)
+        except MissingLogError as error:
+            after = (error.shard, error.number)
+            await self._note_hole(copy.timeline)
+            await self._remove_waiting(lambda shard, number: shard == after[0] and number < after[1])
+            return
+        except OtherLogError:
+            await self._begin_timeline(copy, "has the log of another data directory")
+            return
+        except SyncFailedError as error:
+            # A later sync may report success although the disk lacks what this one was to write.
+            await self._begin_timeline(copy, f"was not synced ({error})")
+            raise
+        finally:
+            ends.release()
+        base, holes, hole = self._base, self._note.holes, self._note.open_hole
+        if base is not None and hole is not None:
+            holes = (*holes[:-1], Hole(hole.from_ms, base.taken_ms))
+        await self._write_note(copy.timeline, ArchiveNote(upto_ms=ends.upto_ms, shards=shards, holes=holes))
+        if base is not None:
+            self._base, self._last_base_ms = None, base.taken_ms
+        whole = {(source.shard, source.number) for source in ends.sources if source.whole}
+        await self._remove_waiting(lambda shard, number: (shard, number) in whole)
+        if base is not None and self._config.archive_retain_ms:
+            before_ms = ends.upto_ms - self._config.archive_retain_ms
+            await remove_old_timelines(self._loop, self._config.archive_dir, copy.timeline, before_ms)
+            await remove_old(self._loop, copy.timeline, before_ms)
+        self._make_base_if_due(copy.timeline)
+
+    async def _open(self) -> LogCopy:
+        """Find the timeline of the data directory, or begin one; note unlogged losses."""
+        files, config = self._files, self._config
+        name = await timeline_of(files, config.data_dir)
+        if not name:
+            name = new_timeline(self._loop)
+            await replace_file(files, f"{config.data_dir}/{TIMELINE_NAME}", name.encode())
+        timeline = f"{config.archive_dir}/{name}"
+        made_in = make_with_parents(self._loop.ring, timeline)
+        if made_in:
+            await sync_parents(self._loop, timeline, made_in)
+        note = await read_note(files, timeline)
+        self._note = note or ArchiveNote()
+        names = backup_names(files, f"{timeline}/{BASES}")
+        if names:
+            self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{names[-1]}")).taken_ms
+        copy = LogCopy(self._loop, config.data_dir, timeline)
+        if note is not None and self._has_lost:
+            await self._note_hole(timeline)
+        self._copy = copy
+        return copy
+
+    async def _begin_timeline(self, copy: LogCopy, why: str) -> None:
+        """Begin another timeline, because nothing can be added to this one."""
+        log.error("%s %s: the log continues in another timeline", copy.timeline, why)
+        await replace_file(self._files, f"{self._config.data_dir}/{TIMELINE_NAME}", new_timeline(self._loop).encode())
+        self._copied_before += copy.copied_bytes
+        self._base, self._beginnings = None, self._beginnings + 1
+        self._copy, self._has_lost, self._last_base_ms = None, False, 0
+
+    async def _note_hole(self, timeline: str) -> None:
+        note = self._note
+        self._base, self._beginnings = None, self._beginnings + 1
+        holes = note.holes if note.open_hole is not None else (*note.holes, Hole(note.upto_ms))
+        await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, holes=holes))
+        log.error("the archive has a hole from %d (Unix ms) to its next base", holes[-1].from_ms)
+
+    async def _write_note(self, timeline: str, note: ArchiveNote) -> None:
+        """Replace the note. It counts only once it is on stable storage."""
+        await write_note(self._files, timeline, note)
+        self._note = note
+
+    async def _synced(self) -> None:
+        """Return once all that is committed is on stable storage. Raises: StorageError."""
+        done: Future[StorageError | None] = Future()
+        self._log.when_flushed(None, done.set_result)
+        if (error := await done) is not None:
+            raise error
+
+    async def _remove_waiting(self, is_done: Callable[[int, int], bool]) -> None:
+        """Remove waiting files. is_done: returns whether to, by shard and number."""
+        for shard, path, number in waiting_files(self._files, self._config.data_dir):
+            if is_done(shard, number):
+                size = self._loop.ring.file_size(path)
+                await unlink_if_there(self._files, path)
+                self._waiting_bytes = max(0, self._waiting_bytes - size)
+
+    # --- bases -------------------------------------------------------------------------------------------------------
+    def _make_base_if_due(self, timeline: str) -> None:
+        is_needed = not self._last_base_ms or self._note.open_hole is not None
+        every_ms = self._config.archive_base_every_ms
+        is_due = every_ms > 0 and self._loop.clock.now_ms() - self._last_base_ms >= every_ms
+        if self._makes_base or self._base is not None or self._stopped or not (is_needed or is_due):
+            return
+        if self._loop.clock.now_ms() < self._no_base_before_ms:
+            return
+        try:
+            self._backups.begin(f"{timeline}/{BASES}", partial(self._on_base, self._beginnings))
+            self._makes_base = True
+        except RequestError:
+            pass  # a client's backup is being written; the next step asks again
+
+    def _on_base(self, beginning: int, outcome: BackupResult | TopicsError) -> None:
+        self._makes_base = False
+        if isinstance(outcome, TopicsError):
+            self._failures += 1
+            self._no_base_before_ms = self._loop.clock.now_ms() + _BASE_RETRY_MS
+            log.error(
+                "a base of the archive could not be made, another is tried in %d s: %s", _BASE_RETRY_MS // 1000, outcome
+            )
+        elif beginning == self._beginnings:
+            self._base = outcome

@@ -1,0 +1,287 @@
+"""The part of a restore that is about an archive: which base, and which part of the log.
+
+The log is replayed on the newest base before the time. It ends there with the last batch that was
+written by then, in every shard, as after a power cut at that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from topics.errors import CorruptError, UsageError
+from topics.loop.loop import Loop
+from topics.store.archive.archive_note import BASES, LOG, NOTE_NAME, ArchiveNote, Hole, read_note, timeline_names
+from topics.store.archive.archive_retention import first_files
+from topics.store.archive.archived_log import archived_name, scan, survey
+from topics.store.backup.backup_files import NewTree
+from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
+from topics.store.backup.restore_backup import copy_backup
+from topics.store.disk.whole_files import list_if_there, read_file, write_new_file
+from topics.store.format.log_format import (
+    BATCH_ALIGN,
+    BATCH_HEADER_BYTES,
+    BATCH_MAGIC,
+    BLOCK_BYTES,
+    WAL_FIRST_BATCH_OFFSET,
+    BatchHeader,
+    FrameType,
+    align_up,
+    shard_directory,
+    wal_file_name,
+    wal_file_no,
+)
+from topics.store.format.segment_format import MARKER_NAME
+from topics.store.recovery.log_replay import LogFile, VerifiedBatches
+
+END = 1 << 62
+"""The time of a restore to the end of the archive."""
+
+
+class Base(NamedTuple):
+    """A backup in an archive."""
+
+    path: str
+    manifest: BackupManifest
+
+
+class Timeline(NamedTuple):
+    """The archived log of one data directory."""
+
+    path: str
+    note: ArchiveNote
+    bases: list[Base]
+    """The backups whose log is archived, too, oldest first."""
+
+
+class LogCut(NamedTuple):
+    """The end of the part of a shard that is restored, for a restore up to a record."""
+
+    shard: int
+    file_no: int
+    offset: int
+
+
+class RestorePoint(NamedTuple):
+    """The base of a restore, and the time that it leads to."""
+
+    timeline: Timeline
+    base: Base
+    at_ms: int
+    cut: LogCut | None = None
+
+
+async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
+    """Return the timelines of an archive in the order of their ends, or the one that `path` is.
+
+    In any other directory there are none.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
+    files = loop.files
+    if NOTE_NAME in list_if_there(files, path):
+        paths = [path.rstrip("/")]
+    else:
+        paths = [f"{path}/{name}" for name in timeline_names(files, path)]
+    found = []
+    for timeline in paths:
+        root, note = f"{timeline}/{BASES}", await read_note(files, timeline) or ArchiveNote()
+        bases = [
+            Base(f"{root}/{name}", await read_manifest(files, f"{root}/{name}")) for name in backup_names(files, root)
+        ]
+        found.append(Timeline(timeline, note, [base for base in bases if base.manifest.taken_ms <= note.upto_ms]))
+    return sorted(found, key=lambda timeline: timeline.note.upto_ms)
+
+
+def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
+    """Return the base and the timeline for a restore to a time; END is the newest one.
+
+    Raises: UsageError, there is none, with the times that there are.
+    """
+    with_bases = [timeline for timeline in timelines if timeline.bases]
+    if not with_bases:
+        raise UsageError("the archive has no base yet: the server makes one after its start, if it can")
+    later_ms = None
+    for timeline in reversed(with_bases):
+        begins_ms, end_ms = timeline.bases[0].manifest.taken_ms, end_of(timeline)
+        wanted_ms = end_ms if at_ms == END else at_ms
+        if begins_ms <= wanted_ms <= end_ms:
+            for hole in timeline.note.holes:
+                _check_outside(hole, wanted_ms)
+            base = next(base for base in reversed(timeline.bases) if base.manifest.taken_ms <= wanted_ms)
+            return RestorePoint(timeline, base, wanted_ms)
+        if end_ms < wanted_ms:
+            _check_outside(Hole(end_ms, later_ms), wanted_ms)
+        later_ms = begins_ms
+    raise UsageError(f"the archive begins at {_text(with_bases[0].bases[0].manifest.taken_ms)}: name a later time")
+
+
+def end_of(timeline: Timeline) -> int:
+    """Return the newest time of a timeline."""
+    hole = timeline.note.open_hole
+    return hole.from_ms if hole is not None else timeline.note.upto_ms
+
+
+def _check_outside(hole: Hole, at_ms: int) -> None:
+    """Check that a time is not in a hole. Raises: UsageError."""
+    if hole.from_ms < at_ms and (hole.to_ms is None or at_ms < hole.to_ms):
+        before = f"{_text(at_ms)} is not in the archive: name {_text(hole.from_ms)} or earlier"
+        raise UsageError(before if hole.to_ms is None else f"{before}, or {_text(hole.to_ms)} or later")
+
+
+def _text(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S.}{ms % 1000:03}Z"
+
+
+async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
+    """Make a data directory of a point, durably except for its name. `target` must not exist.
+
+    The directory gets the newest format, because the log may have what the base has not.
+    Raises: CorruptError, the base or the log is damaged; FormatError; OSError.
+    """
+    first = first_files(point.base.manifest)
+
+    def wants(path: str) -> bool:
+        return path != MARKER_NAME and not path.startswith("wal/")
+
+    await copy_backup(loop, point.base.path, target, wants=wants)
+    copies = NewTree(loop.files, target)
+    for shard, number in sorted(first.items()):
+        used = await survey(loop, point.timeline.path, shard, number)
+        if not used or used[0].number != number:
+            path = f"{point.timeline.path}/{archived_name(shard, number)}"
+            raise CorruptError(f"{path}: the log after the base begins in this file, and it is missing", {"path": path})
+        chosen = until(used, point.at_ms)
+        for file in chosen:
+            await _copy_file(loop, shard, file, point, copies, is_last=file is chosen[-1])
+        made = [file._replace(path=f"{target}/{_name(shard, file.number)}") for file in chosen]
+        if point.cut is not None and point.cut.shard == shard:
+            made = [file for file in made if file.number <= point.cut.file_no]
+        sizes = [file._replace(size=loop.files.file_size(file.path)) for file in made]
+        replay = await scan(loop, sizes, lambda _path, _batches: None)
+        if replay.cuts:
+            cut = replay.cuts[0]
+            path = cut.path.replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/")
+            raise CorruptError(f"{path}: damaged at byte {cut.offset}, or a file before it is missing", {"path": path})
+    await copies.sync()
+
+
+def until(used: list[LogFile], at_ms: int) -> list[LogFile]:
+    """Return the files that were begun by a time."""
+    later = next((at for at, file in enumerate(used) if file.header.created_ms > at_ms), len(used))
+    return used[: max(later, 1)]
+
+
+def _name(shard: int, number: int) -> str:
+    return f"{shard_directory(shard)}/{wal_file_name(number)}"
+
+
+async def _copy_file(
+    loop: Loop, shard: int, file: LogFile, point: RestorePoint, copies: NewTree, *, is_last: bool
+) -> None:
+    cut = point.cut if point.cut is not None and point.cut.shard == shard else None
+    if cut is not None and file.number > cut.file_no:
+        return
+    data: bytes | memoryview = await read_file(loop.files, file.path)
+    if cut is not None and file.number == cut.file_no:
+        data = memoryview(data)[: cut.offset]
+    elif is_last:
+        data = memoryview(data)[: _end_by(data, file, point.at_ms)]
+    padding = bytes(align_up(len(data), BLOCK_BYTES) - len(data))
+    await write_new_file(loop.files, copies.place(_name(shard, file.number)), data, padding)
+
+
+def _end_by(data: bytes | memoryview, file: LogFile, at_ms: int) -> int:
+    """Return the end of the batches that were written by a time."""
+    end = WAL_FIRST_BATCH_OFFSET
+    for begin, header in _batches(data, file):
+        if header.written_ms > at_ms:
+            break
+        end = begin + BATCH_HEADER_BYTES + header.body_bytes
+    return end
+
+
+def _batches(data: bytes | memoryview, file: LogFile) -> list[tuple[int, BatchHeader]]:
+    """Return the batches of a file with their offsets, unverified."""
+    found = []
+    at, number = WAL_FIRST_BATCH_OFFSET, file.header.first_batch_no
+    while at + BATCH_HEADER_BYTES <= len(data) and data[at : at + len(BATCH_MAGIC)] == BATCH_MAGIC:
+        header = BatchHeader.unpack(data[at : at + BATCH_HEADER_BYTES], file.path)
+        if header.epoch != file.header.epoch or header.batch_no != number:
+            break
+        found.append((at, header))
+        at = align_up(at + BATCH_HEADER_BYTES + header.body_bytes, BATCH_ALIGN)
+        number += 1
+    return found
+
+
+class WantedRecord(NamedTuple):
+    """The last record of a restore."""
+
+    topic: str
+    topic_id: int
+    """The id of the topic in the base; 0 if it was created later."""
+    seq: int
+
+
+class _Created(msgspec.Struct):
+    """The part of a creation's payload that is used."""
+
+    name: str
+
+
+async def find_record(loop: Loop, timeline: Timeline, base: Base, wanted: WantedRecord) -> RestorePoint | None:
+    """Return the point right after a record was written; None if the log after the base lacks it.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
+    ids = {wanted.topic_id} - {0}
+    found: list[tuple[str, int]] = []
+
+    def take(path: str, batches: VerifiedBatches) -> None:
+        frames = batches.frames
+        for at in np.flatnonzero(frames["type"] == FrameType.TOPIC_CREATE).tolist():
+            if msgspec.json.decode(batches.payload(at), type=_Created).name == wanted.topic:
+                ids.add(int(frames["topic_id"][at]))
+        is_it = (
+            (frames["type"] == FrameType.RECORD)
+            & (frames["seq"] == wanted.seq)
+            & np.isin(frames["topic_id"], list(ids))
+        )
+        if not found and is_it.any():
+            found.append((path, int(frames["offset"][np.flatnonzero(is_it)[0]])))
+
+    for shard, number in sorted(first_files(base.manifest).items()):
+        used = await survey(loop, timeline.path, shard, number)
+        try:
+            await scan(loop, used, take)
+        except CorruptError:
+            if not found:
+                raise
+        if not found:
+            continue
+        path, offset = found[0]
+        file = next(file for file in used if file.path == path)
+        data = await read_file(loop.files, path)
+        begin, header = [batch for batch in _batches(data, file) if batch[0] <= offset][-1]
+        number_of_file = wal_file_no(path.rpartition("/")[2]) or 0
+        cut = LogCut(shard, number_of_file, begin + BATCH_HEADER_BYTES + header.body_bytes)
+        for hole in timeline.note.holes:
+            _check_outside(hole, header.written_ms)
+        return RestorePoint(timeline, base, header.written_ms, cut)
+    return None
+
+
+async def scan_after(loop: Loop, point: RestorePoint, take: Callable[[str, VerifiedBatches], None]) -> None:
+    """Have `take` called with the log that a restore leaves out, and with some before it.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
+    for shard, number in sorted(first_files(point.base.manifest).items()):
+        used = await survey(loop, point.timeline.path, shard, number)
+        if used:
+            await scan(loop, used[len(until(used, point.at_ms)) - 1 :], take)
