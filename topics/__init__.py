@@ -61,11 +61,12 @@ if TYPE_CHECKING:
     from topics.common.work import AsyncWorkJob, WorkJob
     from topics.embedded.aio import AsyncLog
     from topics.embedded.appends.pending import Pending
-    from topics.embedded.backup_calls import Restored, VerifiedBackup, restore, verify_backup
+    from topics.embedded.backup_calls import VerifiedBackup, verify_backup
     from topics.embedded.directory_calls import fsck
     from topics.embedded.log import Log
     from topics.embedded.log_reader import AsyncLogReader, LogReader
     from topics.embedded.opening import open_log
+    from topics.embedded.restore_call import Restored, restore
     from topics.engine.read.column_read import ColumnPage
     from topics.engine.read.one_record import Location
     from topics.engine.stored_engine import LogStats
@@ -163,8 +164,8 @@ _LAZY = {
     "AnyReader": ("topics.common.any_log", "AnyReader"),
     "open": ("topics.embedded.opening", "open_log"),
     "BackupResult": ("topics.common.values.backup_result", "BackupResult"),
-    "restore": ("topics.embedded.backup_calls", "restore"),
-    "Restored": ("topics.embedded.backup_calls", "Restored"),
+    "restore": ("topics.embedded.restore_call", "restore"),
+    "Restored": ("topics.embedded.restore_call", "Restored"),
     "verify_backup": ("topics.embedded.backup_calls", "verify_backup"),
     "VerifiedBackup": ("topics.embedded.backup_calls", "VerifiedBackup"),
     "fsck": ("topics.embedded.directory_calls", "fsck"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from topics.common.histograms import Distribution, Histogram
@@ -10,8 +11,10 @@ from topics.config import Config
 from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.shared.stored_state import StoredState
+from topics.engine.shared.topic_registry import Registry
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
+from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
 from topics.store.disk.data_directory import LockedDirectory
 from topics.store.store import Store
 from topics.store.wal.counters import CheckpointCounters, RecoveryCounters
@@ -66,12 +69,25 @@ class LogStats(NamedTuple):
     """Bytes of each segment and pack that was completed."""
 
 
+class IdAndHead(NamedTuple):
+    """A topic, and its highest seq."""
+
+    topic_id: int
+    head: int
+
+
 class StoredEngine:
     """An engine and its store, both open."""
 
-    def __init__(self, engine: Engine, store: Store) -> None:
+    def __init__(self, engine: Engine, store: Store, registry: Registry) -> None:
         self.engine = engine
         self.store = store
+        self._registry = registry
+
+    def heads(self) -> dict[str, IdAndHead]:
+        """Return the id and the highest seq of each topic, by name."""
+        self._registry.make_all()
+        return {name: IdAndHead(topic.id, topic.head) for name, topic in self._registry.by_name.items()}
 
     @classmethod
     async def open(
@@ -82,20 +98,21 @@ class StoredEngine:
         *,
         directory: LockedDirectory | None = None,
         skipped_seqs: int = 0,
+        known_seqs: Mapping[int, int] = MappingProxyType({}),
     ) -> StoredEngine:
         """Recover the data directory; return an engine that accepts requests, with its hooks set.
 
-        directory, on_progress: as in `Store.open`. skipped_seqs: above 0 for a restored backup, see
-        `EngineCatalog`. Raises: as `Store.open`.
+        directory, on_progress: as in `Store.open`. skipped_seqs, known_seqs: for a restored backup,
+        see `EngineCatalog`. Raises: as `Store.open`.
         """
         stored = StoredState(loop, config)
-        catalog = EngineCatalog(loop, stored, skipped_seqs=skipped_seqs)
+        catalog = EngineCatalog(loop, stored, skipped_seqs=skipped_seqs, known_seqs=known_seqs)
         store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress)
         engine = Engine(loop, config, stored, store)
         if store.log.is_frozen:
             engine.freeze()
         loop.on_pass_end(engine.flush, FLUSH_ORDER)
-        return cls(engine, store)
+        return cls(engine, store, stored.registry)
 
     @property
     def log(self) -> ShardedLog:
@@ -104,6 +121,11 @@ class StoredEngine:
     @property
     def checkpoints(self) -> CheckpointCounters:
         return self.store.checkpointer.counters
+
+    @property
+    def archive(self) -> ArchiveStats:
+        archiver = self.store.archiver
+        return NO_ARCHIVE if archiver is None else archiver.stats
 
     @property
     def recovery(self) -> RecoveryCounters:

@@ -11,6 +11,7 @@ from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.http.plan.engine_api import EngineApi
 from topics.loop.loop import Loop
+from topics.store.archive.archiver import ArchiveStats
 from topics.store.wal.counters import CheckpointCounters, LogCounters, RecoveryCounters
 from topics.store.wal.log_bound import LogBound
 
@@ -65,6 +66,9 @@ class Backend(Protocol):
 
     @property
     def checkpoints(self) -> CheckpointCounters: ...
+
+    @property
+    def archive(self) -> ArchiveStats: ...
 
     @property
     def recovery(self) -> RecoveryCounters: ...

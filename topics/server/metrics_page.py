@@ -22,6 +22,7 @@ from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.service import Service
 from topics.loop.loop import Loop
 from topics.server.backend import Backend
+from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
 from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters, RecoveryCounters
 
 TOPICS_SHOWN = 1000
@@ -47,6 +48,7 @@ class MetricsValues:
         self.leases = 0
         self.log = LogCounters() if backend is None else backend.log.counters
         self.checkpoints = CheckpointCounters() if backend is None else backend.checkpoints
+        self.archive = NO_ARCHIVE if backend is None else backend.archive
         self.recovery = RecoveryCounters() if backend is None else backend.recovery
         self.checksum_failures = 0 if backend is None else backend.checksum_failures
         self.queue_depth = 0 if backend is None else backend.log.queue_depth
@@ -124,6 +126,7 @@ class ServerMetrics:
         yield from _load_families(now)
         yield from _log_families(now)
         yield from _checkpoint_families(now.checkpoints)
+        yield from _archive_families(now.archive)
         yield from _damage_families(now)
         yield _stages(self._stage_histograms(now))
         yield CounterMetricFamily(
@@ -330,6 +333,16 @@ def _checkpoint_families(checkpoints: CheckpointCounters) -> Iterator[Metric]:
     yield sizes
     cold = int(checkpoints.cold_failed)
     yield GaugeMetricFamily("topics_cold_failed", "1 once nothing moves to the cold directory after an error", cold)
+
+
+def _archive_families(archive: ArchiveStats) -> Iterator[Metric]:
+    yield GaugeMetricFamily("topics_archive_lag_ms", "Age of the end of the archive; 0: there is none", archive.lag_ms)
+    yield GaugeMetricFamily(
+        "topics_archive_waiting_bytes", "Bytes of log files that wait to be archived", archive.waiting_bytes
+    )
+    yield GaugeMetricFamily("topics_archive_holes", "Holes of the archive", archive.holes)
+    yield CounterMetricFamily("topics_archive_failures_total", "Steps and bases that failed", archive.failures)
+    yield CounterMetricFamily("topics_archive_copied_bytes_total", "Bytes of log archived", archive.copied_bytes)
 
 
 def _damage_families(now: MetricsValues) -> Iterator[Metric]:

@@ -71,7 +71,7 @@ def test_an_engine_and_its_store_are_put_together_in_one_place() -> None:
     assert places(".", opens_a_store) == {"engine/stored_engine.py"}
     assert places(".", called("end_routers")) == {"engine/stored_engine.py"}
     assert places(".", lambda node: isinstance(node, ast.Name) and node.id == "StoredEngine") == {
-        "embedded/backup_calls.py",  # a restored directory is opened once
+        "embedded/restore_call.py",  # a restored directory is opened once
         "embedded/log.py",
         "engine/stored_engine.py",
         "server/composition.py",

@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
+from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import start_or_refusal
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
+from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS
+from topics.errors import UsageError
 
-Backup = Annotated[str, typer.Option("--from", help="A backup, or the directory that they are made in: the newest.")]
+Backup = Annotated[
+    str, typer.Option("--from", help="A backup, the directory that they are made in (the newest), or an archive.")
+]
 
 
 @on_topics
@@ -40,23 +45,42 @@ def restore(
     skip: Annotated[
         int, typer.Option(help="Seqs that each topic leaves out, for those since the backup.")
     ] = SKIPPED_SEQS,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Of an archive: the time to restore. Default: its end.")
+    ] = None,
+    seq: Annotated[
+        str | None, typer.Option(metavar="TOPIC=N", help="Of an archive: the last record to restore.")
+    ] = None,
 ) -> None:
-    """Make a data directory of a backup, and verify every checksum on the way."""
+    """Make a data directory of a backup or an archive, and verify every checksum on the way."""
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
-    made = topics.restore(source, to, skipped_seqs=skip)
+    at_ms = None if at is None else time_of(at, SystemClock(), "--at")
+    made = topics.restore(source, to, at=at_ms, upto=None if seq is None else _record(seq), skipped_seqs=skip)
     print(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
         f"{time_text(made.taken_ms)}, from {made.backup}; each topic continues {made.skipped_seqs} seqs later, "
         "with another incarnation"
     )
+    if made.archived_ms > made.taken_ms:
+        print(f"left out: what the archive has from then to {time_text(made.archived_ms)}")
+    if made.damage:
+        print(f"damage after the restored time: {made.damage}")
+
+
+def _record(text: str) -> tuple[str, int]:
+    """Return the topic and the seq of `--seq`. Raises: UsageError."""
+    topic, _, seq = text.rpartition("=")
+    if not topic or not (seq.isascii() and seq.isdigit()):
+        raise UsageError(f"--seq is {text!r}: use TOPIC=N, such as orders=17")
+    return topic, int(seq)
 
 
 @start_or_refusal()
 def verify(
-    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="A backup, or the directory of them: the newest.")],
+    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="A backup, the directory of them, or an archive.")],
 ) -> None:
-    """Compare every checksum of a backup. Exit code 1: damage was found."""
+    """Compare every checksum of a backup or an archive. Exit code 1: damage was found."""
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
     found = topics.verify_backup(backup)

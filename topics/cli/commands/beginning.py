@@ -59,10 +59,10 @@ def beginning_of(after: int | None, last: int | None, since: str | None, first: 
     return ReadBeginning(after)
 
 
-def time_of(text: str, clock: Clock) -> int:
+def time_of(text: str, clock: Clock, option: str = "--since") -> int:
     """Return the time that a text names, in ms since the epoch; without a zone it is UTC.
 
-    Raises: UsageError.
+    Raises: UsageError, which names the option.
     """
     ago = _AGO.fullmatch(text)
     if ago is not None:
@@ -73,4 +73,4 @@ def time_of(text: str, clock: Clock) -> int:
         when = datetime.fromisoformat(text)
         return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise UsageError(f"--since is {text!r}: use 30s, 10m, 2h or 3d, 2026-01-31T12:00, or ms since 1970") from None
+        raise UsageError(f"{option} is {text!r}: use 30s, 10m, 2h or 3d, 2026-01-31T12:00, or ms since 1970") from None

@@ -8,6 +8,7 @@ of that time, and at the end with the current caps (control_frames.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -59,15 +60,24 @@ _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RE
 class EngineCatalog:
     """The catalog, created with the engine and used by the store in opening and checkpoints."""
 
-    def __init__(self, loop: LoopPort, stored: StoredState, *, skipped_seqs: int = 0) -> None:
+    def __init__(
+        self,
+        loop: LoopPort,
+        stored: StoredState,
+        *,
+        skipped_seqs: int = 0,
+        known_seqs: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         """skipped_seqs: how many seqs of each topic clients may know that the directory does not.
 
-        It is a restored backup then, and they are reported as lost.
+        It is a restored backup then, and they are reported as lost. known_seqs: by topic id, a seq
+        that was given out; those that are skipped come after it.
         """
         self._clock = loop.clock
         self._random_bytes = loop.random_bytes
         self._stored = stored
         self._skipped_seqs = skipped_seqs
+        self._known_seqs = known_seqs
         self._topic = stored.registry.with_id
         # --- while recovering
         self._gaps: dict[int, list[Gap]] = {}
@@ -405,7 +415,8 @@ class EngineCatalog:
             reserved = self._reserved.get(topic.id, 0)
             given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
             if self._skipped_seqs:
-                given_out = min(max(topic.head, given_out) + self._skipped_seqs, SEQ_MAX)
+                given_out = max(topic.head, given_out, self._known_seqs.get(topic.id, 0))
+                given_out = min(given_out + self._skipped_seqs, SEQ_MAX)
             if given_out > topic.head:
                 floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
                 topic.found(given_out)

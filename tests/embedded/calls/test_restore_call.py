@@ -1,0 +1,134 @@
+"""Restores of an archive by time and by record, with the whole engine."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import topics
+from tests.embedded.conftest import SMALL
+from topics import GapError, RequestError, UsageError
+
+SKIPPED = 1000
+
+
+class Archived(NamedTuple):
+    path: Path
+    after_third: int
+    """Unix ms when there were three of the six records."""
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archived:
+    """An archive: six records of `t`, a queue whose job is done, a topic that was created late."""
+    path = tmp_path / "archive"
+    with topics.open(tmp_path / "data", archive_dir=str(path), archive_every_ms=10, **SMALL) as log:
+        log.put_topic("jobs", type="queue", leases_durable=True)
+        log.append("jobs", ["a"])
+        log.append("t", [{"n": 1}])
+        while not list(path.glob("*/bases/*Z")):
+            log.append("t2", ["a base is made beside this"])
+        for n in (2, 3):
+            log.append("t", [{"n": n}])
+        after_third = time.time_ns() // 1_000_000
+        while time.time_ns() // 1_000_000 <= after_third:
+            pass  # what follows has another time
+        log.append("t", [{"n": 4}, {"n": 5}])
+        log.put_topic("late")
+        log.append("late", ["x"])
+        (job,) = log.claim("jobs", "worker")
+        log.ack("jobs", "worker", [job])
+        log.append("t", [{"n": 6}])
+    return Archived(path, after_third)
+
+
+def numbers(path: Path, *, open_jobs: int = 0) -> list[int]:
+    with topics.open(path, **SMALL) as log:
+        assert log.state("jobs").queue is not None
+        assert len(log.claim("jobs", "another", limit=5)) == open_jobs
+        return [record.data["n"] for record in log.page("t").records]
+
+
+def test_the_end_of_an_archive_is_the_log_as_it_was_closed(archive: Archived, tmp_path: Path) -> None:
+    made = topics.restore(archive.path, tmp_path / "new", skipped_seqs=SKIPPED)
+    assert made.taken_ms == made.archived_ms
+    assert made.damage == ""
+    assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
+    assert topics.fsck(tmp_path / "new").sound
+
+
+def test_a_time_leads_back_and_no_seq_is_given_out_twice(archive: Archived, tmp_path: Path) -> None:
+    """Seqs up to the highest one of the archive, and those that are skipped, are reported as lost."""
+    made = topics.restore(archive.path, tmp_path / "new", at=archive.after_third, skipped_seqs=SKIPPED)
+    assert made.taken_ms == archive.after_third < made.archived_ms
+    assert numbers(tmp_path / "new", open_jobs=1) == [1, 2, 3]
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        with pytest.raises(RequestError, match="topic 'late' does not exist"):
+            log.state("late")
+        with pytest.raises(GapError) as caught:
+            list(log.read("t", from_seq=6))
+        assert caught.value.tombstone.reason == "crash"
+        assert log.append("t", ["new"]).first_seq > 6 + SKIPPED
+
+
+def test_topics_continue_above_the_seqs_of_later(archive: Archived, tmp_path: Path) -> None:
+    """Far above those that were reserved at the restored time."""
+    with topics.open(tmp_path / "data", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        last = log.append("t", [{"n": 7}] * 9000).last_seq
+    topics.restore(archive.path, tmp_path / "new", at=archive.after_third, skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > last + SKIPPED
+
+
+def test_a_record_is_the_last_one_of_a_restore(archive: Archived, tmp_path: Path) -> None:
+    topics.restore(archive.path, tmp_path / "new", upto=("t", 4))
+    assert numbers(tmp_path / "new", open_jobs=1) == [1, 2, 3, 4, 5], "records of one write come together"
+    topics.restore(archive.path, tmp_path / "newer", upto=("late", 1))
+    with topics.open(tmp_path / "newer", **SMALL) as log:
+        assert [record.data for record in log.page("late").records] == ["x"]
+
+
+def test_a_datetime_needs_a_zone(archive: Archived, tmp_path: Path) -> None:
+    at = datetime.fromtimestamp(archive.after_third / 1000, UTC)
+    topics.restore(archive.path, tmp_path / "new", at=at)
+    assert numbers(tmp_path / "new", open_jobs=1) == [1, 2, 3]
+    with pytest.raises(UsageError, match="without a zone"):
+        topics.restore(archive.path, tmp_path / "other", at=at.replace(tzinfo=None))
+
+
+def test_what_an_archive_does_not_have_is_refused_and_nothing_is_made(archive: Archived, tmp_path: Path) -> None:
+    for options, why in (
+        ({"at": 5}, "the archive begins at"),
+        ({"at": archive.after_third + 10**9}, "is not in the archive: name"),
+        ({"upto": ("t", 99)}, "does not have the write of seq 99 of topic t"),
+        ({"upto": ("t", 1)}, "does not have the write of seq 1 of topic t"),
+        ({"at": 5, "upto": ("t", 1)}, "leave out one of them"),
+        ({"at": -1}, "at is -1: use an integer"),
+        ({"upto": ("t", 0)}, "use an integer, 1 to"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            topics.restore(archive.path, tmp_path / "new", **options)  # type: ignore[arg-type]
+    assert [path.name for path in tmp_path.glob("new*")] == []
+
+
+def test_a_backup_has_one_time(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [1])
+        made = log.backup(tmp_path / "backups")
+    with pytest.raises(UsageError, match="is no archive"):
+        topics.restore(made.path, tmp_path / "new", at=5)
+
+
+def test_an_archive_is_verified(archive: Archived) -> None:
+    found = topics.verify_backup(archive.path)
+    assert found.sound, found.findings
+    assert found.path == str(archive.path)
+
+
+def test_an_archive_in_the_log_that_it_is_to_replace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="archive_dir is .* which it is to replace"):
+        topics.open(tmp_path / "data", archive_dir=str(tmp_path / "data" / "archive"))

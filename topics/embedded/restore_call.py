@@ -1,0 +1,203 @@
+"""Restore: make a data directory of a backup, or of an archive as it was at some time."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from topics.common.values import arguments
+from topics.common.values.backup_result import SKIPPED_SEQS
+from topics.config import Config
+from topics.embedded.own_loop import own_loop
+from topics.engine.recovery.known_seqs import KnownSeqs
+from topics.engine.stored_engine import IdAndHead, StoredEngine
+from topics.errors import CorruptError, UsageError
+from topics.loop.loop import Loop
+from topics.store.archive.restore_archive import (
+    END,
+    RestorePoint,
+    Timeline,
+    WantedRecord,
+    copy_point,
+    end_of,
+    find_record,
+    find_timelines,
+    point_at,
+    scan_after,
+)
+from topics.store.backup.backup_files import remove_tree
+from topics.store.backup.restore_backup import copy_backup, find_backup
+from topics.store.disk.data_directory import lock_to_read
+
+_RESTORING = ".restoring"
+
+
+class Restored(NamedTuple):
+    """A directory that was made of a backup or an archive."""
+
+    path: str
+    """The data directory."""
+    backup: str
+    """The directory of the backup; in an archive, of the base that the restore began with."""
+    taken_ms: int
+    """Unix ms of the instant that was restored."""
+    topics: int
+    records: int
+    """Live records."""
+    skipped_seqs: int
+    """Seqs that each topic leaves out, after the highest one that the backup or archive knows."""
+    archived_ms: int = 0
+    """Unix ms up to which the archive has the log; 0: it is a backup."""
+    damage: str = ""
+    """Damage in the archive's log after the restored time; "" if there is none."""
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    at: int | datetime | None = None,
+    upto: tuple[str, int] | None = None,
+    skipped_seqs: int = SKIPPED_SEQS,
+) -> Restored:
+    """Make a data directory of a backup or an archive. Every checksum is compared on the way.
+
+    Clients may know seqs that were given out later. So each topic gets another incarnation, and
+    leaves out the next `skipped_seqs` seqs after the highest one that the backup or the archive
+    knows: a read that comes to them reports a loss with the reason "crash", and no seq that a
+    client knows will name another record.
+
+    backup: the directory of a backup, or that in which they are made, for the newest one; or an
+        archive. to: a path where nothing is.
+    at: for an archive, the time to restore, Unix ms or a datetime with a zone; None for its end.
+    upto: for an archive, (topic, seq) of the last record to restore, in the place of `at`.
+    skipped_seqs: more than were given out since.
+    Raises: UsageError, there is no backup, the archive does not have that time, or `to` exists;
+        CorruptError, what is needed is damaged; FormatError; StorageError. Nothing is at `to` then.
+    """
+    source, target = arguments.path(backup, "backup"), arguments.path(to, "to").rstrip("/") or "/"
+    arguments.count("skipped_seqs", skipped_seqs, least=1)
+    at_ms = _time(at)
+    if at is not None and upto is not None:
+        raise UsageError("at and upto name two ends: leave out one of them")
+    if upto is not None:
+        arguments.text("upto[0]", upto[0])
+        arguments.count("upto[1]", upto[1], least=1)
+    if os.path.lexists(target):
+        raise UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
+    made = f"{target}{_RESTORING}"
+    with own_loop(Config()) as loop:
+        timelines = loop.run_task(find_timelines(loop, source))
+    if not timelines:
+        if at is not None or upto is not None:
+            raise UsageError(
+                f"{source} is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave out `at` and `upto`"
+            )
+        return _restore_backup(source, made, target, skipped_seqs)
+    point = point_at(timelines, at_ms) if upto is None else _point_of_record(timelines, *upto)
+    known, damage = _known_seqs(point)
+    with own_loop(replace(Config(), data_dir=made)) as loop:
+        loop.run_task(_remove_left(loop, made))
+        loop.run_task(copy_point(loop, point, made))
+        topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
+    return Restored(target, point.base.path, point.at_ms, topics, records, skipped_seqs, end_of(point.timeline), damage)
+
+
+def _time(at: int | datetime | None) -> int:
+    if at is None:
+        return END
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise UsageError(f"at is {at!r}, without a zone: give it one, such as datetime.UTC")
+        return round(at.timestamp() * 1000)
+    arguments.count("at", at)
+    return at
+
+
+def _restore_backup(source: str, made: str, target: str, skipped_seqs: int) -> Restored:
+    with own_loop(replace(Config(), data_dir=made)) as loop:
+        found = find_backup(loop, source)
+        loop.run_task(_remove_left(loop, made))
+        manifest = loop.run_task(copy_backup(loop, found, made))
+        topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
+    return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
+
+
+async def _remove_left(loop: Loop, made: str) -> None:
+    """Remove what an interrupted restore left."""
+    with suppress(FileNotFoundError):
+        await remove_tree(loop.files, made)
+
+
+async def _settle(loop: Loop, made: str, target: str, skipped_seqs: int, known: KnownSeqs) -> tuple[int, int]:
+    """Open the directory with its seqs left out, close it, and give it its name.
+
+    Return the number of its topics and that of its live records.
+    """
+    config = replace(Config(), data_dir=made)
+    stored = await StoredEngine.open(loop, config, skipped_seqs=skipped_seqs, known_seqs=known.by_id)
+    numbers = stored.engine.stats()
+    await stored.close()
+    await loop.files.rename(made, target)
+    await loop.files.sync_directory(os.path.dirname(target) or ".")
+    return numbers.topics, numbers.records_live
+
+
+def _heads(base: str) -> dict[str, IdAndHead]:
+    """Return the topics of a base and their highest seqs."""
+    config = replace(Config(), data_dir=base)
+    with own_loop(config) as loop:
+
+        async def run() -> dict[str, IdAndHead]:
+            stored = await StoredEngine.open(loop, config, directory=lock_to_read(loop.ring, config))
+            heads = stored.heads()
+            await stored.close()
+            return heads
+
+        return loop.run_task(run())
+
+
+def _known_seqs(point: RestorePoint) -> tuple[KnownSeqs, str]:
+    """Return the seqs that the archive knows, and the damage there after the time."""
+    known, newest = KnownSeqs(), point.timeline.bases[-1]
+    damage = _scan(point, known)
+    if newest is not point.base:
+        for head in _heads(newest.path).values():
+            known.note(head.topic_id, head.head)
+        in_newest = _scan(point._replace(base=newest, at_ms=newest.manifest.taken_ms), known)
+        damage = in_newest or (damage if not point.timeline.note.holes else "")
+    return known, damage
+
+
+def _scan(point: RestorePoint, known: KnownSeqs) -> str:
+    """Note the seqs of the log after a point, up to damage; return that."""
+    with own_loop(Config()) as loop:
+        try:
+            loop.run_task(scan_after(loop, point, known.take))
+        except CorruptError as error:
+            return str(error)
+    return ""
+
+
+def _point_of_record(timelines: list[Timeline], topic: str, seq: int) -> RestorePoint:
+    """Return the point right after a record was written.
+
+    Raises: UsageError, it is in no timeline.
+    """
+    for timeline in reversed(timelines):
+        for base in reversed(timeline.bases):
+            head = _heads(base.path).get(topic, IdAndHead(0, 0))
+            if head.head >= seq:
+                continue  # it was written before this base
+            with own_loop(Config()) as loop:
+                point = loop.run_task(find_record(loop, timeline, base, WantedRecord(topic, head.topic_id, seq)))
+            if point is None:
+                break
+            return point
+    raise UsageError(
+        f"the archive does not have the write of seq {seq} of topic {topic}: it is older than the first base, in a "
+        "hole, or was never written; use `at` with a time"
+    )

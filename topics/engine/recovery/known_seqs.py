@@ -1,0 +1,34 @@
+"""Which seqs a log has given out, for a restore to a time before its end."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from topics.engine.state.router_frames import ForwardPayload
+from topics.store.format.log_format import FrameType
+from topics.store.recovery.log_replay import VerifiedBatches
+
+
+class KnownSeqs:
+    """By topic id, the highest seq that a log states as given out or reserved."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, int] = {}
+
+    def take(self, _path: str, batches: VerifiedBatches) -> None:
+        """Note a piece of the log."""
+        frames = batches.frames
+        states = np.isin(frames["type"], (FrameType.RECORD, FrameType.HEAD_RESERVATION))
+        topic_ids, rows = np.unique(frames["topic_id"][states], return_inverse=True)
+        highest = np.zeros(len(topic_ids), np.uint64)
+        np.maximum.at(highest, rows, frames["seq"][states])
+        for topic_id, seq in zip(topic_ids.tolist(), highest.tolist(), strict=True):
+            self.note(topic_id, seq)
+        for at in np.flatnonzero(frames["type"] == FrameType.FORWARD).tolist():
+            step = msgspec.json.decode(batches.payload(at), type=ForwardPayload)
+            copies = sum(last - first + 1 for first, last in step.refs)
+            self.note(int(frames["topic_id"][at]), int(frames["seq"][at]) + step.holes + copies - 1)
+
+    def note(self, topic_id: int, seq: int) -> None:
+        self.by_id[topic_id] = max(seq, self.by_id.get(topic_id, 0))
