@@ -106,9 +106,12 @@ class Floors:
         """Note records that have expired, ascending; those that are in a gap already stay there."""
         gaps = self.gaps
         found: list[Gap] = []
-        at, first = 0, bisect_right(seqs, self.dead_through)
+        first = bisect_right(seqs, self.dead_through)
         if first:
             self.raise_to(ttl=seqs[first - 1])
+        if first == len(seqs):
+            return
+        start = at = max(bisect_right(gaps, seqs[first], key=_first) - 1, 0)
         for seq in seqs[first:]:
             place = bisect_right(gaps, seq, lo=at, key=_first)
             found += gaps[at:place]
@@ -118,7 +121,7 @@ class Floors:
                 if at < len(gaps) and _are_one(found[-1], gaps[at], next_live):
                     _add(found, gaps[at], next_live)
                     at += 1
-        self.gaps = found + gaps[at:]
+        gaps[start:at] = found
         if len(self.gaps) > _SWEPT_MOST // 2:
             self._sweep(next_live)
 
