@@ -1896,8 +1896,15 @@ MUTANTS = (
     _one(
         "an archive that goes on after a power cut",
         "store/archive/archiver.py",
-        "if note is not None and self._has_lost:",
+        "if own.has_lost:",
         "if False:",
+        _ARCHIVES,
+    ),
+    _one(
+        "an archive that forgets losses of a start that was killed",
+        "store/store_start.py",
+        "await self._or_with_reserve(lambda: mark_losses(loop.files, directory))",
+        "pass",
         _ARCHIVES,
     ),
     _one(

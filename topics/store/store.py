@@ -40,7 +40,7 @@ class Store:
         self.archiver: Archiver | None = None
         """The archive of the log; None: there is none."""
         if config.archive_dir and not directory.is_frozen:
-            self.archiver = Archiver(loop, config, parts.log, self.backups, has_lost=parts.has_lost)
+            self.archiver = Archiver(loop, config, parts.log, self.backups)
             parts.log.may_reuse = self.archiver.may_go
             self.archiver.start()
         self.requested = parts.requested

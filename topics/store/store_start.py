@@ -20,6 +20,7 @@ from topics.config import Config
 from topics.errors import DiskFullError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
+from topics.store.archive.archive_note import mark_losses
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
 from topics.store.disk.directory_format import DirectoryFormat
@@ -63,10 +64,6 @@ class StoreParts(NamedTuple):
     latch_note: LatchNote
     power_lost: bool
     """Whether the machine went down since the directory was last used."""
-    has_lost: bool
-    """Whether the topics are not as a replay of the log says: records were lost, or their shards
-    are others.
-    """
     skipped_snapshots: list[str]
     """Paths of newer snapshots that were damaged."""
     recovery: RecoveryCounters
@@ -150,6 +147,8 @@ class StoreStart:
         requested = RequestedCheckpoints(loop, checkpointer, self.log)
         latch_note = LatchNote(loop, directory, self.log.space, lambda: checkpointer.snapshot_number)
         if not self._is_frozen:
+            if has_gaps or self.power_lost or self._has_other_shards(found):
+                await self._or_with_reserve(lambda: mark_losses(loop.files, directory))
             await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
             await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))
             self.log.admission.on_latch.append(latch_note.begin)
@@ -166,7 +165,6 @@ class StoreStart:
             requested,
             latch_note,
             self.power_lost,
-            has_gaps or self.power_lost or self._has_other_shards(found),
             self.skipped_snapshots,
             RecoveryCounters(
                 (loop.clock.monotonic_ns() - began_ns) // 1_000_000,

@@ -14,8 +14,12 @@ from tests.sim import SimStoppedError
 from tests.sim.again.asks import TOPICS, Ask, Asks
 from tests.sim.again.promised import Promised
 from tests.sim.again.seen_state import Seen, look_when_still
+from topics.errors import UsageError
+from topics.loop import Loop
+from topics.store.archive.restore_archive import copy_point, find_timelines, point_at
 
 _BACKUPS = "/srv/backups"
+_ARCHIVE = "/srv/archive"
 _SYNCED_SOON_MS = 50
 _NOTED_NS = 100_000_000
 """Time after which a slow server has noted a failed sync."""
@@ -64,7 +68,8 @@ class _Run:
         self.asks = Asks(self.rng)
         self.promised = Promised()
         self.counts: Counter[str] = Counter()
-        self.world = SimWorld(seed, backup_dir=_BACKUPS, **_settings(self.rng))
+        archive = {"archive_dir": _ARCHIVE, "archive_every_ms": 50} if self.backup_rng.random() < 0.4 else {}
+        self.world = SimWorld(seed, backup_dir=_BACKUPS, **_settings(self.rng), **archive)
         self.changing = self.rng.choice((0.0, 0.2))
         self.is_faulty = False
         """Whether an operation of this life has failed, or may."""
@@ -81,6 +86,8 @@ class _Run:
             self.kill_and_compare(self.look(), f"writes and a third kill, after a {when}")
             if self.backup_rng.random() < 0.5:
                 self.back_up_and_compare()
+            if self.world.config.archive_dir:
+                self.restore_and_compare()
         self.world.close()
         self.counts["runs"] += 1
         return self.counts
@@ -255,6 +262,46 @@ class _Run:
         world.crash()
         world.start(data_dir=own)
         self.compare(after, self.look(), "kill, after a backup")
+
+    def restore_and_compare(self) -> None:
+        """Compare the archive, as it was at a time, with what clients saw then."""
+        rng, world = self.backup_rng, self.world
+        before, at_ms, own = self.look(), world.ring.clock.now_ms(), world.config.data_dir
+        world.advance_ms(2)
+        for _ in range(rng.choice((0, 5, 20))):
+            self.send(self.asks.any())
+            world.advance_us(rng.choice((10, 3000, 25_000)))
+            if rng.random() < 0.2:
+                world.request("POST", "/v0/checkpoint", {"wait_ms": 0})
+        after = self.look()
+        for _ in range(20):  # leases and expiries would end in a longer time
+            if self.archived_ms >= at_ms:
+                break
+            world.advance_ms(50)
+        world.crash()
+        loop, target = Loop(world.ring, world.ring.clock), f"/srv/restored-{at_ms}"
+        try:
+            point = point_at(loop.run_task(find_timelines(loop, _ARCHIVE)), at_ms)
+        except UsageError as error:
+            self.say(f"=== no restore: {error}")
+            self.counts["restores refused"] += 1
+        else:
+            loop.run_task(copy_point(loop, point, target))
+            self.say(f"=== the archive of {at_ms} is opened")
+            world.start(data_dir=target, archive_dir="", **self.other_shards(0.1))
+            # The power was cut since the base, perhaps, and a restore leaves out seqs anyway.
+            self.compare(before.after_a_power_cut(), look_when_still(world).after_a_power_cut(), "restore")
+            world.crash()
+        world.start(data_dir=own, archive_dir=_ARCHIVE)
+        self.compare(after, self.look(), "kill, after a restore")
+
+    @property
+    def archived_ms(self) -> int:
+        """Unix ms up to which the archive is."""
+        assert self.world.server is not None
+        backend = self.world.server._backend
+        assert backend is not None
+        return backend.archive.upto_ms
 
     @property
     def backup(self) -> dict[str, Any]:

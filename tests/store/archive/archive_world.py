@@ -120,7 +120,9 @@ class ArchiveRun:
         elif not self.harmless:
             kind = rng.choice(("write", "sync", "open", "rename"))
             error = rng.choice((errno.EIO, errno.ENOSPC))
-            world.ring.faults.fail(kind, error, nth=rng.randint(1, 6), times=rng.choice((1, 3, 12)), path_part=ARCHIVE)
+            world.ring.faults.fail(
+                kind, error, nth=rng.randint(1, 6), times=rng.choice((1, 3, 12)), path_part=f"{ARCHIVE}/"
+            )
         wait(world, 1)  # what comes next has another time
         self.moments.append(Moment(world.ring.clock.now_ms() - 1, held(world)))
 

@@ -34,8 +34,8 @@ def waiting(world: StoreWorld) -> list[str]:
 
 
 def break_target(world: StoreWorld) -> None:
-    world.ring.faults.fail("write", errno.ENOSPC, times=10_000, path_part=ARCHIVE)
-    world.ring.faults.fail("open", errno.ENOSPC, times=10_000, path_part=ARCHIVE)
+    world.ring.faults.fail("write", errno.ENOSPC, times=10_000, path_part=f"{ARCHIVE}/")
+    world.ring.faults.fail("open", errno.ENOSPC, times=10_000, path_part=f"{ARCHIVE}/")
 
 
 def test_a_target_that_fails_delays_no_writer_and_catches_up() -> None:
@@ -86,7 +86,7 @@ def test_what_waits_when_a_server_is_killed_is_archived_by_the_next() -> None:
 
 def test_what_is_copied_and_not_noted_is_kept() -> None:
     world = filled()
-    world.ring.faults.fail("rename", errno.EIO, times=10_000, path_part=ARCHIVE)
+    world.ring.faults.fail("rename", errno.EIO, times=10_000, path_part=f"{ARCHIVE}/")
     for _ in range(4):
         world.append(1, 20, size=1500)
         wait(world, 30_000)
@@ -132,6 +132,15 @@ def test_a_power_cut_is_followed_by_a_base() -> None:
     wait(world, 1000)
     assert len(note(world).holes) == 1
     assert held(restored(world, archived(world))) == held(world)
+
+
+def test_a_start_that_is_killed_leaves_word_of_losses() -> None:
+    """The next start finds none, because the snapshot of the killed one has them."""
+    world = filled()
+    world = world.next_life(power_cut=True)
+    world = world.next_life()
+    wait(world, 1000)
+    assert len(note(world).holes) == 1
 
 
 def test_a_restart_continues_where_the_note_ends() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +26,10 @@ TIMELINE_NAME = "archive"
 NOTE_NAME = "archive.json"
 BASES = "bases"
 LOG = "log"
+_LOST = "lost"
 NOTE_VERSION = 1
+HOLE = -1
+"""The number in the place of a batch's where the archive has a hole."""
 _TIMELINE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z-[0-9a-f]{8}", re.ASCII)
 
 
@@ -37,7 +41,7 @@ class ShardEnd(msgspec.Struct, array_like=True, frozen=True):
     size: int
     """Bytes of this file that are archived."""
     batch_no: int
-    """Number of the last batch."""
+    """Number of the last batch, which the next one has to follow; HOLE: any may come next."""
 
 
 class Hole(msgspec.Struct, frozen=True):
@@ -76,13 +80,40 @@ def timeline_names(files: FileCalls, archive: str) -> list[str]:
     return sorted(name for name in list_if_there(files, archive) if _TIMELINE.fullmatch(name))
 
 
-async def timeline_of(files: FileCalls, data_dir: str) -> str:
-    """Return the timeline of a data directory; "" if it has none. Raises: OSError."""
+class OwnTimeline(NamedTuple):
+    """The timeline that a data directory names."""
+
+    name: str
+    has_lost: bool
+    """Whether a start has found losses, or changed shards, since the note was written: a replay of
+    the log does not show these.
+    """
+
+
+async def own_timeline(files: FileCalls, data_dir: str) -> OwnTimeline | None:
+    """Return the timeline of a data directory; None if it has none. Raises: OSError."""
     try:
-        name = (await read_file(files, f"{data_dir}/{TIMELINE_NAME}")).decode("ascii", "replace").strip()
+        text = (await read_file(files, f"{data_dir}/{TIMELINE_NAME}")).decode("ascii", "replace")
     except FileNotFoundError:
-        return ""
-    return name if _TIMELINE.fullmatch(name) else ""
+        return None
+    name, _, mark = text.strip().partition(" ")
+    return OwnTimeline(name, mark == _LOST) if _TIMELINE.fullmatch(name) else None
+
+
+async def name_timeline(files: FileCalls, data_dir: str, timeline: OwnTimeline) -> None:
+    """Have a data directory name its timeline, durably. Raises: OSError."""
+    text = f"{timeline.name} {_LOST}" if timeline.has_lost else timeline.name
+    await replace_file(files, f"{data_dir}/{TIMELINE_NAME}", text.encode())
+
+
+async def mark_losses(files: FileCalls, data_dir: str) -> None:
+    """Have the archive begin anew, if there is one, before a snapshot hides the losses of a start.
+
+    Raises: OSError.
+    """
+    own = await own_timeline(files, data_dir)
+    if own is not None and not own.has_lost:
+        await name_timeline(files, data_dir, OwnTimeline(own.name, has_lost=True))
 
 
 async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:

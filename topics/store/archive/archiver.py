@@ -23,12 +23,15 @@ from topics.loop.tasks import Future
 from topics.loop.timers import Timer
 from topics.store.archive.archive_note import (
     BASES,
-    TIMELINE_NAME,
+    HOLE,
     ArchiveNote,
     Hole,
+    OwnTimeline,
+    ShardEnd,
+    name_timeline,
     new_timeline,
+    own_timeline,
     read_note,
-    timeline_of,
     write_note,
 )
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
@@ -37,7 +40,7 @@ from topics.store.archive.log_sources import take_ends, waiting_files
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.backup.backups import Backups
 from topics.store.disk.data_directory import make_with_parents, sync_parents
-from topics.store.disk.whole_files import replace_file, unlink_if_there
+from topics.store.disk.whole_files import unlink_if_there
 from topics.store.format.file_table import StoredFile
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import place
@@ -71,14 +74,12 @@ NO_ARCHIVE = ArchiveStats(0, 0, 0, 0, 0, 0, "")
 class Archiver:
     """The archive of one store. Made with the store, it runs from `start` to `end`."""
 
-    def __init__(self, loop: Loop, config: Config, store_log: ShardedLog, backups: Backups, *, has_lost: bool) -> None:
-        """has_lost: the start has found losses, which a replay of the log would not show."""
+    def __init__(self, loop: Loop, config: Config, store_log: ShardedLog, backups: Backups) -> None:
         self._loop = loop
         self._files = loop.files
         self._config = config
         self._log = store_log
         self._backups = backups
-        self._has_lost = has_lost
         self._copy: LogCopy | None = None
         self._note = ArchiveNote()
         self._drops = False
@@ -228,13 +229,13 @@ class Archiver:
         self._make_base_if_due(copy.timeline)
 
     async def _open(self) -> LogCopy:
-        """Find the timeline of the data directory, or begin one; note unlogged losses."""
+        """Find the timeline of the data directory, or begin one; note losses of a start."""
         files, config = self._files, self._config
-        name = await timeline_of(files, config.data_dir)
-        if not name:
-            name = new_timeline(self._loop)
-            await replace_file(files, f"{config.data_dir}/{TIMELINE_NAME}", name.encode())
-        timeline = f"{config.archive_dir}/{name}"
+        own = await own_timeline(files, config.data_dir)
+        if own is None:
+            own = OwnTimeline(new_timeline(self._loop), has_lost=False)
+            await name_timeline(files, config.data_dir, own)
+        timeline = f"{config.archive_dir}/{own.name}"
         made_in = make_with_parents(self._loop.ring, timeline)
         if made_in:
             await sync_parents(self._loop, timeline, made_in)
@@ -244,24 +245,29 @@ class Archiver:
         if names:
             self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{names[-1]}")).taken_ms
         copy = LogCopy(self._loop, config.data_dir, timeline)
-        if note is not None and self._has_lost:
-            await self._note_hole(timeline)
+        if own.has_lost:
+            if note is not None:
+                await self._note_hole(timeline)
+            await name_timeline(files, config.data_dir, OwnTimeline(own.name, has_lost=False))
         self._copy = copy
         return copy
 
     async def _begin_timeline(self, copy: LogCopy, why: str) -> None:
         """Begin another timeline, because nothing can be added to this one."""
         log.error("%s %s: the log continues in another timeline", copy.timeline, why)
-        await replace_file(self._files, f"{self._config.data_dir}/{TIMELINE_NAME}", new_timeline(self._loop).encode())
+        begun = OwnTimeline(new_timeline(self._loop), has_lost=False)
+        await name_timeline(self._files, self._config.data_dir, begun)
         self._copied_before += copy.copied_bytes
         self._base, self._beginnings = None, self._beginnings + 1
-        self._copy, self._has_lost, self._last_base_ms = None, False, 0
+        self._copy, self._last_base_ms = None, 0
 
     async def _note_hole(self, timeline: str) -> None:
         note = self._note
         self._base, self._beginnings = None, self._beginnings + 1
         holes = note.holes if note.open_hole is not None else (*note.holes, Hole(note.upto_ms))
-        await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, holes=holes))
+        # Files of before the hole are not copied again: times of before lead over them.
+        shards = {shard: ShardEnd(end.file_no, end.size, HOLE) for shard, end in note.shards.items()}
+        await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, shards=shards, holes=holes))
         log.error("the archive has a hole from %d (Unix ms) to its next base", holes[-1].from_ms)
 
     async def _write_note(self, timeline: str, note: ArchiveNote) -> None:

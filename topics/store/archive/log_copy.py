@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import ShardEnd
+from topics.store.archive.archive_note import HOLE, ShardEnd
 from topics.store.archive.archived_log import archived_name, scan, survey
 from topics.store.archive.log_sources import LogEnds, LogSource, SourceReader
 from topics.store.backup.backup_files import NewTree
@@ -51,7 +51,7 @@ class LogCopy:
     async def step(self, ends: LogEnds, known: dict[int, ShardEnd]) -> dict[int, ShardEnd]:
         """Copy the part of a synced log that is not archived; return how far the archive is then.
 
-        known: how far it is now, by shard; empty for a new beginning.
+        known: how far it is now, by shard.
         Raises: MissingLogError, OtherLogError, OSError.
         """
         shards: defaultdict[int, list[LogSource]] = defaultdict(list)
@@ -75,7 +75,7 @@ class LogCopy:
         self, reader: SourceReader, copies: NewTree, sources: list[LogSource], known: ShardEnd | None, batch_no: int
     ) -> ShardEnd | None:
         """Copy the files of one shard. batch_no: of the last batch, if the log is in use."""
-        last_batch_no = known.batch_no if known is not None else None
+        last_batch_no = known.batch_no if known is not None and known.batch_no != HOLE else None
         """Number up to which there are all batches; None if it need not be compared."""
         end = known
         for source in sources:
