@@ -18,6 +18,7 @@ from topics.engine.values.topic_config import DURABILITIES
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.store.archive.archiver import NO_ARCHIVE
+from topics.store.backup.backup_counters import BackupCounters
 from topics.store.wal.counters import CheckpointCounters, LogCounters, RecoveryCounters
 from topics.store.wal.log_bound import LogBound
 
@@ -75,6 +76,7 @@ class FakeBackend:
         self.log = FakeLog()
         self.checkpoints = CheckpointCounters()
         self.archive = NO_ARCHIVE
+        self.backups = BackupCounters()
         self.recovery = RecoveryCounters()
         self.checksum_failures = 0
         self.closed = False

@@ -52,16 +52,25 @@ class Histogram:
         """
         return self._cumulative(lambda bound: format(bound / 1000, "g"))
 
+    def cumulative_seconds(self, first: int = 10, last: int = BUCKET_COUNT - 2) -> list[tuple[str, float]]:
+        """Return the Prometheus buckets, as (upper bound in seconds, durations up to it).
+
+        first, last: the buckets with bounds of their own. "+Inf" is last.
+        """
+        return self._cumulative(lambda bound: format(bound / 1e9, "g"), first, last)
+
     def cumulative_bytes(self) -> list[tuple[str, float]]:
         """Return the Prometheus buckets of sizes, of which those below 1 KiB share one."""
         return self._cumulative(str)
 
-    def _cumulative(self, shown: Callable[[int], str]) -> list[tuple[str, float]]:
+    def _cumulative(
+        self, shown: Callable[[int], str], first: int = 10, last: int = BUCKET_COUNT - 2
+    ) -> list[tuple[str, float]]:
         rows: list[tuple[str, float]] = []
         seen = 0
         for index, count in enumerate(self.buckets):
             seen += count
-            if index >= 10 and index < BUCKET_COUNT - 1:
+            if first <= index <= last:
                 rows.append((shown(1 << index), seen))
         rows.append(("+Inf", seen))
         return rows

@@ -637,6 +637,10 @@ class Engine:
             core.log_refusals,
             usage.appended_records,
             usage.appended_bytes,
+            core.job_counts.claimed,
+            core.job_counts.acked,
+            core.job_counts.nacked,
+            core.job_counts.dead_lettered,
         )
 
     def topic_count(self) -> int:

@@ -15,6 +15,7 @@ from topics.engine.shared.topic_registry import Registry
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
+from topics.store.backup.backup_counters import BackupCounters
 from topics.store.disk.data_directory import LockedDirectory
 from topics.store.store import Store
 from topics.store.wal.counters import CheckpointCounters, RecoveryCounters
@@ -126,6 +127,10 @@ class StoredEngine:
     def archive(self) -> ArchiveStats:
         archiver = self.store.archiver
         return NO_ARCHIVE if archiver is None else archiver.stats
+
+    @property
+    def backups(self) -> BackupCounters:
+        return self.store.backups.counters
 
     @property
     def recovery(self) -> RecoveryCounters:

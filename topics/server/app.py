@@ -29,6 +29,7 @@ from topics.server.handler import HttpHandler
 from topics.server.keys_file import read_keys_file, with_keys_of_file
 from topics.server.metrics_page import MetricsValues, ServerMetrics
 from topics.server.port_file import shown_address, write_port_file
+from topics.server.process_numbers import ReadProcess
 from topics.server.scrapes import Scrapes
 from topics.server.shutdown import drain
 from topics.server.startup import check_address
@@ -49,6 +50,8 @@ class Server:
 
     The constructor binds the address, `start` begins recovery, and `stop` begins the end.
 
+    read_process(loop): awaited for the numbers of the process that the metrics page shows; None:
+        it shows none.
     on_ready(): called when requests are served.
     on_end(code): called when everything is closed; 0 after a graceful stop, 1 if recovery failed.
     Raises: UsageError, the bound address can be reached from other machines and there are no keys.
@@ -61,6 +64,7 @@ class Server:
         open_backend: OpenBackend,
         *,
         max_connections: int = 0,
+        read_process: ReadProcess | None = None,
         on_ready: Callable[[], None] = lambda: None,
         on_end: Callable[[int], None] = lambda _code: None,
     ) -> None:
@@ -94,7 +98,7 @@ class Server:
         self._backend: Backend | None = None
         self._recovery: Task[None] | None = None
         self._stopping = False
-        self._started_ns = loop.clock.monotonic_ns()
+        self._started_ns, self._started_ms = loop.clock.monotonic_ns(), loop.clock.now_ms()
         self._websockets = WebSockets(self.service, loop)
         loop.on_pass_end(self._websockets.turns.next_pass, TURNS_ORDER)
         loop.on_pass_end(self.service.turns.next_pass, TURNS_ORDER)
@@ -109,7 +113,7 @@ class Server:
             self._websockets.audience = Audience(links, SHARED_BYTES_MAX, subscriptions.shared_bytes)
         self._handler = HttpHandler(self.service, self.lane)
         metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
-        self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms)
+        self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms, read_process)
         limits = StreamLimits(
             max_connections=max_connections,
             send_high_water_bytes=config.send_high_water_bytes,
@@ -279,6 +283,7 @@ class Server:
             ready=self.not_ready() is None,
             progress=self.gate.progress,
             uptime_ms=self.uptime_ms(),
+            started_ms=self._started_ms,
         )
 
 

@@ -12,6 +12,7 @@ from topics.engine.values.results import EngineStats, TopicState
 from topics.http.plan.engine_api import EngineApi
 from topics.loop.loop import Loop
 from topics.store.archive.archiver import ArchiveStats
+from topics.store.backup.backup_counters import BackupCounters
 from topics.store.wal.counters import CheckpointCounters, LogCounters, RecoveryCounters
 from topics.store.wal.log_bound import LogBound
 
@@ -69,6 +70,9 @@ class Backend(Protocol):
 
     @property
     def archive(self) -> ArchiveStats: ...
+
+    @property
+    def backups(self) -> BackupCounters: ...
 
     @property
     def recovery(self) -> RecoveryCounters: ...

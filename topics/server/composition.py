@@ -17,6 +17,7 @@ from topics.loop.signals import install_signal_handlers
 from topics.server.app import Server
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
+from topics.server.process_numbers import read_process
 from topics.server.service_manager import ServiceReports, service_manager_of
 from topics.server.startup import check_config, check_port, connection_limit, forbid_core_dumps
 from topics.store.disk.data_directory import lock_directory
@@ -57,6 +58,7 @@ def serve(config: Config) -> int:
                 loop,
                 partial(StoredEngine.open, directory=directory),
                 max_connections=limit,
+                read_process=read_process,
                 on_ready=report,
                 on_end=on_end,
             )

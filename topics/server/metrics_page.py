@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
@@ -9,9 +10,16 @@ from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from topics import __version__
 from topics.common.histograms import Histogram
 from topics.config import DURABILITIES
 from topics.engine.readers.reader_results import ReaderState
@@ -19,15 +27,21 @@ from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.http.lane.lane import REASONS, Lane
+from topics.http.plan.answered import Answered
 from topics.http.plan.service import Service
 from topics.loop.loop import Loop
 from topics.server.backend import Backend
+from topics.server.process_numbers import ProcessNumbers
 from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
+from topics.store.backup.backup_counters import BackupCounters
 from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters, RecoveryCounters
 
 TOPICS_SHOWN = 1000
 READERS_SHOWN = 1000
 _TOPICS_A_PIECE = 200
+_SECOND_NS = 1_000_000_000
+_FASTEST, _SLOWEST = 14, 35
+"""The buckets of answers with bounds of their own, 16 us to 34 s: one for each doubling."""
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
 NO_LOAD = LoadStats(0.0, 0, 0, 0, {})
 NO_ENGINE = EngineStats(0, dict.fromkeys(DURABILITIES, 0), 0, 0, 0, 0)
@@ -39,10 +53,14 @@ class MetricsValues:
     leases: leases in flight, counted one queue after the other.
     """
 
-    def __init__(self, backend: Backend | None, *, ready: bool, progress: float, uptime_ms: int) -> None:
+    def __init__(
+        self, backend: Backend | None, *, ready: bool, progress: float, uptime_ms: int, started_ms: int = 0
+    ) -> None:
         self.ready = ready
         self.progress = progress
         self.uptime_ms = uptime_ms
+        self.started_ms = started_ms
+        self.backups = BackupCounters() if backend is None else backend.backups
         self.backend = backend
         self.engine = NO_ENGINE if backend is None else backend.engine.stats()
         self.leases = 0
@@ -68,19 +86,25 @@ class ServerMetrics:
         snapshot: Callable[[], MetricsValues],
     ) -> None:
         self._loop = loop
+        self._build = {"version": __version__, "python": platform.python_version(), "io": loop.ring.name}
         self._lane = lane
         self._service = service
         self._requests = requests
         self._snapshot = snapshot
 
-    def text(self, within: Prefixes) -> Iterator[bytes]:
+    def text(self, within: Prefixes, process: ProcessNumbers | None = None) -> Iterator[bytes]:
         """Yield the page in Prometheus text format 0.0.4, piece by piece.
 
-        within: the families by topic show only these topics.
+        within: the families by topic show only these topics. process: None where it is unknown.
         """
         now = self._snapshot()
         yield from _count_leases(now)
         for family in self._families(now):
+            yield _rendered(family)
+        for family in _answer_families(self._service.answered, self._lane):
+            yield _rendered(family)
+        yield _rendered(InfoMetricFamily("topics_build", "The build that runs", self._build))
+        for family in _process_families(now, process):
             yield _rendered(family)
         yield from _topic_families(now, within)
         yield from _reader_families(now, within)
@@ -128,6 +152,8 @@ class ServerMetrics:
         yield from _checkpoint_families(now.checkpoints)
         yield from _archive_families(now.archive)
         yield from _damage_families(now)
+        yield from _backup_families(now.backups)
+        yield from _second_families(now, self._stage_histograms(now))
         yield _stages(self._stage_histograms(now))
         yield CounterMetricFamily(
             "topics_http_requests_total", "Requests handed to a handler", self._service.in_flight.total
@@ -201,6 +227,12 @@ def _engine_families(now: MetricsValues) -> Iterator[Metric]:
     yield CounterMetricFamily("topics_bytes_appended_total", "Accounted bytes of these records", engine.appended_bytes)
     yield GaugeMetricFamily("topics_queue_topics", "Queues", engine.queues)
     yield GaugeMetricFamily("topics_queue_leases_in_flight", "Unexpired leases over all queues", now.leases)
+    yield CounterMetricFamily("topics_queue_claimed_total", "Jobs that were handed to workers", engine.claimed_jobs)
+    yield CounterMetricFamily("topics_queue_acked_total", "Jobs that were completed", engine.acked_jobs)
+    yield CounterMetricFamily("topics_queue_nacked_total", "Jobs that workers gave back", engine.nacked_jobs)
+    yield CounterMetricFamily(
+        "topics_queue_dead_lettered_total", "Jobs moved to a dead-letter topic", engine.dead_lettered_jobs
+    )
     yield GaugeMetricFamily("topics_producers", "Producers known, over all topics", engine.producers)
     yield GaugeMetricFamily("topics_producer_parts", "Parts known of producers", engine.producer_parts)
     yield GaugeMetricFamily("topics_staged_bytes", "Bytes of pieces that wait for their parts", engine.staged_bytes)
@@ -274,9 +306,10 @@ def _reader_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
         yield _rendered(family)
 
 
-_BY_READER: tuple[tuple[str, str, Callable[[ReaderState], int]], ...] = (
+_BY_READER: tuple[tuple[str, str, Callable[[ReaderState], float]], ...] = (
     ("topics_reader_lag", "Live records that a named reader has not committed", lambda state: state.lag_records),
     ("topics_reader_lag_ms", "Age of the oldest of them in ms", lambda state: state.lag_ms),
+    ("topics_reader_lag_seconds", "The same in seconds", lambda state: state.lag_ms / 1000),
 )
 _BY_TOPIC: tuple[tuple[str, str, Callable[[TopicState], int | None]], ...] = (
     ("topics_topic_head_seq", "Last seq assigned", lambda state: state.head_seq),
@@ -351,6 +384,69 @@ def _damage_families(now: MetricsValues) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_recovery_ms", "Duration of the start's recovery", recovery.ms)
     yield GaugeMetricFamily("topics_recovery_frames", "Frames that it read from the log", recovery.frames)
     yield GaugeMetricFamily("topics_recovery_cut_bytes", "Bytes that it cut off the log's end", recovery.cut_bytes)
+
+
+def _backup_families(backups: BackupCounters) -> Iterator[Metric]:
+    yield CounterMetricFamily("topics_backups_total", "Backups that ended well", backups.done)
+    yield CounterMetricFamily("topics_backup_failures_total", "Backups that failed", backups.failed)
+    yield CounterMetricFamily("topics_backup_copied_bytes_total", "Bytes that backups copied", backups.copied_bytes)
+    yield GaugeMetricFamily(
+        "topics_backup_last_success_timestamp_seconds",
+        "When the last backup of this process ended well (0: none has)",
+        backups.done_ms / 1000,
+    )
+
+
+def _second_families(now: MetricsValues, stages: dict[str, Histogram]) -> Iterator[Metric]:
+    """Yield times in seconds that the contract's names have in ms and us."""
+    load = now.backend.engine.load() if now.backend is not None else NO_LOAD
+    yield GaugeMetricFamily(
+        "topics_delivery_latency_seconds", "Smoothed wait of a changed topic", load.latency_ns / _SECOND_NS
+    )
+    yield GaugeMetricFamily("topics_recovery_seconds", "Duration of the start's recovery", now.recovery.ms / 1000)
+    yield GaugeMetricFamily(
+        "topics_checkpoint_last_seconds", "Duration of the last good checkpoint", now.checkpoints.last_ms / 1000
+    )
+    times = HistogramMetricFamily("topics_stage_seconds", "Duration of a stage", labels=["stage"])
+    for stage, histogram in stages.items():
+        times.add_metric([stage], histogram.cumulative_seconds(), sum_value=histogram.total_ns / _SECOND_NS)
+    yield times
+
+
+def _answer_families(answered: Answered, lane: Lane | None) -> Iterator[Metric]:
+    """Yield the answers by route: as many rows as routes were asked for, and statuses given."""
+    if lane is not None:
+        lane.count_answers()
+    counts = CounterMetricFamily(
+        "topics_http_responses_total", "Answers by route and status", labels=["method", "route", "status"]
+    )
+    times = HistogramMetricFamily(
+        "topics_http_request_duration_seconds",
+        "From a request to its answer, waits included",
+        labels=["method", "route"],
+    )
+    for route, answers in answered.by_route.items():
+        labels = ["", "unknown"] if route is None else [route.method, route.pattern]
+        for status, count in answers.statuses.items():
+            if count:
+                counts.add_metric([*labels, str(status)], count)
+        if any(answers.times.buckets):
+            buckets = answers.times.cumulative_seconds(_FASTEST, _SLOWEST)
+            times.add_metric(labels, buckets, sum_value=answers.times.total_ns / _SECOND_NS)
+    yield from (counts, times)
+
+
+def _process_families(now: MetricsValues, process: ProcessNumbers | None) -> Iterator[Metric]:
+    """Yield the numbers of the process under the names that all exporters use."""
+    yield GaugeMetricFamily("process_start_time_seconds", "When the server began", now.started_ms / 1000)
+    if process is None:
+        return
+    yield CounterMetricFamily("process_cpu_seconds_total", "CPU time, user and system", process.cpu_seconds)
+    yield GaugeMetricFamily("process_virtual_memory_bytes", "Virtual memory", process.virtual_bytes)
+    yield GaugeMetricFamily("process_resident_memory_bytes", "Resident memory", process.resident_bytes)
+    if process.open_fds:
+        yield GaugeMetricFamily("process_open_fds", "Open file descriptors", process.open_fds)
+    yield GaugeMetricFamily("process_max_fds", "Limit of open file descriptors", process.max_fds)
 
 
 def _lane_families(lane: Lane | None) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from topics.engine.values.name_rules import Prefixes
 from topics.http.access.rate_limit import Allowance
 from topics.loop.loop import Loop
 from topics.server.metrics_page import ServerMetrics
+from topics.server.process_numbers import ProcessNumbers, ReadProcess
 from topics.store.disk.time_slices import TimeSlices
 
 _TURN_NS = 2_000_000
@@ -16,13 +17,15 @@ _BURST = 10
 _MS = 1_000_000
 
 Done = Callable[[bytes | Exception], None]
+Pieces = Callable[[ProcessNumbers | None], Iterator[bytes]]
 
 
 class Scrapes:
     """Answers a request with a page begun after it; beyond the burst, one up to `share_ms` old."""
 
-    def __init__(self, loop: Loop, metrics: ServerMetrics, share_ms: int) -> None:
+    def __init__(self, loop: Loop, metrics: ServerMetrics, share_ms: int, read_process: ReadProcess | None) -> None:
         self._loop = loop
+        self._read_process = read_process
         self._metrics = metrics
         self._share_ns = share_ms * _MS
         self._allowance = Allowance(_BURST, 1000 // max(share_ms, 1), loop.clock.monotonic_ns())
@@ -31,13 +34,13 @@ class Scrapes:
 
     def text(self, within: Prefixes, done: Done) -> None:
         """Request the page with these topics, in Prometheus text format 0.0.4."""
-        self._ask(within, lambda: self._metrics.text(within), done)
+        self._ask(within, lambda process: self._metrics.text(within, process), done)
 
     def json(self, done: Done) -> None:
         """Request the short form."""
-        self._ask(None, self._metrics.json, done)
+        self._ask(None, lambda _process: self._metrics.json(), done)
 
-    def _ask(self, key: Prefixes | None, pieces: Callable[[], Iterator[bytes]], done: Done) -> None:
+    def _ask(self, key: Prefixes | None, pieces: Pieces, done: Done) -> None:
         now_ns = self._loop.clock.monotonic_ns()
         page = self._pages.get(key)
         if page is None:
@@ -54,7 +57,7 @@ class Scrapes:
             page.running = True
             self._loop.spawn(self._make(key, page, pieces), "metrics")
 
-    async def _make(self, key: Prefixes | None, page: _Page, pieces: Callable[[], Iterator[bytes]]) -> None:
+    async def _make(self, key: Prefixes | None, page: _Page, pieces: Pieces) -> None:
         loop = self._loop
         while page.waiting:
             answers, page.waiting = page.waiting, []
@@ -62,8 +65,9 @@ class Scrapes:
             turns = TimeSlices(loop.clock, loop.next_pass, _TURN_NS)
             made: bytes | Exception
             try:
+                process = None if self._read_process is None or key is None else await self._read_process(loop)
                 content: list[bytes] = []
-                for piece in pieces():
+                for piece in pieces(process):
                     content.append(piece)
                     if turns.over:
                         await turns.rest()

@@ -14,6 +14,7 @@ from topics.engine.queue.job_removal import BeforeRemoval, JobRemoval, JobRemova
 from topics.engine.queue.lease_log import LeaseLogCore, log_ended, log_leases
 from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import AckResult, ExtendResult, HeldJobs
+from topics.engine.shared.job_counts import JobCounts
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import wake
@@ -30,6 +31,8 @@ _LEASED = JobState.LEASED
 
 class HolderCore(JobRemovalCore, AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, Protocol):
     """The part of the core that the calls of a holder need."""
+
+    job_counts: JobCounts
 
 
 def ack(core: HolderCore, before: BeforeRemoval, request: HeldJobs, done: Done[AckResult]) -> None:
@@ -75,9 +78,16 @@ def _ack(
         if not any(job.live for job in jobs):
             for job in jobs:
                 leases.finish(job)
+            core.job_counts.acked += len(jobs)
             _answer(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
             return
-        stage_job_removal(core, topic, jobs, now_ms, JobRemoval(core, topic, jobs, skipped, done))
+
+        def then(result: AckResult | TopicsError) -> None:
+            if isinstance(result, AckResult):
+                core.job_counts.acked += result.done
+            done(result)
+
+        stage_job_removal(core, topic, jobs, now_ms, JobRemoval(core, topic, jobs, skipped, then))
     except TopicsError as error:
         done(error)
 
@@ -109,6 +119,7 @@ def nack(core: HolderCore, request: HeldJobs, delay_ms: int, reason: str, done: 
             if error is not None:
                 done(error)
             else:
+                core.job_counts.nacked += len(jobs)
                 _answer(core, topic, AckResult(len(jobs), skipped, 0, 0), done)
 
         log_ended(core, topic, jobs, then)

@@ -22,6 +22,7 @@ from topics.engine.queue.lease_log import LeaseLogCore, log_ended, log_leases
 from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.read.frame_read import FrameRead
+from topics.engine.shared.job_counts import JobCounts
 from topics.engine.shared.lease_ids import LeaseIds, LeaseIdsCore
 from topics.engine.state import refusals
 from topics.engine.state.leases import Leases
@@ -42,6 +43,7 @@ class ClaimCore(AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, P
 
     closing: bool
     config: Config
+    job_counts: JobCounts
     lease_ids: LeaseIds
     reader: ReaderPort
 
@@ -369,6 +371,7 @@ class Delivery:
             Delivery(core, self._topic, leases, one).begin()
             return
         ready = leases.counters(now_ms).ready
+        core.job_counts.claimed += count
         if one.holder is None:
             one.done(ClaimResult(self._rendered[0] if count else b"", count, ready, (), self._payloads or ()))
         else:

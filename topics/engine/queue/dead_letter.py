@@ -19,6 +19,7 @@ from topics.engine.queue.alarm import AlarmCore, tend
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job_removal import BeforeRemoval, JobRemoval, JobRemovalCore, stage_job_removal
 from topics.engine.queue.queue_results import AckResult
+from topics.engine.shared.job_counts import JobCounts
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
@@ -37,6 +38,7 @@ _PART = 256
 class DeadLetterCore(JobRemovalCore, AlarmCore, Protocol):
     """The part of the core that a move of jobs needs."""
 
+    job_counts: JobCounts
     reader: ReaderPort
 
 
@@ -168,6 +170,7 @@ class Move:
     def _on_deleted(self, result: AckResult | TopicsError) -> None:
         if isinstance(result, AckResult):
             self._leases.dead_lettered += result.done
+            self._core.job_counts.dead_lettered += result.done
             self.go_on()
         else:  # they were released already
             self._part = []

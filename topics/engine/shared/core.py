@@ -9,6 +9,7 @@ from __future__ import annotations
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine.shared.held_appends import HeldAppends
+from topics.engine.shared.job_counts import JobCounts
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.topic import Topic
@@ -46,6 +47,7 @@ class Core:
         # --- until the next start
         self.closing = False
         """Whether waiting has ended: long polls answer at once."""
+        self.job_counts = JobCounts()
         self.log_refusals = 0
         """Appends and creations refused because of a long log."""
         self.quiet_from_ms = self.quiet_until_ms = 0

@@ -168,3 +168,8 @@ class EngineStats(NamedTuple):
     appended_records: int = 0
     appended_bytes: int = 0
     """Records that became visible since the start, copies of routers included, and their bytes."""
+    claimed_jobs: int = 0
+    acked_jobs: int = 0
+    nacked_jobs: int = 0
+    dead_lettered_jobs: int = 0
+    """Jobs to which this has happened since the start, over all queues, gone ones included."""

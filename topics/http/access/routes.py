@@ -37,9 +37,9 @@ class Access(enum.Enum):
     OWN = "the handler checks it itself, by `Call.principal`: the key in the header or query, or no key"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Route(Generic[H]):
-    """One method of one path pattern.
+    """One method of one path pattern. Each is equal to itself only.
 
     - pattern: segments after the leading slash; one that starts with ":" is a parameter, never
       empty.

@@ -609,6 +609,7 @@ class HttpConnection:
     def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
         """Answer with an error, without a call of the handler."""
         self.service.refused_total += 1
+        self.service.answered.of(plan.route).count(status_of(error))
         self._enter(ANSWER)
         self._plan = plan
         headers = extra_headers(error) + plan.answer_headers
@@ -621,6 +622,7 @@ class HttpConnection:
     def _refuse_syntax(self, error: BadRequestError, headers: bytes = b"") -> None:
         """Answer a syntax error and close: the start of the next request is unknown."""
         self.service.refused_total += 1
+        self.service.answered.of(None).count(error.status)
         body = envelope(error.as_request_error())
         self.transport.write(self.service.writer.render(error.status, body, headers=headers, connection=b"close"))
         self._close()

@@ -519,6 +519,7 @@ class Http2Connection:
     def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
         """Answer with an error, without a call of the handler."""
         self.service.refused_total += 1
+        self.service.answered.of(None if stream.plan is None else stream.plan.route).count(status_of(error))
         headers = extra_headers(error) + (b"" if stream.plan is None else stream.plan.answer_headers)
         self.answer(stream, status_of(error), (envelope(error),), JSON, headers)
 

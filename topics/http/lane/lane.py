@@ -133,6 +133,10 @@ class Lane:
         """Requests taken."""
         return self._taken + self.single.taken
 
+    def count_answers(self) -> None:
+        """Count the answers so far by route and status, those of lone requests among them."""
+        self.single.count_answers()
+
     # --- a pass ------------------------------------------------------------------------------------------------------
     def take(self, batch: list[Row]) -> list[Row]:
         """Take the plain requests of a pass, from the table's rows and from `batch`.

@@ -181,6 +181,10 @@ class Answers:
         self._scanner = scanned.scanner
         self.service = service
         self._links = links
+        routes = {route.handler: route for route in service.routes.routes}
+        self.writes = service.answered.of(routes[record_endpoints.write])
+        """The answers to writes, counted here and by `Single`."""
+        self.reads = service.answered.of(routes[record_endpoints.diff])
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
         self.finished_many: list[tuple[Groups, PlainAppended]] = []
         self._room = room
@@ -251,13 +255,16 @@ class Answers:
             self._make_room(answers)
         number, memory = self._links.room(room)
         at = sends = 0
-        before, after = None, b""
+        before, after, taken = None, b"", 0
         for group, result in finished:
             columns = group.columns
             times = (columns.started_ns, result.append_ns, result.sync_ns)
             if times != before:  # most groups of a pass and commit share them
                 after = LANE_END % self._times(now_ns - times[0], times[1], times[2])
-                before = times
+                if before is not None:
+                    self.writes.add_many(200, now_ns - before[0], taken)
+                before, taken = times, 0
+            taken += group.taken
             name = group.topic[1:-1]
             size = lib.tp_render_answers(
                 self._scanner,
@@ -281,7 +288,10 @@ class Answers:
             assert size > 0, "answers larger than the room for them"
             at += size
             sends += self._count[0]
+        if before is not None:
+            self.writes.add_many(200, now_ns - before[0], taken)
         for groups, appended in many:
+            self.writes.add_many(200, now_ns - groups.columns.started_ns, sum(appended.groups.taken))
             at += self._render_many(groups, appended, now_ns, memory + at, room - at, sends)
             sends += self._count[0]
         self.send(number, memory, sends)
@@ -331,6 +341,7 @@ class Answers:
         room = found.size + found.taken * (len(head) + _READ_HEAD_BYTES + AROUND_READ_BYTES)
         number, memory = self._links.room(room)
         self._render_reads(found, memory, room, head, refs, started_ns)
+        self.reads.add_many(200, self.service.now_ns() - started_ns, found.taken)
         return number, memory, self._count[0]
 
     def render_read(self, found: PlainReads, started_ns: int) -> bytes:
@@ -391,6 +402,7 @@ class Answers:
         service.refused_total += group.taken
         refusal = as_request_error(error)
         status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
+        self.writes.count(status, group.taken)
         last = service.closing
         usual, strict = (
             service.writer.render(status, body, headers=headers + applied, connection=b"close" if last else b"")
@@ -411,7 +423,9 @@ class Answers:
         Source: wire contract, R-IDEM-3.
         """
         service = self.service
-        times = repeat_times(service.now_ns() - group.columns.started_ns)
+        total_ns = service.now_ns() - group.columns.started_ns
+        self.writes.add_many(200, total_ns, group.taken)
+        times = repeat_times(total_ns)
         for ref, _count, flags in group.requests():
             self._one(ref, service.writer.json(200, _repeated(group, result, flags, times), applied(flags)))
 
@@ -422,6 +436,7 @@ class Answers:
         """
         service = self.service
         total_ns = service.now_ns() - group.columns.started_ns
+        self.writes.add_many(200, total_ns, group.taken)
         if result.deduped:
             times = repeat_times(total_ns)
             for ref, _count, flags in group.requests():

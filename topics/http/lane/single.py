@@ -83,8 +83,10 @@ class Single:
         self._scan_body = columns.single(request)
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
         self._writes = 0
-        self.taken = 0
+        self.writes_taken = self.reads_taken = 0
         """Requests answered here."""
+        self._counted_writes = self._counted_reads = 0
+        """Requests of them that are counted by route and status."""
         self.reason = 0
         """The reason why the last receive was left: TP_MISS_* of scan.h, or MISS_LONE."""
 
@@ -116,10 +118,16 @@ class Single:
             return self._read(engine, conn, started_ns)
         return self._write(engine, conn, view, data, number, started_ns)
 
-    def _count(self) -> None:
-        """Count a request that was answered."""
-        self.taken += 1
-        self._service.in_flight.answered_at_once(1)
+    @property
+    def taken(self) -> int:
+        """Requests answered here."""
+        return self.writes_taken + self.reads_taken
+
+    def count_answers(self) -> None:
+        """Count the requests that were answered since the last call by route and status."""
+        self._answers.writes.count(200, self.writes_taken - self._counted_writes)
+        self._answers.reads.count(200, self.reads_taken - self._counted_reads)
+        self._counted_writes, self._counted_reads = self.writes_taken, self.reads_taken
 
     # --- writes ------------------------------------------------------------------------------------------------------
     def _write(  # noqa: PLR0917 - hot
@@ -165,9 +173,12 @@ class Single:
             self._append_columns(conn, view, started_ns)
             return UNSETTLED
         if parsed_ns:
+            now_ns = service.now_ns()
             service.parse.add(parsed_ns - started_ns)
-            service.append.add(service.now_ns() - parsed_ns - max(result.append_ns, result.sync_ns))
-        self._count()
+            service.append.add(now_ns - parsed_ns - max(result.append_ns, result.sync_ns))
+            self._answers.writes.times.add_sample(now_ns - started_ns, _SAMPLED)
+        self.writes_taken += 1
+        service.in_flight.answered_at_once(1)
         return SETTLED if engine.settle_lone() else UNSETTLED
 
     def _append_columns(self, conn: Any, view: memoryview, started_ns: int) -> None:
@@ -187,7 +198,7 @@ class Single:
     # --- reads -------------------------------------------------------------------------------------------------------
     def _read(self, engine: EngineApi, conn: Any, started_ns: int) -> SingleOutcome:
         reads, numbers, topic_count = self._reads
-        topics = self._topics
+        service, topics = self._service, self._topics
         if lib.tp_scanned_reads(self._scanned.scanner, reads, numbers, topic_count) != 1:
             return LEFT
         number = numbers[0][0]
@@ -198,5 +209,8 @@ class Single:
         if not found.taken:
             return LEFT
         conn.state.answer_at_once(self._answers.render_read(found, started_ns))
-        self._count()
+        self.reads_taken += 1
+        service.in_flight.answered_at_once(1)
+        if not self.reads_taken % _SAMPLED:
+            self._answers.reads.times.add_sample(service.now_ns() - started_ns, _SAMPLED)
         return SETTLED if engine.is_settled else UNSETTLED

@@ -149,7 +149,7 @@ class Call:
             if len(body) >= self.service.compressor.min_bytes and self.plan.accepts_gzip:
                 body, encoding = self.service.compressor.encode(body)
                 headers += encoding
-            self._head_ready()
+            self._head_ready(status)
             exchange.respond(status, body, JSON, headers)
 
     def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
@@ -163,7 +163,7 @@ class Call:
             self.reply(before + shared + after)
             return
         exchange = self._exchange
-        self._head_ready()
+        self._head_ready(200)
         exchange.respond_in_parts((before, shared, after), self.plan.answer_headers)
 
     def fail(self, error: BaseException) -> None:
@@ -194,7 +194,7 @@ class Call:
         exchange = self._exchange
         if exchange is None:
             return
-        self._head_ready()
+        self._head_ready(status)
         exchange.respond(status, body, content_type, headers)
 
     def open_stream(
@@ -214,7 +214,7 @@ class Call:
         """
         exchange = self._exchange
         assert exchange is not None, "a stream for a client that left"
-        self._head_ready()
+        self._head_ready(status)
         return exchange.open_stream(status, content_type, headers + self.plan.all_headers, on_drained, on_disconnect)
 
     @property
@@ -226,7 +226,7 @@ class Call:
         """Switch protocols, while the request is handled, where `upgrades`. head: the whole 101."""
         exchange = self._exchange
         assert exchange is not None, "an upgrade for a client that left"
-        self._head_ready()
+        self._head_ready(101)
         exchange.upgrade(head, open_upgraded)
 
     def settle_wait(self) -> None:
@@ -245,14 +245,17 @@ class Call:
         if self.held_bytes:
             self.body, self.unpacking, self.held_bytes = b"", None, 0
         on_disconnect = self.on_disconnect
-        self._head_ready()
+        self._head_ready(0)
         if on_disconnect is not None:
             on_disconnect()
 
-    def _head_ready(self) -> None:
-        """Leave the requests in flight: the answer begins, or there will be none."""
+    def _head_ready(self, status: int) -> None:
+        """Leave the requests in flight: the answer begins, or there will be none (status 0)."""
         self._exchange = self.on_disconnect = None
-        self.service.in_flight.leave(self.plan.counted)
+        service, plan = self.service, self.plan
+        service.in_flight.leave(plan.counted)
+        if status:
+            service.answered.of(plan.route).add(status, service.now_ns() - self.started_ns)
 
 
 def run(call: Call) -> None:

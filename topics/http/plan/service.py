@@ -21,6 +21,7 @@ from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.access.origin import HostRule
 from topics.http.access.routes import RouteTable
 from topics.http.openapi.description import Description
+from topics.http.plan.answered import Answered
 from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.in_flight import InFlight
 from topics.http.plan.plan import Plan, Planner
@@ -125,6 +126,8 @@ class Service:
         self.served: deque[Plan] = deque(maxlen=_SERVED)
         """Plans of the newest requests of HTTP/1.1 outside the lane, which learns from them."""
         self.in_flight = InFlight()
+        self.routes = routes
+        self.answered = Answered()
         self.refused_total = 0
         """Requests answered 4xx or 5xx, malformed ones included."""
         self.sampling = False

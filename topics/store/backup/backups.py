@@ -10,6 +10,7 @@ from topics.config import Config
 from topics.errors import DiskFullError, RequestError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
+from topics.store.backup.backup_counters import BackupCounters
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
@@ -29,6 +30,7 @@ class Backups:
         self._writer: BackupWriter | None = None
         """The backup in progress; None if there is none."""
         self._progress = BackupProgress(0, "none")
+        self.counters = BackupCounters()
 
     @property
     def progress(self) -> BackupProgress:
@@ -67,9 +69,13 @@ class Backups:
         try:
             outcome = await self._write(root)
             self._progress = self.progress._replace(state="done", result=outcome)
+            self.counters.done += 1
+            self.counters.copied_bytes += self._progress.copied_bytes
+            self.counters.done_ms = self._loop.clock.now_ms()
         except (OSError, StorageError) as error:
             outcome = error if isinstance(error, StorageError) else _failure(root, error)
             self._progress = self.progress._replace(state="failed", error=str(outcome))
+            self.counters.failed += 1
         finally:
             self._writer = self._running = None
             ended.set_result(None)
