@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import select
 import signal
 import socket
@@ -71,6 +72,15 @@ class SocketStream:
     def close(self) -> None:
         self.socket.close()
         self._ended = True
+
+
+def lasting_port() -> int:
+    """A free port for a server that is started again there: below those that the kernel gives to connections."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = secrets.choice(range(first - 4096, first))
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class LiveWorld(World):

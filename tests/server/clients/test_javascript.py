@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import topics
-from tests.contract.world.live_world import LiveWorld
+from tests.contract.world.live_world import LiveWorld, lasting_port
 
 CLIENT = Path(__file__).resolve().parents[3] / "topics/client/topics.js"
 _SECONDS = 60
@@ -109,7 +109,8 @@ def test_a_refusal_is_an_error_with_the_servers_code(world: LiveWorld, tmp_path:
 
 def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path) -> None:
     world = LiveWorld(tmp_path)
-    world.start()
+    port = lasting_port()
+    world.start(port=port)
     script = Script(
         tmp_path,
         url(world),
@@ -125,7 +126,6 @@ def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path
     )
     try:
         assert [script.line() for _ in range(3)] == ["record 1 1", "record 2 2", "caught up"]
-        port = world.address[1]
         world.crash()
         world.start(port=port)
         with topics.connect(url(world)) as log:
@@ -144,7 +144,8 @@ def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path
 def test_topics_with_a_prefix_are_followed_across_a_killed_server(tmp_path: Path) -> None:
     """R-PREFIX-8: one that is made meanwhile comes from its first record on."""
     world = LiveWorld(tmp_path, max_watch_topics=2)
-    world.start()
+    port = lasting_port()
+    world.start(port=port)
     script = Script(
         tmp_path,
         url(world),
@@ -159,7 +160,6 @@ def test_topics_with_a_prefix_are_followed_across_a_killed_server(tmp_path: Path
     )
     try:
         assert script.line() == "caught up"
-        port = world.address[1]
         world.crash()
         world.start(port=port)
         with topics.connect(url(world)) as log:
