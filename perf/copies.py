@@ -3,7 +3,8 @@
     python -m perf.copies [--rounds 4] [--seconds 4] [--megabytes 150] [--smoke]
 
 A lone writer of class `fsync` (one write, a pause of 1 ms), and one of batches of 1000, on three servers with the same
-records: alone; with backups that follow each other, each of all files; one with an archive. Everything is on one disk.
+records: one by itself, one with backups that follow each other, each of all files, and one with an archive. All are on
+one disk.
 The ways take turns in each round. Printed are medians over the rounds.
 """
 
