@@ -100,6 +100,8 @@ class JobAtWork:
         """The job as it was claimed."""
         self.is_lost = False
         """Whether its lease ended, so that another worker may have the job."""
+        self._is_unsure = False
+        """Whether a try to end it had no answer, so that it may have ended by that one."""
         self._phase = JobPhase.WAITING
         self._lease_until = 0.0
         """When its lease ends, as far as is known, on the clock of the WorkSteps."""
@@ -294,13 +296,12 @@ class WorkSteps(Generic[J]):
         if job.ended:
             return False
         job._enter(JobPhase.ENDING)
-        is_unsure = False
         try:
             while True:
                 try:
                     result = yield from call()
                 except NoAnswerError as error:
-                    is_unsure = True
+                    job._is_unsure = True
                     if self._now() >= job._lease_until:
                         job.is_lost = True
                         queue = self.options.queue
@@ -310,8 +311,8 @@ class WorkSteps(Generic[J]):
                     continue
                 if not result.skipped:
                     return False
-                is_unsure = is_unsure or result.repeated
-                job.is_lost = not is_unsure or self._now() >= job._lease_until
+                job._is_unsure = job._is_unsure or result.repeated
+                job.is_lost = not job._is_unsure or self._now() >= job._lease_until
                 return not job.is_lost
         finally:
             job._enter(JobPhase.ENDED)
