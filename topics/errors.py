@@ -95,7 +95,7 @@ class CorruptError(StorageError):
     """
 
     def __init__(self, message: str, detail: dict[str, Any] | None = None) -> None:
-        super().__init__(message if "`topics fsck" in message else f"{message}: {FSCK_REMEDY}")
+        super().__init__(message if "`topics " in message else f"{message}: {FSCK_REMEDY}")
         self.detail = detail
 
 

@@ -187,3 +187,13 @@ def test_what_is_older_than_the_retention_is_removed() -> None:
     assert "wal-0000000000000001.log" not in log
     assert held(restored(world, at - 2500))
     assert held(restored(world, at)) == held(world)
+
+
+def test_the_lag_of_an_archive_that_never_worked_counts_from_the_start() -> None:
+    world = StoreWorld(config=archive_config()).open()
+    world.ring.faults.fail("make_directory", errno.ENOENT, times=10_000, path_part=f"{ARCHIVE}/")
+    world.passes(5)
+    wait(world, 30_000)
+    assert stats(world).upto_ms == 0
+    assert stats(world).lag_ms >= 30_000
+    assert "No such file" in stats(world).error

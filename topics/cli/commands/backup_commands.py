@@ -55,6 +55,8 @@ def restore(
     """Make a data directory of a backup or an archive, and verify every checksum on the way."""
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
+    if at is not None and seq is not None:
+        raise UsageError("--at and --seq name two ends: leave out one of them")
     at_ms = None if at is None else time_of(at, SystemClock(), "--at")
     made = topics.restore(source, to, at=at_ms, upto=None if seq is None else _record(seq), skipped_seqs=skip)
     print(

@@ -57,7 +57,7 @@ class ArchiveStats(NamedTuple):
     upto_ms: int
     """Unix ms: all that was acknowledged until then is archived. 0: not known yet."""
     lag_ms: int
-    """ms since then."""
+    """ms since then, or since the start while it is not known."""
     waiting_bytes: int
     """Bytes of log files that wait to be archived."""
     copied_bytes: int
@@ -82,6 +82,7 @@ class Archiver:
         self._backups = backups
         self._copy: LogCopy | None = None
         self._note = ArchiveNote()
+        self._made_ms = loop.clock.now_ms()
         self._drops = False
         """Whether the waiting files are being removed."""
         self._timer: Timer | None = None
@@ -106,7 +107,7 @@ class Archiver:
     def stats(self) -> ArchiveStats:
         copied = self._copied_before + (self._copy.copied_bytes if self._copy is not None else 0)
         note = self._note
-        lag_ms = max(0, self._loop.clock.now_ms() - note.upto_ms) if note.upto_ms else 0
+        lag_ms = max(0, self._loop.clock.now_ms() - (note.upto_ms or self._made_ms))
         return ArchiveStats(
             note.upto_ms, lag_ms, self._waiting_bytes, copied, self._failures, len(note.holes), self._error
         )
@@ -184,7 +185,7 @@ class Archiver:
         except (OSError, StorageError) as error:
             self._failures += 1
             if str(error) != self._error:
-                log.error("the archive %s waits: %s", self._config.archive_dir, error)
+                log.error("nothing is archived in %s (TOPICS_ARCHIVE_DIR): %s", self._config.archive_dir, error)
             self._error = str(error) or type(error).__name__
             self._retry_ms = min(max(self._retry_ms * 2, every_ms), max(_RETRY_MAX_MS, every_ms))
         finally:

@@ -44,6 +44,9 @@ class LogCopy:
         self._files = loop.files
         self._data_dir = data_dir
         self.timeline = timeline
+        self._tree = NewTree(loop.files, timeline)
+        self._has_new_names = False
+        """Whether files were made that no directory was synced for."""
         self.copied_bytes = 0
         self._compared = False
         """Whether the timeline was found to be of this log, which is done once."""
@@ -57,22 +60,21 @@ class LogCopy:
         shards: defaultdict[int, list[LogSource]] = defaultdict(list)
         for source in ends.sources:
             shards[source.shard].append(source)
-        copies = NewTree(self._files, self.timeline)
         reader = SourceReader(self._loop, self._data_dir)
         # A shard that holds nothing has an end, too: what it gets next must follow.
         found = {shard: ShardEnd(0, 0, batch_no) for shard, batch_no in enumerate(ends.batch_nos)} | known
         for shard, sources in shards.items():
             batch_no = ends.batch_nos[shard] if shard < len(ends.batch_nos) else 0
-            end = await self._copy_shard(reader, copies, sources, known.get(shard), batch_no)
+            end = await self._copy_shard(reader, sources, known.get(shard), batch_no)
             if end is not None:
                 found[shard] = end
-        if copies.has_files:
-            await copies.sync()
-        self._compared = True
+        if self._has_new_names:
+            await self._tree.sync()
+        self._has_new_names, self._compared = False, True
         return found
 
     async def _copy_shard(
-        self, reader: SourceReader, copies: NewTree, sources: list[LogSource], known: ShardEnd | None, batch_no: int
+        self, reader: SourceReader, sources: list[LogSource], known: ShardEnd | None, batch_no: int
     ) -> ShardEnd | None:
         """Copy the files of one shard. batch_no: of the last batch, if the log is in use."""
         last_batch_no = known.batch_no if known is not None and known.batch_no != HOLE else None
@@ -92,9 +94,10 @@ class LogCopy:
                 if not is_known and last_batch_no is not None and header.first_batch_no > last_batch_no + 1:
                     raise MissingLogError(source.shard, source.number)
                 name = archived_name(source.shard, source.number)
-                path = f"{self.timeline}/{name}" if done else copies.place(name)
-                if not done:  # an earlier attempt may have left a name that is not synced
-                    await unlink_if_there(self._files, path)
+                path = self._tree.place(name)
+                if not done:
+                    self._has_new_names = True
+                    await unlink_if_there(self._files, path)  # left by an attempt, perhaps not synced
                 await self._copy(reader, source, path, done)
             last_batch_no = None if source.stored is not None else await self._last_batch_of(source)
             if last_batch_no is not None:

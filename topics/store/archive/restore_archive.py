@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from topics.errors import CorruptError, UsageError
+from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, LOG, NOTE_NAME, ArchiveNote, Hole, read_note, timeline_names
 from topics.store.archive.archive_retention import first_files
@@ -38,6 +38,7 @@ from topics.store.format.log_format import (
 from topics.store.format.segment_format import MARKER_NAME
 from topics.store.recovery.log_replay import LogFile, VerifiedBatches
 
+_REMEDY = "Restore to an earlier time; `topics verify` shows all damage"
 END = 1 << 62
 """The time of a restore to the end of the archive."""
 
@@ -89,10 +90,14 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
         paths = [f"{path}/{name}" for name in timeline_names(files, path)]
     found = []
     for timeline in paths:
-        root, note = f"{timeline}/{BASES}", await read_note(files, timeline) or ArchiveNote()
+        root, note = f"{timeline}/{BASES}", await read_note(files, timeline)
         bases = [
             Base(f"{root}/{name}", await read_manifest(files, f"{root}/{name}")) for name in backup_names(files, root)
         ]
+        if note is None and bases:
+            path = f"{timeline}/{NOTE_NAME}"
+            raise StorageError(f"{path} is missing: restore one of {root}, as a backup")
+        note = note or ArchiveNote()
         found.append(Timeline(timeline, note, [base for base in bases if base.manifest.taken_ms <= note.upto_ms]))
     return sorted(found, key=lambda timeline: timeline.note.upto_ms)
 
@@ -154,7 +159,8 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
         used = await survey(loop, point.timeline.path, shard, number)
         if not used or used[0].number != number:
             path = f"{point.timeline.path}/{archived_name(shard, number)}"
-            raise CorruptError(f"{path}: the log after the base begins in this file, and it is missing", {"path": path})
+            message = f"{path}: the log after the base begins in this file, and it is missing. {_REMEDY}"
+            raise CorruptError(message, {"path": path})
         chosen = until(used, point.at_ms)
         for file in chosen:
             await _copy_file(loop, shard, file, point, copies, is_last=file is chosen[-1])
@@ -166,7 +172,8 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
         if replay.cuts:
             cut = replay.cuts[0]
             path = cut.path.replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/")
-            raise CorruptError(f"{path}: damaged at byte {cut.offset}, or a file before it is missing", {"path": path})
+            message = f"{path}: damaged at byte {cut.offset}, or a file before it is missing. {_REMEDY}"
+            raise CorruptError(message, {"path": path})
     await copies.sync()
 
 

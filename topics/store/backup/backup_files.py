@@ -30,11 +30,6 @@ class NewTree:
                 self._unsynced[at] = None
         return path
 
-    @property
-    def has_files(self) -> bool:
-        """Whether the path of a file was asked for."""
-        return len(self._unsynced) > 1
-
     async def sync(self) -> None:
         """Sync the directories of all new files, innermost first. Raises: OSError."""
         for directory in reversed(self._unsynced):
