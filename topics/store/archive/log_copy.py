@@ -97,7 +97,7 @@ class LogCopy:
                 path = self._tree.place(name)
                 if not done:
                     self._has_new_names = True
-                    await unlink_if_there(self._files, path)  # left by an attempt, perhaps not synced
+                    await unlink_if_there(self._files, path)  # an attempt left it, perhaps unsynced
                 await self._copy(reader, source, path, done)
             last_batch_no = None if source.stored is not None else await self._last_batch_of(source)
             if last_batch_no is not None:
