@@ -84,6 +84,21 @@ def test_topics_continue_above_the_seqs_of_later(archive: Archived, tmp_path: Pa
         assert log.append("t", ["new"]).first_seq > last + SKIPPED
 
 
+def test_a_restored_log_has_a_timeline_of_its_own_and_the_old_one_stays(archive: Archived, tmp_path: Path) -> None:
+    topics.restore(archive.path, tmp_path / "second", at=archive.after_third, skipped_seqs=SKIPPED)
+    before = set(archive.path.glob("*/bases/*Z"))
+    with topics.open(tmp_path / "second", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        while set(archive.path.glob("*/bases/*Z")) == before:
+            log.append("t2", ["a base is made beside this"])
+        fourth = log.append("t", [{"n": 40}]).first_seq
+    topics.restore(archive.path, tmp_path / "third", skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "third", **SMALL) as log:
+        assert [record.data["n"] for record in log.page("t", from_seq=fourth - 1).records] == [40]
+        assert log.append("t", ["new"]).first_seq > fourth + SKIPPED
+    topics.restore(archive.path, tmp_path / "again", upto=("t", 6), skipped_seqs=SKIPPED)
+    assert numbers(tmp_path / "again") == [1, 2, 3, 4, 5, 6]
+
+
 def test_a_record_is_the_last_one_of_a_restore(archive: Archived, tmp_path: Path) -> None:
     topics.restore(archive.path, tmp_path / "new", upto=("t", 4))
     assert numbers(tmp_path / "new", open_jobs=1) == [1, 2, 3, 4, 5], "records of one write come together"

@@ -134,7 +134,7 @@ def end_of(timeline: Timeline) -> int:
 def _check_outside(hole: Hole, at_ms: int) -> None:
     """Check that a time is not in a hole. Raises: UsageError."""
     if hole.from_ms < at_ms and (hole.to_ms is None or at_ms < hole.to_ms):
-        before = f"{_text(at_ms)} is not in the archive: name {_text(hole.from_ms)} or earlier"
+        before = f"at is {_text(at_ms)}, which is not in the archive: name {_text(hole.from_ms)} or earlier"
         raise UsageError(before if hole.to_ms is None else f"{before}, or {_text(hole.to_ms)} or later")
 
 
