@@ -103,7 +103,16 @@ def restore(
         loop.run_task(_remove_left(loop, made))
         loop.run_task(copy_point(loop, point, made))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
-    return Restored(target, point.base.path, point.at_ms, topics, records, skipped_seqs, end_of(point.timeline), damage)
+    return Restored(
+        target,
+        point.base.path,
+        min(point.at_ms, end_of(point.timeline)),
+        topics,
+        records,
+        skipped_seqs,
+        end_of(point.timeline),
+        damage,
+    )
 
 
 def _time(at: int | datetime | None) -> int:

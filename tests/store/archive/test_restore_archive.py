@@ -7,7 +7,7 @@ import pytest
 from tests.store.archive.archive_world import ARCHIVE, ArchiveRun, archive_config, archived, held, restored, wait
 from tests.store.store_world import StoreWorld
 from topics.errors import CorruptError, UsageError
-from topics.store.archive.restore_archive import find_timelines
+from topics.store.archive.restore_archive import END, find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 
 
@@ -45,6 +45,13 @@ def test_a_time_before_and_one_after_are_refused_with_the_bounds() -> None:
         restored(world, 1)
     with pytest.raises(UsageError, match=r"is not in the archive: name 2023-11-14T22:13:2\d\.\d+Z or earlier"):
         restored(world, times[-1] + 1_000_000)
+
+
+def test_the_end_has_what_was_written_right_before_the_log_was_closed() -> None:
+    world, _times = written()
+    world.append(1, 1)
+    world.close()
+    assert held(restored(world, END)) == {1: list(range(1, 42))}
 
 
 def test_damage_of_the_log_is_found_by_a_restore_over_it_and_by_a_verification() -> None:

@@ -118,7 +118,9 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
             for hole in timeline.note.holes:
                 _check_outside(hole, wanted_ms)
             base = next(base for base in reversed(timeline.bases) if base.manifest.taken_ms <= wanted_ms)
-            return RestorePoint(timeline, base, wanted_ms)
+            # To the end: with what was written in the very ms in which the log was closed.
+            is_whole = at_ms == END and timeline.note.open_hole is None
+            return RestorePoint(timeline, base, END if is_whole else wanted_ms)
         if end_ms < wanted_ms:
             _check_outside(Hole(end_ms, later_ms), wanted_ms)
         later_ms = begins_ms
