@@ -98,7 +98,7 @@ def restore(
             )
         return _restore_backup(source, made, target, skipped_seqs)
     point = point_at(timelines, at_ms) if upto is None else _point_of_record(timelines, *upto)
-    known, damage = _known_seqs(point)
+    known, damage = _known_seqs(timelines, point)
     with own_loop(replace(Config(), data_dir=made)) as loop:
         loop.run_task(_remove_left(loop, made))
         loop.run_task(copy_point(loop, point, made))
@@ -169,15 +169,22 @@ def _heads(base: str) -> dict[str, IdAndHead]:
         return loop.run_task(run())
 
 
-def _known_seqs(point: RestorePoint) -> tuple[KnownSeqs, str]:
-    """Return the seqs that the archive knows, and the damage there after the time."""
-    known, newest = KnownSeqs(), point.timeline.bases[-1]
+def _known_seqs(timelines: list[Timeline], point: RestorePoint) -> tuple[KnownSeqs, str]:
+    """Return the seqs that the archive knows, and the damage in the log after the point.
+
+    Other timelines count, too: clients may know the seqs of a log that was restored before.
+    """
+    known = KnownSeqs()
     damage = _scan(point, known)
-    if newest is not point.base:
+    for timeline in timelines:
+        if not timeline.bases or timeline.bases[-1] is point.base:
+            continue
+        newest = timeline.bases[-1]
         for head in _heads(newest.path).values():
             known.note(head.topic_id, head.head)
-        in_newest = _scan(point._replace(base=newest, at_ms=newest.manifest.taken_ms), known)
-        damage = in_newest or (damage if not point.timeline.note.holes else "")
+        found = _scan(RestorePoint(timeline, newest, newest.manifest.taken_ms), known)
+        if timeline is point.timeline:
+            damage = found or (damage if not timeline.note.holes else "")
     return known, damage
 
 

@@ -97,6 +97,8 @@ def test_a_restored_log_has_a_timeline_of_its_own_and_the_old_one_stays(archive:
         assert log.append("t", ["new"]).first_seq > fourth + SKIPPED
     topics.restore(archive.path, tmp_path / "again", upto=("t", 6), skipped_seqs=SKIPPED)
     assert numbers(tmp_path / "again") == [1, 2, 3, 4, 5, 6]
+    with topics.open(tmp_path / "again", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > fourth + SKIPPED, "clients know the other timeline's seqs, too"
 
 
 def test_a_record_is_the_last_one_of_a_restore(archive: Archived, tmp_path: Path) -> None:
