@@ -8,7 +8,8 @@ from typing import NamedTuple
 from topics.common.values import arguments
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
-from topics.store.archive.restore_archive import end_of, find_timelines
+from topics.loop.loop import Loop
+from topics.store.archive.restore_archive import Timeline, end_of, find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup
@@ -45,20 +46,21 @@ def verify_backup(backup: str | os.PathLike[str]) -> VerifiedBackup:
     source = arguments.path(backup, "backup")
     with own_loop(Config()) as loop:
         timelines = [timeline for timeline in loop.run_task(find_timelines(loop, source)) if timeline.bases]
-        found = find_backup(loop, timelines[-1].bases[-1].path if timelines else source)
+        if timelines:
+            return loop.run_task(_verify_archive(loop, source, timelines))
+        return loop.run_task(_verify_backup(loop, find_backup(loop, source)))
 
-        async def run() -> VerifiedBackup:
-            manifest = await read_manifest(loop.files, found)
-            if timelines:
-                report = await verify(loop, found, "")
-                log = await verify_timelines(loop, timelines)
-                findings = [*(report.describe(finding) for finding in report.findings), *log.findings]
-                return VerifiedBackup(source, end_of(timelines[-1]), log.files, log.bytes, report.records, findings)
-            damaged = [str(error) for error in await check_backup(loop, found)]
-            report = await verify(loop, found, "")
-            findings = damaged + [report.describe(finding) for finding in report.findings]
-            return VerifiedBackup(
-                found, manifest.taken_ms, len(manifest.files), manifest.size, report.records, findings
-            )
 
-        return loop.run_task(run())
+async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline]) -> VerifiedBackup:
+    newest = await verify(loop, timelines[-1].bases[-1].path, "")
+    all_of_it = await verify_timelines(loop, timelines)
+    findings = [newest.describe(finding) for finding in newest.findings] + all_of_it.findings
+    return VerifiedBackup(archive, end_of(timelines[-1]), all_of_it.files, all_of_it.bytes, newest.records, findings)
+
+
+async def _verify_backup(loop: Loop, backup: str) -> VerifiedBackup:
+    manifest = await read_manifest(loop.files, backup)
+    damaged = [str(error) for error in await check_backup(loop, backup)]
+    report = await verify(loop, backup, "")
+    findings = damaged + [report.describe(finding) for finding in report.findings]
+    return VerifiedBackup(backup, manifest.taken_ms, len(manifest.files), manifest.size, report.records, findings)
