@@ -12,13 +12,12 @@ file, so it begins a timeline of its own, and the old one stays as it is.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
-from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
+from topics.store.backup.backup_files import read_description, time_name
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 
 TIMELINE_NAME = "archive"
@@ -71,8 +70,7 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def new_timeline(loop: Loop) -> str:
     """Return a name for a timeline that begins now."""
-    begun = datetime.fromtimestamp(loop.clock.now_ms() / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    return f"{begun}-{loop.ring.random_bytes(4).hex()}"
+    return f"{time_name(loop.clock.now_ms())}-{loop.ring.random_bytes(4).hex()}"
 
 
 def timeline_names(files: FileCalls, archive: str) -> list[str]:
@@ -121,18 +119,10 @@ async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
 
     Raises: CorruptError, FormatError, OSError.
     """
-    path = f"{timeline}/{NOTE_NAME}"
     try:
-        data = await read_file(files, path)
+        return await read_description(files, f"{timeline}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION)
     except FileNotFoundError:
         return None
-    try:
-        note = msgspec.json.decode(data, type=ArchiveNote)
-    except msgspec.DecodeError as error:
-        raise CorruptError(f"{path} is damaged: {error}", {"path": path}) from error
-    if note.version != NOTE_VERSION:
-        raise FormatError(f"{path} has version {note.version}, and this build knows {NOTE_VERSION}")
-    return note
 
 
 async def write_note(files: FileCalls, timeline: str, note: ArchiveNote) -> None:

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, read_note, timeline_names
-from topics.store.archive.archived_log import archived_name
+from topics.store.archive.archived_log import archived_directory
 from topics.store.backup.backup_files import remove_tree
-from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
+from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
 from topics.store.format.log_format import wal_file_no
-
-
-def first_files(manifest: BackupManifest) -> dict[int, int]:
-    """Return, by shard, the number of the log file with which a replay on this base begins."""
-    found: dict[int, int] = {}
-    for file in manifest.files:
-        kind, _, rest = file.path.partition("/")
-        shard, _, name = rest.partition("/")
-        number = wal_file_no(name) if kind == "wal" else None
-        if number is not None:
-            at = int(shard.removeprefix("shard-"))
-            found[at] = min(found.get(at, number), number)
-    return found
 
 
 async def remove_old_timelines(loop: Loop, archive: str, current: str, before_ms: int) -> None:
@@ -49,9 +36,9 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
         return
     for name, _ in bases[: old[-1]]:
         await remove_tree(files, f"{root}/{name}")
-    for shard, first in first_files(bases[old[-1]][1]).items():
-        directory = archived_name(shard, 0).rpartition("/")[0]
-        for name in list_if_there(files, f"{timeline}/{directory}"):
+    for shard, first in bases[old[-1]][1].first_log_files.items():
+        directory = f"{timeline}/{archived_directory(shard)}"
+        for name in list_if_there(files, directory):
             number = wal_file_no(name)
             if number is not None and number < first:
-                await unlink_if_there(files, f"{timeline}/{directory}/{name}")
+                await unlink_if_there(files, f"{directory}/{name}")

@@ -9,18 +9,13 @@ from topics.loop.loop import Loop
 from topics.store.archive.archive_note import HOLE, ShardEnd
 from topics.store.archive.archived_log import archived_name, scan, survey
 from topics.store.archive.log_sources import LogEnds, LogSource, SourceReader
-from topics.store.backup.backup_files import NewTree
+from topics.store.backup.backup_files import NewTree, Original, copy_in_turns
 from topics.store.disk.whole_files import unlink_if_there
 from topics.store.format.log_format import (
     BLOCK_BYTES,
     WAL_HEADER_BYTES,
     WalHeader,
-    align_up,
 )
-
-_CHUNK_BYTES = 256 << 10
-_SYNC_EVERY_BYTES = 4 << 20
-"""A sync of much at once delays those of the log, which may use the same disk."""
 
 
 class MissingLogError(Exception):
@@ -138,28 +133,17 @@ class LogCopy:
         write_fd = await files.open(path, os.O_RDWR | os.O_CREAT)
         reads, fd = await reader.open(source)
         try:
-            buffer = memoryview(bytearray(_CHUNK_BYTES))
-            at = done
-            unsynced = 0
-            while at < source.size:
-                chunk = buffer[: source.size - at]
-                count = await reads.read_into(fd, chunk, at)
-                if not count:
-                    raise OSError(None, f"{source.path} ends at byte {at} of {source.size}")
-                await files.write_all(write_fd, chunk[:count], at)
-                at += count
-                unsynced += count
-                self.copied_bytes += count
-                if unsynced >= _SYNC_EVERY_BYTES:
-                    await files.fdatasync(write_fd)
-                    unsynced = 0
-                await self._loop.next_pass()
-            if padding := bytes(align_up(at, BLOCK_BYTES) - at):
-                await files.write_all(write_fd, padding, at)
+            original = Original(reads, fd, source.path, source.size)
+            await copy_in_turns(self._loop, original, write_fd, self._count, begin=done)
+            if padding := bytes(-source.size % BLOCK_BYTES):
+                await files.write_all(write_fd, padding, source.size)
             await files.fdatasync(write_fd)
         finally:
             await reader.close(source, reads, fd)
             await files.close(write_fd)
+
+    def _count(self, piece: memoryview, _offset: int) -> None:
+        self.copied_bytes += len(piece)
 
     async def _last_batch_of(self, source: LogSource) -> int:
         used = await survey(self._loop, self.timeline, source.shard, source.number)

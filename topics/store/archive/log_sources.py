@@ -14,6 +14,7 @@ from topics.store.disk.uncached_reads import UncachedReads, is_direct
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import shard_directory, waiting_file_no
+from topics.store.recovery.log_replay import shards_of
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import place
 
@@ -64,13 +65,12 @@ def take_ends(loop: Loop, log: ShardedLog, data_dir: str) -> LogEnds:
 def waiting_files(files: FileCalls, data_dir: str) -> list[tuple[int, str, int]]:
     """Return (shard, path, number) of the files that wait to be archived."""
     found = []
-    for name in list_if_there(files, f"{data_dir}/wal"):
-        if name.startswith("shard-") and name[6:].isdigit():
-            directory = f"{data_dir}/{shard_directory(int(name[6:]))}"
-            for file in list_if_there(files, directory):
-                number = waiting_file_no(file)
-                if number is not None:
-                    found.append((int(name[6:]), f"{directory}/{file}", number))
+    for shard in shards_of(files, data_dir, {}):
+        directory = f"{data_dir}/{shard_directory(shard)}"
+        for name in list_if_there(files, directory):
+            number = waiting_file_no(name)
+            if number is not None:
+                found.append((shard, f"{directory}/{name}", number))
     return found
 
 
@@ -88,10 +88,7 @@ class SourceReader:
         if stored is None:
             reads: ReadCalls = self._uncached if self._direct else self._files
             return reads, await reads.open(source.path, os.O_RDONLY)
-        if self._direct and stored.direct_fd >= 0:
-            self._uncached.borrow(stored.direct_fd, source.size)
-            return self._uncached, stored.direct_fd
-        return self._files, stored.fd
+        return self._uncached.of_log(stored, source.size)
 
     async def close(self, source: LogSource, reads: ReadCalls, fd: int) -> None:
         if source.stored is None:

@@ -16,7 +16,6 @@ import numpy as np
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, LOG, NOTE_NAME, ArchiveNote, Hole, read_note, timeline_names
-from topics.store.archive.archive_retention import first_files
 from topics.store.archive.archived_log import archived_name, scan, survey
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
@@ -150,14 +149,13 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
     The directory gets the newest format, because the log may have what the base has not.
     Raises: CorruptError, the base or the log is damaged; FormatError; OSError.
     """
-    first = first_files(point.base.manifest)
 
     def wants(path: str) -> bool:
         return path != MARKER_NAME and not path.startswith("wal/")
 
     await copy_backup(loop, point.base.path, target, wants=wants)
     copies = NewTree(loop.files, target)
-    for shard, number in sorted(first.items()):
+    for shard, number in point.base.manifest.first_log_files.items():
         used = await survey(loop, point.timeline.path, shard, number)
         if not used or used[0].number != number:
             path = f"{point.timeline.path}/{archived_name(shard, number)}"
@@ -264,7 +262,7 @@ async def find_record(loop: Loop, timeline: Timeline, base: Base, wanted: Wanted
         if not found and is_it.any():
             found.append((path, int(frames["offset"][np.flatnonzero(is_it)[0]])))
 
-    for shard, number in sorted(first_files(base.manifest).items()):
+    for shard, number in base.manifest.first_log_files.items():
         used = await survey(loop, timeline.path, shard, number)
         try:
             await scan(loop, used, take)
@@ -290,7 +288,7 @@ async def scan_after(loop: Loop, point: RestorePoint, take: Callable[[str, Verif
 
     Raises: CorruptError, FormatError, OSError.
     """
-    for shard, number in sorted(first_files(point.base.manifest).items()):
+    for shard, number in point.base.manifest.first_log_files.items():
         used = await survey(loop, point.timeline.path, shard, number)
         if used:
             await scan(loop, used[len(until(used, point.at_ms)) - 1 :], take)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_retention import first_files
 from topics.store.archive.archived_log import archived_directory, scan, survey
 from topics.store.archive.restore_archive import Base, Timeline
 from topics.store.backup.restore_backup import check_backup
@@ -32,7 +31,7 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
             findings += [str(error) for error in await check_backup(loop, base.path)]
             files, size = files + len(base.manifest.files), size + base.manifest.size
         for begin, is_last in _beginnings(timeline):
-            for shard, number in sorted(first_files(begin.manifest).items()):
+            for shard, number in begin.manifest.first_log_files.items():
                 used = await survey(loop, timeline.path, shard, number)
                 try:
                     replay = await scan(loop, used, lambda _path, _batches: None)

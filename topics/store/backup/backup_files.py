@@ -1,10 +1,85 @@
-"""Directories of many files: made file by file and synced in the end, or removed."""
+"""The parts that backups and archives share: trees, names, descriptions, copies in turns."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol, TypeVar
 
-from topics.store.disk.whole_files import FileCalls, list_if_there, make_directories
+import msgspec
+
+from topics.errors import CorruptError, FormatError, StorageError
+from topics.loop.loop import Loop
+from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, make_directories, read_file
+
+_CHUNK_BYTES = 256 << 10
+_SYNC_EVERY_BYTES = 4 << 20
+"""A sync of much at once delays those of the log, which may use the same disk."""
+
+
+class Described(Protocol):
+    """A description of a directory, stored there as JSON."""
+
+    @property
+    def version(self) -> int: ...
+
+
+D = TypeVar("D", bound=Described)
+
+
+class Original(NamedTuple):
+    """The part of an open file that is copied: its first `size` bytes."""
+
+    reads: ReadCalls
+    fd: int
+    path: str
+    size: int
+
+
+def time_name(ms: int) -> str:
+    """Return the name of a directory that was begun at a time (Unix ms), to the second."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+
+
+async def read_description(files: FileCalls, path: str, kind: type[D], version: int) -> D:
+    """Return a description.
+
+    Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
+    """
+    data = await read_file(files, path)
+    try:
+        found = msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise CorruptError(f"{path} is damaged: {error}", {"path": path}) from error
+    if found.version != version:
+        raise FormatError(f"{path} has version {found.version}, and this build knows {version}")
+    return found
+
+
+async def copy_in_turns(
+    loop: Loop, source: Original, write_fd: int, on_piece: Callable[[memoryview, int], None], *, begin: int = 0
+) -> None:
+    """Copy bytes from `begin` on to an open file, a piece a pass of the loop, synced now and then.
+
+    on_piece: called with each piece and its offset before it is written; it may change the piece.
+    The caller syncs the end. Raises: StorageError, the file is shorter; OSError.
+    """
+    files, size, at = loop.files, source.size, begin
+    buffer = memoryview(bytearray(min(_CHUNK_BYTES, max(0, size - begin))))
+    synced = at
+    while at < size:
+        piece = buffer[: size - at]
+        count = await source.reads.read_into(source.fd, piece, at)
+        if count != len(piece):
+            raise StorageError(f"{source.path} ends at byte {at + count} of {size}")
+        on_piece(piece, at)
+        await files.write_all(write_fd, piece, at)
+        at += count
+        if at - synced >= _SYNC_EVERY_BYTES:
+            await files.fdatasync(write_fd)
+            synced = at
+        await loop.next_pass()
 
 
 class NewTree:

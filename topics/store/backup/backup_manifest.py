@@ -13,12 +13,12 @@ A file that has not changed since the newest backup before is there under both n
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 import msgspec
 
-from topics.errors import CorruptError, FormatError
-from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
+from topics.store.backup.backup_files import read_description, time_name
+from topics.store.disk.whole_files import FileCalls, list_if_there
+from topics.store.format.log_format import wal_file_no
 
 MANIFEST_NAME = "backup.json"
 PARTIAL = ".partial"
@@ -58,10 +58,23 @@ class BackupManifest(msgspec.Struct, forbid_unknown_fields=True):
         """Bytes of all files."""
         return sum(file.bytes for file in self.files)
 
+    @property
+    def first_log_files(self) -> dict[int, int]:
+        """By shard, the number of the log file with which a replay begins."""
+        found: dict[int, int] = {}
+        for file in self.files:
+            kind, _, rest = file.path.partition("/")
+            shard, _, name = rest.partition("/")
+            number = wal_file_no(name) if kind == "wal" else None
+            if number is not None:
+                at = int(shard.removeprefix("shard-"))
+                found[at] = min(found.get(at, number), number)
+        return dict(sorted(found.items()))
+
 
 def backup_name(taken_ms: int, taken: list[str]) -> str:
     """Return the name of a backup of this time, none of those in `taken`."""
-    base = datetime.fromtimestamp(taken_ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    base = time_name(taken_ms)
     name, count = base, 1
     while name in taken or name + PARTIAL in taken:
         count += 1
@@ -89,12 +102,4 @@ async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:
 
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
-    path = f"{directory}/{MANIFEST_NAME}"
-    data = await read_file(files, path)
-    try:
-        manifest = msgspec.json.decode(data, type=BackupManifest)
-    except msgspec.DecodeError as error:
-        raise CorruptError(f"{path} is damaged: {error}", {"path": path}) from error
-    if manifest.version != MANIFEST_VERSION:
-        raise FormatError(f"{path} has version {manifest.version}, and this build knows {MANIFEST_VERSION}")
-    return manifest
+    return await read_description(files, f"{directory}/{MANIFEST_NAME}", BackupManifest, MANIFEST_VERSION)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 import xxhash
@@ -18,7 +17,7 @@ import xxhash
 from topics.common.values.backup_result import BackupResult
 from topics.errors import StorageError
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import NewTree, remove_tree
+from topics.store.backup.backup_files import NewTree, Original, copy_in_turns, remove_tree
 from topics.store.backup.backup_manifest import (
     MANIFEST_NAME,
     MANIFEST_VERSION,
@@ -33,27 +32,14 @@ from topics.store.backup.backup_manifest import (
 from topics.store.checkpoint.capture import Capture, HeldFile
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.disk.directory_format import Marker
-from topics.store.disk.uncached_reads import UncachedReads, is_direct
-from topics.store.disk.whole_files import ReadCalls, list_if_there, write_new_file
+from topics.store.disk.uncached_reads import UncachedReads
+from topics.store.disk.whole_files import list_if_there, write_new_file
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import MARKER_NAME, index_path, pack_snapshot, snapshot_path
 from topics.store.segments.snapshot_files import COPIES
 
-_CHUNK_BYTES = 256 << 10
-_SYNC_EVERY_BYTES = 4 << 20
-"""A sync of much at once delays those of the log, which may use the same disk."""
 _SETTLED_NS = 2_000_000_000
 """A file that changed less than this before a backup may change again at the same time stamp."""
-
-
-class Original(NamedTuple):
-    """The part of an open file that is copied: its first `size` bytes, and zeros after them."""
-
-    reads: ReadCalls
-    fd: int
-    path: str
-    size: int
-    padding: int = 0
 
 
 class BackupWriter:
@@ -129,15 +115,10 @@ class BackupWriter:
         """Copy the log up to the instant, bypassing the page cache where its writes do."""
         uncached = UncachedReads(self._files)
         for held in self._capture.log:
-            stored = held.stored
-            reads: ReadCalls = self._files
-            fd = stored.fd
-            if stored.direct_fd >= 0 and is_direct(self._loop.ring.direct_block_bytes(os.path.dirname(held.path))):
-                reads, fd = uncached, stored.direct_fd
-                uncached.borrow(fd, held.size)
+            reads, fd = uncached.of_log(held.stored, held.size)
             padding = -held.size % BLOCK_BYTES  # a log file is made of whole blocks
-            source = Original(reads, fd, held.path, held.size, padding)
-            self._listed.append(await self._copied(source, held.name))
+            source = Original(reads, fd, held.path, held.size)
+            self._listed.append(await self._copied(source, held.name, padding))
         self._capture.release_log()
 
     async def _write_snapshots(self) -> None:
@@ -187,35 +168,26 @@ class BackupWriter:
             return False
         return True
 
-    async def _copied(self, source: Original, name: str) -> BackupFile:
-        """Copy a file as it was at the instant, synced."""
+    async def _copied(self, source: Original, name: str, padding: int = 0) -> BackupFile:
+        """Copy a file as it was at the instant, with zeros after it, synced."""
         files, digest = self._files, xxhash.xxh3_64()
-        path, size, padding = source.path, source.size, source.padding
+
+        def on_piece(piece: memoryview, offset: int) -> None:
+            self._check_stopped()
+            self._capture.put_back(source.path, piece, offset)
+            digest.update(piece)
+            self.copied_bytes += len(piece)
+
         write_fd = await files.open(self._tree.place(name), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            buffer = memoryview(bytearray(min(_CHUNK_BYTES, size)))
-            at = 0
-            while at < size:
-                self._check_stopped()
-                chunk = buffer[: size - at]
-                count = await source.reads.read_into(source.fd, chunk, at)
-                if count != len(chunk):
-                    raise StorageError(f"{path} ends at byte {at + count} of {size}")
-                self._capture.put_back(path, chunk, at)
-                digest.update(chunk)
-                await files.write_all(write_fd, chunk, at)
-                at += count
-                self.copied_bytes += count
-                if at % _SYNC_EVERY_BYTES == 0:
-                    await files.fdatasync(write_fd)
-                await self._loop.next_pass()
+            await copy_in_turns(self._loop, source, write_fd, on_piece)
             if padding:
                 digest.update(bytes(padding))
-                await files.write_all(write_fd, bytes(padding), size)
+                await files.write_all(write_fd, bytes(padding), source.size)
             await files.fsync(write_fd)
         finally:
             await files.close(write_fd)
-        return BackupFile(name, size + padding, digest.hexdigest())
+        return BackupFile(name, source.size + padding, digest.hexdigest())
 
     async def _write(self, name: str, pieces: list[bytes | memoryview]) -> None:
         self._check_stopped()

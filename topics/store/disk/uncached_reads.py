@@ -11,7 +11,8 @@ from typing_extensions import Buffer
 
 from topics.common.memory import page_aligned
 from topics.loop.tasks import Future
-from topics.store.disk.whole_files import FileCalls
+from topics.store.disk.whole_files import FileCalls, ReadCalls
+from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
@@ -30,9 +31,15 @@ class UncachedReads:
         self._sizes[fd] = self.file_size(path)
         return fd
 
-    def borrow(self, fd: int, size: int) -> None:
-        """Read the first `size` bytes through a descriptor with O_DIRECT, which stays open."""
-        self._sizes[fd] = size
+    def of_log(self, stored: StoredFile, size: int) -> tuple[ReadCalls, int]:
+        """Return the calls and the descriptor to read the first `size` bytes of a file of the log.
+
+        They bypass the page cache where the log's writes do. The descriptor stays open.
+        """
+        if stored.direct_fd < 0:
+            return self._files, stored.fd
+        self._sizes[stored.direct_fd] = size
+        return self, stored.direct_fd
 
     async def close(self, fd: int) -> None:
         del self._sizes[fd]
