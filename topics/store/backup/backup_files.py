@@ -18,14 +18,14 @@ _SYNC_EVERY_BYTES = 4 << 20
 """A sync of much at once delays those of the log, which may use the same disk."""
 
 
-class Described(Protocol):
+class Versioned(Protocol):
     """A description of a directory, stored there as JSON."""
 
     @property
     def version(self) -> int: ...
 
 
-D = TypeVar("D", bound=Described)
+D = TypeVar("D", bound=Versioned)
 
 
 class Original(NamedTuple):
