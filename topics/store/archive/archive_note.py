@@ -50,6 +50,8 @@ class Hole(msgspec.Struct, frozen=True):
     """Unix ms up to which the log before the hole is there."""
     to_ms: int | None = None
     """Unix ms of the base after the hole; None until there is one."""
+    batch_nos: dict[int, int] = {}
+    """By shard, the number of the last batch before the hole."""
 
 
 class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +63,14 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: dict[int, ShardEnd] = {}
     holes: tuple[Hole, ...] = ()
     """In the order of their times."""
+
+    def last_batch_no(self, shard: int, at_ms: int) -> int:
+        """Return the number of the last batch that was archived in a row with those of a time."""
+        hole = next((hole for hole in self.holes if at_ms <= hole.from_ms), None)
+        if hole is not None:
+            return hole.batch_nos.get(shard, 0)
+        end = self.shards.get(shard)
+        return 0 if end is None else end.batch_no
 
     @property
     def open_hole(self) -> Hole | None:

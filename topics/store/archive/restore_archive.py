@@ -16,7 +16,7 @@ import numpy as np
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, LOG, NOTE_NAME, ArchiveNote, Hole, read_note, timeline_names
-from topics.store.archive.archived_log import archived_name, scan, survey
+from topics.store.archive.archived_log import archived_directory, archived_name, scan, survey
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.backup.restore_backup import copy_backup
@@ -174,7 +174,39 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
             path = cut.path.replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/")
             message = f"{path}: damaged at byte {cut.offset}, or a file before it is missing. {_REMEDY}"
             raise CorruptError(message, {"path": path})
+        if point.cut is None or point.cut.shard != shard:
+            await _check_end(loop, point, shard, used[len(chosen) - 1 :], replay.last_batch_no)
     await copies.sync()
+
+
+async def _check_end(loop: Loop, point: RestorePoint, shard: int, files: list[LogFile], last_batch_no: int) -> None:
+    """Check that a shard's log ends with this batch at the point, and not because more is damaged.
+
+    It does if no more was archived, or if the next batch is sound and was written later.
+    files: the one with the last batch, and those after it.
+    Raises: CorruptError, OSError.
+    """
+    timeline = point.timeline
+    archived_no = timeline.note.last_batch_no(shard, min(point.at_ms, end_of(timeline)))
+    if last_batch_no >= archived_no:
+        return
+    for file in files:
+        if file.header.first_batch_no <= last_batch_no + 1:
+            data = await read_file(loop.files, file.path)
+            for begin, header in _batches(data, file):
+                body_at = begin + BATCH_HEADER_BYTES
+                if header.batch_no == last_batch_no + 1 and header.is_sound(
+                    data[body_at : body_at + header.body_bytes]
+                ):
+                    if header.written_ms > point.at_ms:
+                        return
+                    break
+    where = f"{timeline.path}/{archived_directory(shard)}"
+    raise CorruptError(
+        f"{where}: batch {last_batch_no + 1} of the log is damaged or missing, and {archived_no} were archived. "
+        f"{_REMEDY}",
+        {"path": where},
+    )
 
 
 def until(used: list[LogFile], at_ms: int) -> list[LogFile]:
