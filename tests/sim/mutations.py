@@ -1921,4 +1921,18 @@ MUTANTS = (
         "if False:",
         _TIMES,
     ),
+    _one(
+        "a restore that takes damage for the end of the log",
+        "store/archive/restore_archive.py",
+        "    if last_batch_no >= archived_no:\n        return\n",
+        "    return\n",
+        _TIMES,
+    ),
+    _one(
+        "a base that is removed part by part under its name",
+        "store/backup/backup_files.py",
+        "    await files.rename(path, removed)\n",
+        "    removed = path\n",
+        _ARCHIVES,
+    ),
 )

@@ -132,3 +132,34 @@ def test_a_time_after_which_a_shard_has_no_sound_batch_is_refused_unless_it_had_
         _remove(world, f"{directory}/{name}")
     with pytest.raises(CorruptError, match="of the log is damaged or missing"):
         restored(world, times[30])
+
+
+def test_a_base_that_is_damaged_is_replaced_by_an_older_one_and_reported() -> None:
+    world = StoreWorld(config=archive_config(archive_base_every_ms=200)).open()
+    world.create(1)
+    for _ in range(8):
+        world.append(1, 2)
+        wait(world, 100)
+    archived(world)
+    world.close()
+    world = StoreWorld(world.ring.next_life(power_cut=False))
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert len(timeline.bases) >= 3
+    bytes_of(world, f"{timeline.bases[-1].path}/backup.json")[30] ^= 1
+    _remove(world, f"{timeline.bases[-2].path}/backup.json")
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert world.run(verify_timelines(world.loop, [timeline])).findings[:2] == timeline.findings
+    (missing, damaged) = timeline.findings
+    assert "backup.json is missing" in missing
+    assert "backup.json does not match its checksum. Use another backup" in damaged
+    assert held(restored(world, END)) == {1: list(range(1, 17))}
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"version":1,"upto_ms":1,"shards":{},"holes":[]}'])
+def test_a_note_that_is_damaged_is_refused_and_never_taken_for_another_one(text: bytes) -> None:
+    world, _times = written()
+    world.close()
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    bytes_of(world, f"{timeline.path}/archive.json")[:] = text
+    with pytest.raises(CorruptError, match=r"archive\.json does not match its checksum\. Name another timeline"):
+        world.run(find_timelines(world.loop, ARCHIVE))

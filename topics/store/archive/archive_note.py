@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import read_description, time_name
+from topics.store.backup.backup_files import pack_description, read_description, time_name
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 
 TIMELINE_NAME = "archive"
@@ -26,6 +26,7 @@ NOTE_NAME = "archive.json"
 BASES = "bases"
 LOG = "log"
 _LOST = "lost"
+_REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
 NOTE_VERSION = 1
 HOLE = -1
 """The number in the place of a batch's where the archive has a hole."""
@@ -130,11 +131,11 @@ async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
     Raises: CorruptError, FormatError, OSError.
     """
     try:
-        return await read_description(files, f"{timeline}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION)
+        return await read_description(files, f"{timeline}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION, _REMEDY)
     except FileNotFoundError:
         return None
 
 
 async def write_note(files: FileCalls, timeline: str, note: ArchiveNote) -> None:
     """Replace the note, durably. Raises: OSError."""
-    await replace_file(files, f"{timeline}/{NOTE_NAME}", msgspec.json.encode(note))
+    await replace_file(files, f"{timeline}/{NOTE_NAME}", pack_description(note))

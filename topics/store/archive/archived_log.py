@@ -28,7 +28,7 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
     """Return a shard's archived files from a number on, in order, each with a whole first batch.
 
     A step that failed leaves a part of a block at the end of a file, which is left out. So are
-    damaged files: whoever needs the batches of one does not find them.
+    damaged files: a restore that needs their batches does not find them.
     Raises: FormatError, OSError.
     """
     reader, directory = DirectReader(loop.files, direct=False), f"{timeline}/{archived_directory(shard)}"
