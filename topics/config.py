@@ -141,6 +141,8 @@ _CHOICES = {
     "http_parser": ("auto", "h11", "httptools"),
     "http_lane": ("auto", "off"),
     "ui": ("on", "off"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_format": ("text", "json"),
     "durability": DURABILITIES,
 }
 
@@ -253,6 +255,12 @@ class Config:
     """
     h2_drain_ms: int = 10_000
     """Time for which a stream's body is dropped after its answer, before the stream is reset."""
+
+    # --- logs
+    log_level: str = "info"
+    """debug, info, warning or error: the least level of what a server logs."""
+    log_format: str = "text"
+    """text, or json: an object on each line."""
 
     # --- ring
     io: str = "auto"
