@@ -45,6 +45,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     sync_every_ms: Annotated[int | None, typer.Option(min=0, help="Interval of the sync of `disk` records.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text, or json: an object a line.")] = None,
+    access_log: Annotated[str | None, typer.Option(help="File with a line for each answer; - for stdout.")] = None,
 ) -> None:
     """Serve topics over HTTP until SIGINT or SIGTERM.
 
@@ -67,6 +68,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
         "SYNC_EVERY_MS": sync_every_ms,
         "LOG_LEVEL": log_level,
         "LOG_FORMAT": log_format,
+        "ACCESS_LOG": access_log,
     }
     given = as_variables(options)
     settings = config_of(os.environ, given)
