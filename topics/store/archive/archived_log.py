@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
-from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import LOG
 from topics.store.disk.whole_files import list_if_there
@@ -27,9 +25,8 @@ def archived_name(shard: int, number: int) -> str:
 async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[LogFile]:
     """Return a shard's archived files from a number on, in order, each with a whole first batch.
 
-    A step that failed leaves a part of a block at the end of a file, which is left out. So are
-    damaged files: a restore that needs their batches does not find them.
-    Raises: FormatError, OSError.
+    A step that failed leaves a part of a block at the end of a file, which is left out.
+    Raises: CorruptError, FormatError, OSError.
     """
     reader, directory = DirectReader(loop.files, direct=False), f"{timeline}/{archived_directory(shard)}"
     used = []
@@ -38,10 +35,9 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
         if number is None or number < first_no:
             continue
         size = loop.files.file_size(path) & -BLOCK_BYTES
-        with suppress(CorruptError):
-            file = await used_file(reader, path, number, size) if size else None
-            if file is not None:
-                used.append(file)
+        file = await used_file(reader, path, number, size) if size else None
+        if file is not None:
+            used.append(file)
     return used
 
 

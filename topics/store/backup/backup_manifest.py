@@ -84,15 +84,21 @@ def backup_name(taken_ms: int, taken: list[str]) -> str:
 
 def backup_names(files: FileCalls, root: str) -> list[str]:
     """Return the names of the complete backups in a directory, oldest first."""
-    return sorted((name for name in list_if_there(files, root) if _NAME.fullmatch(name)), key=_age)
+    return sorted(filter(is_backup_name, list_if_there(files, root)), key=backup_age)
+
+
+def is_backup_name(name: str) -> bool:
+    """Return whether this is the name of a complete backup."""
+    return _NAME.fullmatch(name) is not None
 
 
 def is_partial(name: str) -> bool:
     """Return whether this is the name of a backup that is not complete."""
-    return name.endswith(PARTIAL) and _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
+    return name.endswith(PARTIAL) and is_backup_name(name.removesuffix(PARTIAL))
 
 
-def _age(name: str) -> tuple[str, int]:
+def backup_age(name: str) -> tuple[str, int]:
+    """Return what sorts the names of backups by their times."""
     time, _, count = name.partition("Z")
     return time, int(count[1:] or 1)
 
@@ -102,5 +108,4 @@ async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:
 
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
-    path, remedy = f"{directory}/{MANIFEST_NAME}", "Use another backup; `topics verify` shows all damage"
-    return await read_description(files, path, BackupManifest, MANIFEST_VERSION, remedy)
+    return await read_description(files, f"{directory}/{MANIFEST_NAME}", BackupManifest, MANIFEST_VERSION)
