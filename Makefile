@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright ui api-clients
+.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright ui api-clients
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -122,6 +122,11 @@ wheels: venv ## wheels for any Linux with glibc 2.28, into dist/
 # docs/tutorial.md as a stranger follows it, in a clean clone of what is committed; needs port 4000.
 tutorial: venv ## the tutorial, followed in two terminals
 	$(BIN)/python -m tests.long.tutorial $(ARGS)
+
+# moto's server comes from the package index, once.
+buckets: venv ## copies in an object store, also against moto's S3 server
+	@$(BIN)/python -c 'import moto.server' 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check 'moto[server]>=5'
+	$(BIN)/python -m pytest -m "slow or not slow" -rs tests/cli/backups $(ARGS)
 
 # Every block of every page, as it is written, on a fresh server.
 pages: venv ## every block of every page, on a fresh server

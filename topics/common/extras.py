@@ -14,7 +14,7 @@ _OF_THE_ENGINE = frozenset(
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an optional part: `arrow`, `spark`, `zstd` or `bench`."""
+    """Return the command that installs an extra: `arrow`, `spark`, `s3`, `zstd` or `bench`."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 

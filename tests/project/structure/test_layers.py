@@ -89,6 +89,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "output": set(),
         "places": {"environment"},
         "commands": {"exit_codes", "output", "places"},
+        "backups": {"commands", "exit_codes", "output"},
     },
 }
 """By room, what each of its folders may import of the rest of it: folders, and modules beside them. Those modules may

@@ -182,10 +182,9 @@ class Answers:
         self.service = service
         self._links = links
         routes = {route.handler: route for route in service.routes.routes}
-        self.write_route, self.read_route = routes[record_endpoints.write], routes[record_endpoints.diff]
-        self.writes = service.answered.of(self.write_route)
+        self.writes = service.answered.of(routes[record_endpoints.write])
         """The answers to writes, counted here and by `Single`."""
-        self.reads = service.answered.of(self.read_route)
+        self.reads = service.answered.of(routes[record_endpoints.diff])
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
         self.finished_many: list[tuple[Groups, PlainAppended]] = []
         self._room = room

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 
+from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
+from topics.cli.backups.bucket_calls import fetched, verified_bucket, with_bucket
+from topics.cli.backups.copy_command import send_once
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import start_or_refusal
@@ -16,18 +21,34 @@ from topics.common.values.backup_result import SKIPPED_SEQS
 from topics.errors import UsageError
 
 Backup = Annotated[
-    str, typer.Option("--from", help="A backup, the directory that they are made in (the newest), or an archive.")
+    str,
+    typer.Option("--from", help="A backup, a directory of them (the newest), an archive; or s3://BUCKET/PREFIX."),
 ]
+BACKUPS = ".backups"
+"""Suffix of the directory, beside a data directory, in which its backups for a bucket are made."""
 
 
 @on_topics
+@with_bucket
 def backup(
     call: CliCall,
+    options: BucketOptions,
     to: Annotated[
-        str | None, typer.Option(help="Where it is made: the server's TOPICS_BACKUP_DIR, or a path below it.")
+        str | None,
+        typer.Option(help="The server's TOPICS_BACKUP_DIR, or a path below it; or s3://BUCKET/PREFIX."),
+    ] = None,
+    staging: Annotated[
+        str | None,
+        typer.Option(help="For a bucket: where it is made first, as --to without one. [default: TOPICS_BACKUP_DIR]"),
     ] = None,
 ) -> None:
     """Make a backup of all topics, of one instant, beside what the server does."""
+    url = to if to is not None and is_bucket_url(to) else None
+    if url is None and staging is not None:
+        raise UsageError("--staging is for a backup to a bucket: leave it out, or give --to s3://BUCKET/PREFIX")
+    if url is not None:
+        open_bucket(url, options)
+        to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
     with call.log(writes=True) as log:
         made = log.backup(to)
     shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
@@ -36,12 +57,23 @@ def backup(
         f"{made.path}: {bytes_text(made.bytes)} in {count_text(made.files, 'file')} of {time_text(made.taken_ms)}, "
         f"{bytes_text(made.copied_bytes)} copied{shared}",
     )
+    if url is None:
+        return
+    if not os.path.isdir(made.path):
+        raise UsageError(
+            f"{made.path} is on the machine of the server: run `topics copy-backup {made.path} {url}` there, or this "
+            "command"
+        )
+    call.printer.flush()
+    send_once(made.path, url, options)
 
 
 @start_or_refusal()
-def restore(
+@with_bucket
+def restore(  # noqa: PLR0917 - options of a command
     source: Backup,
     to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
+    options: BucketOptions,
     skip: Annotated[
         int, typer.Option(help="Seqs that each topic leaves out, for those since the backup.")
     ] = SKIPPED_SEQS,
@@ -58,7 +90,13 @@ def restore(
     if at is not None and seq is not None:
         raise UsageError("--at and --seq name two ends: leave out one of them")
     at_ms = None if at is None else time_of(at, SystemClock(), "--at")
-    made = topics.restore(source, to, at=at_ms, upto=None if seq is None else _record(seq), skipped_seqs=skip)
+    upto = None if seq is None else _record(seq)
+    is_bucket = is_bucket_url(source)
+    reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else nullcontext(source)
+    with reading as directory:
+        made = topics.restore(directory, to, at=at_ms, upto=upto, skipped_seqs=skip)
+    if is_bucket:
+        made = made._replace(backup=source)
     print(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
         f"{time_text(made.taken_ms)}, from {made.backup}; each topic continues {made.skipped_seqs} seqs later, "
@@ -79,12 +117,20 @@ def _record(text: str) -> tuple[str, int]:
 
 
 @start_or_refusal()
+@with_bucket
 def verify(
-    backup: Annotated[str, typer.Argument(metavar="BACKUP", help="A backup, the directory of them, or an archive.")],
+    backup: Annotated[
+        str,
+        typer.Argument(metavar="BACKUP", help="A backup, the directory of them, or an archive; or s3://BUCKET/PREFIX."),
+    ],
+    options: BucketOptions,
 ) -> None:
     """Compare every checksum of a backup or an archive. Exit code 1: damage was found."""
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
+    if is_bucket_url(backup):
+        _verify_bucket(backup, options)
+        return
     found = topics.verify_backup(backup)
     for finding in found.findings:
         print(f"damage: {finding}")
@@ -94,3 +140,18 @@ def verify(
         f"{bytes_text(found.bytes)} in {count_text(found.files, 'file')}; {verdict}"
     )
     raise typer.Exit(0 if found.sound else 1)
+
+
+def _verify_bucket(url: str, options: BucketOptions) -> None:
+    """Compare all bytes of a copy in a bucket with its manifests."""
+    found = verified_bucket(url, options)
+    for finding in found.findings:
+        print(f"damage: {finding}")
+    verdict = "all sound"
+    if found.findings:
+        verdict = f"{len(found.findings)} damaged: `topics copy-backup --reread` sends them again from the directory"
+    print(
+        f"{url}: {count_text(found.backups, 'backup')}, up to {time_text(found.upto_ms)}, {bytes_text(found.bytes)} in "
+        f"{count_text(found.objects, 'object')}; {verdict}"
+    )
+    raise typer.Exit(1 if found.findings else 0)

@@ -1,0 +1,180 @@
+"""A copy from a bucket is what was copied there, or refused with its place."""
+
+from __future__ import annotations
+
+import asyncio
+import filecmp
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import topics
+from tests.cli.backups.copied_places import OPTIONS, URL, fetch_all, look, restored, send
+from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
+from topics.cli.backups.bucket_manifest import BucketManifest, ManifestKey, pack
+from topics.cli.backups.fetch_copy import look_at_copy, needed_parts
+from topics.errors import CorruptError, StorageError, UsageError
+
+
+def same(one: Path, other: Path) -> bool:
+    """Return whether two directories have the same files."""
+    names = {path.relative_to(one) for path in one.rglob("*") if path.is_file()}
+    return names == {path.relative_to(other) for path in other.rglob("*") if path.is_file()} and all(
+        filecmp.cmp(one / name, other / name, shallow=False) for name in names
+    )
+
+
+def test_a_directory_that_was_copied_there_and_back_is_the_same(
+    backups: list[Path], archives: list[Path], tmp_path: Path
+) -> None:
+    for number, source in enumerate((backups[1], archives[3])):
+        bucket = MemoryBucket()
+        send(bucket, source)
+        assert fetch_all(bucket, tmp_path / f"{number}") > 0
+        assert number or same(source, tmp_path / f"{number}")
+        assert topics.verify_backup(tmp_path / f"{number}").sound
+        assert fetch_all(bucket, tmp_path / f"{number}") == 0, "all of it is there"
+
+
+def test_equal_files_of_several_backups_are_one_file(backups: list[Path], bucket: MemoryBucket, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(backups[0], source)
+    (first,) = source.glob("*Z")
+    later = source / "2099-01-01T00-00-00Z"
+    shutil.copytree(first, later)
+    send(bucket, source)
+    fetch_all(bucket, tmp_path / "back")
+    for name in (path.relative_to(first) for path in first.rglob("*") if path.name.startswith("snapshot-")):
+        assert (tmp_path / "back" / later.name / name).samefile(tmp_path / "back" / first.name / name)
+
+
+@pytest.mark.parametrize("what", ["backups", "archives"])
+def test_a_copy_from_a_bucket_that_is_killed_at_any_call_has_nothing_half_done_and_continues(
+    what: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    stages: list[Path] = request.getfixturevalue(what)
+    bucket = MemoryBucket()
+    send(bucket, stages[-1])
+    bucket.error = KilledError
+    calls, to, whole = 0, tmp_path / "to", 0
+    while True:
+        bucket.calls_left = calls
+        try:
+            fetch_all(bucket, to)
+        except KilledError:
+            for described in to.rglob("backup.json") if to.exists() else ():
+                assert topics.verify_backup(described.parent).sound
+            calls, whole = calls + 1, whole + len(list(to.rglob("*.json")))
+            continue
+        break
+    bucket.calls_left = None
+    assert calls > 3
+    assert topics.verify_backup(to).sound
+    assert not list(to.rglob("*.partial"))
+
+
+def test_a_restore_of_a_time_reads_one_base_and_the_log_after_it(
+    archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    for stage in archives[:3]:
+        send(bucket, stage)
+    first, *_, last = look(bucket).backups
+    _, needed = needed_parts(look(bucket), None, all_bases=False)
+    assert [base.path for base in needed.backups] == [last.path]
+    assert needed.logs[0].files.keys() < look(bucket).logs[0].files.keys()
+    _, needed = needed_parts(look(bucket), first.backup().taken_ms, all_bases=False)
+    assert [base.path for base in needed.backups] == [first.path, last.path]
+    assert restored(bucket, tmp_path / "new", record=("orders", 3)) == list(range(5))
+    (note,) = archives[1].glob("*/archive.json")
+    at_ms = msgspec.json.decode(note.read_bytes())["upto_ms"]
+    assert restored(bucket, tmp_path / "new", at_ms) == list(range(10))
+
+
+def test_one_backup_of_a_bucket_is_named_by_its_url(backups: list[Path], bucket: MemoryBucket) -> None:
+    send(bucket, backups[1])
+    first, _ = look(bucket).backups
+    asked: list[str] = []
+
+    class Below(MemoryBucket):
+        async def sizes(self, prefix: str) -> dict[str, int]:
+            return {} if len(asked) == 1 else await bucket.sizes(prefix)
+
+        async def get(self, key: str) -> bytes | None:
+            return await bucket.get(key)
+
+    found = asyncio.run(look_at_copy(f"{URL}/{first.path}", OPTIONS, lambda url, _: asked.append(url) or Below()))
+    assert asked == [f"{URL}/{first.path}", URL]
+    assert [each.path for each in found.backups] == [first.path]
+
+
+def test_a_missing_or_changed_object_is_named_and_nothing_is_made(
+    backups: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    send(bucket, backups[0])
+    objects = dict(bucket.objects)
+    for key, data in objects.items():
+        for changed in (None, b"", data[:-1], bytes(len(data))):
+            if changed == data:
+                continue
+            bucket.objects = {**objects, key: changed or b""}
+            if changed is None:
+                del bucket.objects[key]
+                if key.startswith("manifests/"):
+                    continue  # there is no copy then
+            with pytest.raises(CorruptError, match=f"{URL}/{key} .*`topics copy-backup --reread` sends it again"):
+                fetch_all(bucket, tmp_path / "back")
+            assert not list((tmp_path / "back").rglob("backup.json"))
+
+
+def test_a_bucket_that_lists_a_manifest_it_has_not_is_damaged(backups: list[Path], bucket: MemoryBucket) -> None:
+    send(bucket, backups[0])
+    (key,) = [key for key in bucket.objects if key.startswith("manifests/")]
+
+    class Lists(MemoryBucket):
+        async def sizes(self, prefix: str) -> dict[str, int]:
+            return {key: 100}
+
+    with pytest.raises(CorruptError, match="is missing, although the bucket lists it"):
+        look(Lists())
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/outside", "wal/../../outside"])
+def test_a_manifest_that_names_a_path_outside_is_refused(path: str, bucket: MemoryBucket, tmp_path: Path) -> None:
+    manifest = BucketManifest(1, "2026-11-27T12-13-14Z", "backup.json", "{}", {path: []})
+    key, data = pack(manifest, 1)
+    bucket.objects[str(key)] = data
+    with pytest.raises(CorruptError, match="which is outside of the copy"):
+        fetch_all(bucket, tmp_path / "back")
+    key, data = pack(BucketManifest(1, "../up", "backup.json", "{}", {}), 1)
+    bucket.objects = {str(ManifestKey("../up", 1, key.sha256)): data}
+    with pytest.raises(CorruptError, match="which is outside of the copy"):
+        fetch_all(bucket, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_what_is_there_of_another_copy_is_kept_and_refused(
+    backups: list[Path], archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    send(bucket, archives[1])
+    shutil.copytree(archives[0], tmp_path / "archive")
+    with pytest.raises(UsageError, match=r"archive.json is of another copy: use a directory where it is not"):
+        fetch_all(bucket, tmp_path / "archive")
+    assert filecmp.cmp(*(next(each.glob("*/archive.json")) for each in (archives[0], tmp_path / "archive")))
+
+
+def test_times_of_a_bucket_with_backups_only_are_refused(backups: list[Path], bucket: MemoryBucket) -> None:
+    send(bucket, backups[0])
+    with pytest.raises(UsageError, match="a backup has one time, so leave out --at and --seq"):
+        needed_parts(look(bucket), 1, all_bases=False)
+    with pytest.raises(UsageError, match="has no copy of a backup or an archive"):
+        look(MemoryBucket())
+
+
+def test_a_bucket_that_fails_is_distinguished_from_a_damaged_one(backups: list[Path], bucket: MemoryBucket) -> None:
+    send(bucket, backups[0])
+    bucket.calls_left = 0
+    with pytest.raises(StorageError, match="503 SlowDown") as caught:
+        look(bucket)
+    assert not isinstance(caught.value, CorruptError)

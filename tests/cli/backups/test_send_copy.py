@@ -1,0 +1,265 @@
+"""A bucket leads to a whole state, whatever fails and wherever the copy is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli.backups.copied_places import OPTIONS, fetch_all, look, restored, send, verify
+from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
+from topics.cli.backups.bucket_manifest import piece_bytes
+from topics.cli.backups.send_copy import CopySender
+from topics.errors import CorruptError, StorageError, UsageError
+from topics.store.archive.archive_note import ArchiveNote, ShardEnd
+from topics.store.archive.archived_log import archived_name
+
+
+def manifests(bucket: MemoryBucket) -> set[str]:
+    return {key for key in bucket.objects if key.startswith("manifests/")}
+
+
+def test_a_copy_of_backups_leads_to_the_newest_and_sends_only_what_is_new(
+    backups: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    first = send(bucket, backups[0])
+    assert (first.backups, first.objects) == (1, len([key for key in bucket.objects if key.startswith("pieces/")]))
+    assert restored(bucket, tmp_path / "new") == [1] * 5
+    assert send(bucket, backups[0]).objects == 0
+    second = send(bucket, backups[1])
+    assert second.backups == 1
+    assert restored(bucket, tmp_path / "new") == [1] * 5 + [2] * 5
+    assert verify(bucket).findings == []
+
+
+def test_a_copy_of_an_archive_follows_it_and_leads_to_its_end(
+    archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    for stage, count in zip(archives, (5, 10, 15, 20), strict=True):
+        send(bucket, stage)
+        assert restored(bucket, tmp_path / "new") == list(range(count))
+        assert verify(bucket).findings == []
+    logs = [key for key in manifests(bucket) if "/bases/" not in key]
+    assert len(logs) == 3, "two of the timeline that grew, one of the other"
+
+
+def test_a_log_that_grows_is_sent_in_few_pieces_and_few_times(tmp_path: Path, archives: list[Path]) -> None:
+    """The note is moved through the log of a whole archive, a block at a time."""
+    source = tmp_path / "archive"
+    shutil.copytree(archives[1], source)
+    (path,) = source.glob("*/archive.json")
+    note = msgspec.json.decode(path.read_bytes(), type=ArchiveNote)
+    end = note.shards[0]
+    bucket = MemoryBucket()
+    sender, sent, sizes = CopySender(bucket, str(source), OPTIONS), 0, range(4096, end.size + 1, 4096)
+    for upto_ms, size in enumerate(sizes, 1):
+        shards = {0: ShardEnd(end.file_no, size, end.batch_no)}
+        path.write_bytes(msgspec.json.encode(ArchiveNote(upto_ms=upto_ms, shards=shards)))
+        sent += asyncio.run(sender.step()).bytes
+    assert len(sizes) > 20
+    (manifest,) = look(bucket).logs
+    pieces = manifest.files[archived_name(0, end.file_no)]
+    assert len(pieces) <= 8
+    once = sum(len(data) for key, data in bucket.objects.items() if key.startswith("pieces/"))
+    once += sum(
+        piece_bytes(piece)
+        for name in manifest.files
+        for piece in manifest.files[name]
+        if name < archived_name(0, end.file_no)
+    )
+    assert sent - once <= 6 * sizes[-1]
+
+
+@pytest.mark.parametrize("what", ["backups", "archives"])
+@pytest.mark.parametrize("done_first", [False, True], ids=["before", "after"])
+def test_a_copy_that_ends_at_any_call_leaves_what_was_there_and_continues(
+    what: str,
+    done_first: bool,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    """Killed between any two calls, or one of them failing: the bucket leads to a whole state."""
+    stages: list[Path] = request.getfixturevalue(what)[-2:]
+    known: dict[frozenset[str], list[int]] = {}
+    states = [list[int]()]
+    whole = MemoryBucket()
+    for stage in stages:
+        send(whole, stage)
+        states.append(restored(whole, tmp_path / "new"))
+    before = MemoryBucket()
+    for at, stage in enumerate(stages):
+        calls = 0
+        while True:
+            bucket = MemoryBucket()
+            bucket.objects = dict(before.objects)
+            bucket.calls_left, bucket.done_first = calls, done_first
+            if done_first:
+                bucket.error = KilledError
+            ended = outcome(lambda bucket=bucket, stage=stage: send(bucket, stage))
+            bucket.calls_left = None
+            assert isinstance(ended, type(None) | KilledError | StorageError)
+            has = frozenset(manifests(bucket))
+            if has not in known:
+                known[has] = state(bucket, tmp_path / "new")
+            assert known[has] in states[at : at + 2], f"call {calls}"
+            if known[has]:
+                assert verify(bucket).findings == [], f"call {calls}"
+            if ended is None:
+                break
+            again = send(bucket, stage)
+            assert again.objects <= len(bucket.objects)
+            assert verify(bucket).findings == []
+            has = frozenset(manifests(bucket))
+            if has not in known:
+                known[has] = state(bucket, tmp_path / "new")
+            assert known[has] == states[at + 1]
+            calls += 1
+        assert calls > 5
+        before = bucket
+
+
+def outcome(work: Callable[[], object]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
+
+
+def state(bucket: MemoryBucket, to: Path) -> list[int]:
+    """Return the numbers of the records that a bucket leads to; none if it refuses."""
+    try:
+        return restored(bucket, to)
+    except UsageError:
+        return []
+
+
+def test_a_bucket_that_stores_other_bytes_is_found_by_reading_back_and_mended(
+    backups: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    send(bucket, backups[0])
+    key = next(key for key, data in bucket.objects.items() if key.startswith("pieces/") and len(data) > 100)
+    good = bucket.objects[key]
+    bucket.objects[key] = bytes(reversed(good))
+    assert send(bucket, backups[0]).objects == 0, "its size is right"
+    assert verify(bucket).findings == [f"{bucket.url}/{key} does not match the SHA-256 in its name"]
+    with pytest.raises(
+        CorruptError, match=f"{key} does not match the SHA-256 in its name: `topics copy-backup --reread`"
+    ):
+        restored(bucket, tmp_path / "new")
+    assert send(bucket, backups[0], rereads=True).objects == 1
+    assert bucket.objects[key] == good
+    bucket.objects[key] = b""
+    assert send(bucket, backups[0]).objects == 1, "its size is wrong"
+    del bucket.objects[key]
+    assert send(bucket, backups[0]).objects == 1
+    assert bucket.objects[key] == good
+
+
+def test_a_log_whose_pieces_were_damaged_is_sent_again(
+    archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    send(bucket, archives[0])
+    for key in [key for key in bucket.objects if key.startswith("logs/")]:
+        bucket.objects[key] = bytes(len(bucket.objects[key]))
+    assert send(bucket, archives[0], rereads=True).objects > 0
+    assert restored(bucket, tmp_path / "new") == list(range(5))
+
+
+def test_a_bucket_that_changes_what_it_stores_gets_no_manifest(backups: list[Path], bucket: MemoryBucket) -> None:
+    send(bucket, backups[0])
+    before = dict(bucket.objects)
+    bucket.damage = lambda _key, data: data[:-1]
+    with pytest.raises(CorruptError, match=r"took \d+ bytes, and is with \d+ bytes in the bucket's list"):
+        send(bucket, backups[1])
+    bucket.damage = lambda _key, data: bytes(len(data))
+    with pytest.raises(CorruptError, match="was sent, and has other bytes: the bucket is damaged: use another one"):
+        send(bucket, backups[1], rereads=True)
+    bucket.damage = lambda key, data: data[:-1] if key.startswith("manifests/") else data
+    with pytest.raises(CorruptError, match=r"manifests/.* was sent, and has other bytes.*is as it was"):
+        send(bucket, backups[1])
+    assert manifests(bucket) == {key for key in before if key.startswith("manifests/")}
+    assert before.items() <= bucket.objects.items()
+
+
+def test_a_bucket_with_a_short_list_gets_no_manifest(archives: list[Path], bucket: MemoryBucket) -> None:
+    send(bucket, archives[0])
+    before = manifests(bucket)
+    bucket.hidden = lambda key: key.startswith("logs/")
+    with pytest.raises(CorruptError, match="is not in the bucket's list"):
+        send(bucket, archives[1])
+    bucket.hidden = lambda key: key.startswith("manifests/") and "/bases/" not in key
+    with pytest.raises(StorageError, match="does not list the manifests that this process left"):
+        send(bucket, archives[1])
+    assert manifests(bucket) == before
+
+
+def test_two_processes_that_copy_to_one_prefix_are_noticed(archives: list[Path], bucket: MemoryBucket) -> None:
+    first = CopySender(bucket, str(archives[0]), OPTIONS)
+    asyncio.run(first.step())
+    send(bucket, archives[1])
+    note = next(archives[0].glob("*/archive.json"))
+    assert note.exists()
+    second = CopySender(bucket, str(archives[2]), OPTIONS)
+    second._seen = first._seen  # as if it had looked at the same time as the first
+    with pytest.raises(StorageError, match="another one copies to the same prefix"):
+        asyncio.run(second.step())
+    assert verify(bucket).findings == []
+    asyncio.run(second.step())
+    assert verify(bucket).findings == []
+
+
+def test_an_archive_older_than_its_copy_is_refused(archives: list[Path], bucket: MemoryBucket) -> None:
+    send(bucket, archives[1])
+    with pytest.raises(UsageError, match="is newer than .*: use another prefix"):
+        send(bucket, archives[0])
+
+
+def test_another_backup_of_the_same_name_is_refused(backups: list[Path], bucket: MemoryBucket, tmp_path: Path) -> None:
+    send(bucket, backups[0])
+    other = tmp_path / "other"
+    shutil.copytree(backups[0], other)
+    (manifest,) = other.glob("*/backup.json")
+    manifest.write_text(manifest.read_text().replace('"boot":"', '"boot":"another '))
+    with pytest.raises(UsageError, match="has another backup with the name .*: use a prefix for each server"):
+        send(bucket, other)
+
+
+def test_a_damaged_or_missing_file_of_a_backup_is_named_and_not_copied(
+    backups: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(backups[0], source)
+    (snapshot, *_) = source.rglob("snapshot-*")
+    data = snapshot.read_bytes()
+    snapshot.write_bytes(bytes(len(data)))
+    with pytest.raises(CorruptError, match=f"{snapshot} is not what backup.json says: `topics verify"):
+        send(bucket, source)
+    snapshot.unlink()
+    with pytest.raises(StorageError, match=f"{snapshot} is missing: it was removed while it was copied, or"):
+        send(bucket, source)
+    assert manifests(bucket) == set()
+
+
+def test_files_that_the_archive_removed_stay_in_the_bucket(
+    archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    send(bucket, archives[1])
+    source = tmp_path / "archive"
+    shutil.copytree(archives[2], source)
+    for base in sorted(source.glob("*/bases/*Z"))[:1]:
+        shutil.rmtree(base)
+    send(bucket, source)
+    assert verify(bucket).findings == []
+    assert fetch_all(bucket, tmp_path / "all") > 0
+    assert len(list((tmp_path / "all").glob("*/bases/*Z"))) >= 2
+
+
+def test_a_directory_without_a_backup_is_refused(tmp_path: Path, bucket: MemoryBucket) -> None:
+    with pytest.raises(UsageError, match="there is no backup and no archive in"):
+        send(bucket, tmp_path)
+    assert bucket.calls == []

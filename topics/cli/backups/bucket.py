@@ -1,0 +1,179 @@
+"""An object store as what copies ask of it: objects of some MiB, written and read whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from topics.cli.backups.bucket_errors import failure, is_bucket_missing
+from topics.common.extras import install_command
+from topics.errors import UsageError
+
+SCHEME = "s3://"
+R = TypeVar("R")
+
+
+class BucketOptions(NamedTuple):
+    """How a bucket is asked."""
+
+    endpoint: str | None = None
+    """URL of a store other than that of AWS; None: AWS_ENDPOINT_URL."""
+    region: str | None = None
+    """Region of the bucket; None: AWS_REGION."""
+    timeout_s: float = 60
+    """Seconds that one request may take, with its body."""
+    retries: int = 10
+    """Repetitions of a request that failed, after pauses that double and vary at random."""
+    retry_for_s: float = 180
+    """Seconds after which a request is not repeated any more."""
+    parallel: int = 4
+    """Requests at the same time."""
+    part_bytes: int = 8 << 20
+    """Bytes of an object, at most: a longer file is several."""
+
+
+class Bucket(Protocol):
+    """The part of an object store below a prefix. All calls raise StorageError."""
+
+    @property
+    def url(self) -> str: ...
+
+    async def put(self, key: str, data: bytes) -> None: ...
+
+    async def get(self, key: str) -> bytes | None:
+        """Return an object; None if it is not there."""
+
+    async def sizes(self, prefix: str) -> dict[str, int]:
+        """Return the keys below a prefix, which ends where a name does, and their sizes."""
+
+    async def delete(self, keys: list[str]) -> None:
+        """Remove objects. It is no error if one is not there."""
+
+
+def is_bucket_url(path: str) -> bool:
+    """Return whether a path is the URL of a bucket. Raises: UsageError, it is another URL."""
+    scheme, separator, _ = path.partition("://")
+    if separator and f"{scheme}://" != SCHEME:
+        raise UsageError(f"{path} is neither a directory nor a bucket: use a path, or s3://BUCKET/PREFIX")
+    return bool(separator)
+
+
+def open_bucket(url: str, options: BucketOptions) -> Bucket:
+    """Return the bucket of a URL. The credentials are those of the variables AWS_*.
+
+    Raises: UsageError, the URL names none, or obstore is not installed.
+    """
+    name, _, prefix = url.removeprefix(SCHEME).partition("/")
+    if not name or "//" in prefix or any(part in (".", "..") for part in prefix.split("/")):
+        raise UsageError(f"{url} names no place in a bucket: use s3://BUCKET/PREFIX")
+    try:
+        from obstore.exceptions import BaseError  # noqa: PLC0415 - an extra
+        from obstore.store import S3Store  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UsageError(f"{url} needs the package obstore: {install_command('s3')}") from None
+    endpoint = options.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+        raise UsageError(f"--endpoint is {endpoint!r}: use a URL, such as https://s3.example.com")
+    config: dict[str, Any] = {"checksum_algorithm": "SHA256"}
+    config |= {"endpoint": endpoint} if endpoint else {}
+    config |= {"region": options.region} if options.region else {}
+    try:
+        store = S3Store(
+            name,
+            prefix=prefix.strip("/") or None,
+            client_options={
+                "allow_http": bool(endpoint) and str(endpoint).startswith("http://"),
+                "timeout": timedelta(seconds=options.timeout_s),
+                "connect_timeout": timedelta(seconds=min(10, options.timeout_s)),
+            },
+            retry_config={
+                "max_retries": options.retries,
+                "retry_timeout": timedelta(seconds=options.retry_for_s),
+            },
+            **config,
+        )
+    except (BaseError, ValueError) as error:
+        raise failure(url, "connection", error, options.timeout_s) from None
+    return StoreBucket(store, f"{SCHEME}{name}/{prefix.strip('/')}".rstrip("/"), options.timeout_s)
+
+
+class StoreBucket:
+    """A bucket that obstore talks to."""
+
+    def __init__(self, store: Any, url: str, timeout_s: float) -> None:
+        self._store = store
+        self._timeout_s = timeout_s
+        self._url = url
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    async def put(self, key: str, data: bytes) -> None:
+        import obstore  # noqa: PLC0415 - an extra
+
+        await self._ask("write", key, lambda: obstore.put(self._store, key, data, use_multipart=False))
+
+    async def get(self, key: str) -> bytes | None:
+        import obstore  # noqa: PLC0415 - an extra
+
+        return await self._ask("read", key, lambda: bytes(obstore.get(self._store, key).bytes()), has_none=True)
+
+    async def sizes(self, prefix: str) -> dict[str, int]:
+        import obstore  # noqa: PLC0415 - an extra
+
+        def listed() -> dict[str, int]:
+            return {item["path"]: item["size"] for page in obstore.list(self._store, prefix) for item in page}
+
+        return await self._ask("list", prefix, listed) or {}
+
+    async def delete(self, keys: list[str]) -> None:
+        import obstore  # noqa: PLC0415 - an extra
+
+        for begin in range(0, len(keys), 1000):
+            some = keys[begin : begin + 1000]
+            await self._ask("removal", some[0], partial(obstore.delete, self._store, some), has_none=True)
+
+    async def _ask(self, action: str, key: str, work: Callable[[], R], *, has_none: bool = False) -> R | None:
+        """Return the result of a blocking call.
+
+        has_none: whether it is None where the object is not there.
+        """
+        from obstore.exceptions import BaseError  # noqa: PLC0415 - an extra
+
+        try:
+            return await in_thread(work)
+        except (BaseError, OSError) as error:
+            if has_none and isinstance(error, FileNotFoundError) and not is_bucket_missing(error):
+                return None
+            raise failure(f"{self._url}/{key}", action, error, self._timeout_s) from None
+
+
+async def in_thread(work: Callable[[], R]) -> R:
+    """Return the result of a blocking call, made by a thread that no end of this process waits for.
+
+    obstore has calls for asyncio, whose threads abort the process if they end at its end.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[R] = loop.create_future()
+
+    def settle(setter: Callable[[Any], None], value: object) -> None:
+        if not future.done():
+            setter(value)
+
+    def run() -> None:
+        try:
+            setter, value = future.set_result, work()
+        except Exception as error:
+            setter, value = future.set_exception, error  # type: ignore[assignment]
+        with suppress(RuntimeError):  # the caller was interrupted
+            loop.call_soon_threadsafe(settle, setter, value)
+
+    threading.Thread(target=run, name="bucket", daemon=True).start()
+    return await future

@@ -1,0 +1,113 @@
+"""The options about buckets that commands share, and the calls that they make there."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import shutil
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from topics.cli.backups.bucket import BucketOptions
+from topics.cli.backups.fetch_copy import fetch, look_at_copy, needed_parts
+from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
+from topics.cli.exit_codes import INTERRUPTED
+from topics.errors import UsageError
+
+R = TypeVar("R")
+
+FETCHED = ".fetched"
+"""Suffix of the directory in which a restore puts what it reads from a bucket."""
+
+_DEFAULTS = BucketOptions()
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "endpoint": (str | None, typer.Option(help="URL of the object store; else AWS_ENDPOINT_URL, or AWS itself.")),
+    "region": (str | None, typer.Option(help="Region of the bucket; else AWS_REGION.")),
+    "request_timeout": (float, typer.Option(min=0.1, help="Seconds that a request to the bucket may take.")),
+    "retries": (int, typer.Option(min=0, help="Repetitions of a request that failed, after longer and longer pauses.")),
+    "retry_for": (float, typer.Option(min=0, help="Seconds after which a request is not repeated any more.")),
+    "parallel": (int, typer.Option(min=1, max=256, help="Requests to the bucket at the same time.")),
+    "part_bytes": (int, typer.Option(min=4096, max=1 << 30, help="Bytes of an object, at most.")),
+}
+_FIELDS = {
+    "endpoint": "endpoint",
+    "region": "region",
+    "request_timeout": "timeout_s",
+    "retries": "retries",
+    "retry_for": "retry_for_s",
+    "parallel": "parallel",
+    "part_bytes": "part_bytes",
+}
+
+
+def with_bucket(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options about buckets; it gets them as `options`, a BucketOptions."""
+    signature = inspect.signature(function, eval_str=True)
+    mine = [each for each in signature.parameters.values() if each.name != "options"]
+    added = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(_DEFAULTS, _FIELDS[name]),
+            annotation=Annotated[kind, option],
+        )
+        for name, (kind, option) in _OPTIONS.items()
+    ]
+
+    @wraps(function, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def run(*args: Any, **given: Any) -> None:
+        options = BucketOptions(**{_FIELDS[name]: given.pop(name) for name in _OPTIONS})
+        function(*args, options=options, **given)
+
+    parameters = [*mine, *added]
+    vars(run).update(__signature__=signature.replace(parameters=parameters))
+    run.__annotations__.clear()
+    run.__annotations__.update({each.name: each.annotation for each in parameters})
+    return run
+
+
+def run_to_end(work: Coroutine[Any, Any, R]) -> R:
+    """Return the result of calls to a bucket. An interrupt ends the process, which may be asking.
+
+    Threads that still wait for the bucket would abort it later, at an end in order.
+    """
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+
+
+@contextmanager
+def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all_bases: bool) -> Iterator[str]:
+    """Yield a directory with what a restore of a bucket needs, beside `to`; removed in the end."""
+    target = to.rstrip("/") or "/"
+    if os.path.lexists(target):
+        raise UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
+    directory = f"{target}{FETCHED}"
+
+    async def run() -> str:
+        path, needed = needed_parts(await look_at_copy(url, options), at_ms, all_bases=all_bases)
+        shutil.rmtree(directory, ignore_errors=True)
+        await fetch(needed, directory, options)
+        return f"{directory}/{path}".rstrip("/")
+
+    try:
+        yield run_to_end(run())
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def verified_bucket(url: str, options: BucketOptions) -> VerifiedCopy:
+    """Read a whole copy in a bucket."""
+
+    async def run() -> VerifiedCopy:
+        return await verify_copy(await look_at_copy(url, options), options)
+
+    return run_to_end(run())

@@ -1,0 +1,171 @@
+"""The layout of a bucket, and its manifests. Source: docs/backup.md.
+
+    <prefix>/manifests/2026-11-27T12-13-14Z/000000000001-<sha256>.json    one backup
+             manifests/<timeline>/000000000042-<sha256>.json              the log of an archive
+             manifests/<timeline>/bases/2026-11-27T12-13-15Z/...          a base of it
+             pieces/<sha256>-<bytes>                        bytes of backups, shared by all of them
+             logs/<timeline>/log/shard-00/wal-....log/<sha256>-<bytes>    bytes of one log file
+
+A file is a list of *pieces*, and a piece is named by its SHA-256. A manifest is named by its own,
+too. It is written after all that it names, under a name that no other one has. So at any moment the
+bucket has the last whole manifest, and all that it names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import posixpath
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from topics.cli.backups.bucket import Bucket
+from topics.errors import CorruptError, FormatError
+from topics.store.archive.archive_note import NOTE_NAME, ArchiveNote
+from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupManifest
+
+BUCKET_VERSION = 1
+MANIFESTS, PIECES, LOGS = "manifests", "pieces", "logs"
+REMEDY = "`topics copy-backup --reread` sends it again, if the directory that it was copied from is there"
+_NAME = re.compile(r"(\d{12})-([0-9a-f]{64})\.json", re.ASCII)
+_PIECE = re.compile(r"[0-9a-f]{64}-\d{1,12}", re.ASCII)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class BucketManifest(msgspec.Struct, forbid_unknown_fields=True):
+    """The contents of a manifest: the pieces of a backup, or of the log of a timeline."""
+
+    version: int
+    path: str
+    """The directory, relative to the one that was copied."""
+    kind: str
+    """Name of the file that describes the directory: that of a backup or of a timeline."""
+    description: str
+    """The text of that file."""
+    files: dict[str, list[str]]
+    """By path in the directory, the pieces of each other file in their order."""
+
+    @property
+    def is_backup(self) -> bool:
+        return self.kind == MANIFEST_NAME
+
+    def backup(self) -> BackupManifest:
+        """Return the description of a backup. Raises: CorruptError."""
+        return _decoded(self.description, BackupManifest, f"{self.path}/{self.kind}")
+
+    def note(self) -> ArchiveNote:
+        """Return the description of a timeline. Raises: CorruptError."""
+        return _decoded(self.description, ArchiveNote, f"{self.path}/{self.kind}")
+
+    def key(self, path: str, piece: str) -> str:
+        """Return the key of a piece of a file."""
+        return f"{PIECES}/{piece}" if self.is_backup else f"{LOGS}/{self.path}/{path}/{piece}"
+
+    def piece_keys(self) -> set[str]:
+        """Return the keys of all pieces."""
+        return {self.key(path, piece) for path, pieces in self.files.items() for piece in pieces}
+
+
+class ManifestKey(NamedTuple):
+    """The key of a manifest, in its parts. The later one of two is the newer."""
+
+    path: str
+    number: int
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"{MANIFESTS}/{self.path}/{self.number:012}-{self.sha256}.json"
+
+
+class Known(NamedTuple):
+    """A manifest of a bucket, with its key."""
+
+    key: ManifestKey
+    manifest: BucketManifest
+
+
+def piece_name(data: bytes | memoryview) -> str:
+    return f"{hashlib.sha256(data).hexdigest()}-{len(data)}"
+
+
+def piece_bytes(piece: str) -> int:
+    return int(piece.partition("-")[2])
+
+
+def pack(manifest: BucketManifest, number: int) -> tuple[ManifestKey, bytes]:
+    """Return the key and the bytes of a manifest."""
+    data = msgspec.json.encode(manifest)
+    return ManifestKey(manifest.path, number, hashlib.sha256(data).hexdigest()), data
+
+
+async def list_manifests(bucket: Bucket, path: str = "") -> dict[str, list[ManifestKey]]:
+    """Return the keys of manifests, oldest first, by the path of their directory."""
+    found: dict[str, list[ManifestKey]] = {}
+    for key in await bucket.sizes(f"{MANIFESTS}/{path}" if path else MANIFESTS):
+        directory, _, name = key.removeprefix(f"{MANIFESTS}/").rpartition("/")
+        match = _NAME.fullmatch(name)
+        if match is not None and (not path or directory == path):
+            found.setdefault(directory, []).append(ManifestKey(directory, int(match[1]), match[2]))
+    return {directory: sorted(keys) for directory, keys in sorted(found.items())}
+
+
+async def read_bucket_manifest(bucket: Bucket, key: ManifestKey) -> Known:
+    """Return a manifest. Raises: CorruptError, it is damaged or missing; FormatError."""
+    data = await bucket.get(str(key))
+    where = f"{bucket.url}/{key}"
+    if data is None:
+        raise CorruptError(f"{where} is missing, although the bucket lists it: {REMEDY}", {"path": where})
+    if hashlib.sha256(data).hexdigest() != key.sha256:
+        raise CorruptError(f"{where} does not match the SHA-256 in its name: {REMEDY}", {"path": where})
+    try:
+        manifest = msgspec.json.decode(data, type=BucketManifest)
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{where} is a manifest that this build does not know: {error}") from error
+    if manifest.version != BUCKET_VERSION:
+        raise FormatError(f"{where} has version {manifest.version}, and this build knows {BUCKET_VERSION}")
+    if manifest.kind not in (MANIFEST_NAME, NOTE_NAME) or manifest.path != key.path:
+        raise FormatError(f"{where} is the manifest of something else: {manifest.path}/{manifest.kind}")
+    for path in (manifest.path, *manifest.files):
+        if posixpath.normpath(path) != path or path.startswith(("/", "..")) or "\0" in path:
+            raise CorruptError(f"{where} names {path!r}, which is outside of the copy: {REMEDY}")
+    for piece in (piece for pieces in manifest.files.values() for piece in pieces):
+        if not _PIECE.fullmatch(piece):
+            raise CorruptError(f"{where} names a piece {piece[:100]!r}, which is no name of one: {REMEDY}")
+    return Known(key, manifest)
+
+
+async def at_once(parallel: int, items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Return what `work` returns for each item, in order, with so many at the same time.
+
+    Raises: the first exception, once those that had begun have ended; no others are begun then.
+    """
+    waiting, found, errors = iter(enumerate(items)), dict[int, R](), list[Exception]()
+
+    async def worker() -> None:
+        for at, item in waiting:
+            try:
+                found[at] = await work(item)
+            except Exception as error:
+                errors.append(error)
+            if errors:
+                return
+
+    await asyncio.gather(*(worker() for _ in range(parallel)))
+    if errors:
+        raise errors[0]
+    return [found[at] for at in sorted(found)]
+
+
+D = TypeVar("D", BackupManifest, ArchiveNote)
+
+
+def _decoded(text: str, kind: type[D], where: str) -> D:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise CorruptError(f"{where} in the bucket is damaged: {error}: {REMEDY}", {"path": where}) from error

@@ -1,0 +1,144 @@
+"""The contents of a directory of backups or an archive, in the parts that are copied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from topics.errors import CorruptError, FormatError, StorageError, UsageError
+from topics.store.archive.archive_note import BASES, NOTE_NAME, NOTE_VERSION, ArchiveNote, is_timeline_name
+from topics.store.archive.archived_log import archived_directory
+from topics.store.backup.backup_manifest import (
+    MANIFEST_NAME,
+    MANIFEST_VERSION,
+    BackupManifest,
+    backup_age,
+    is_backup_name,
+)
+from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
+
+D = TypeVar("D", BackupManifest, ArchiveNote)
+
+
+class BackupPart(NamedTuple):
+    """A backup, or a base of an archive."""
+
+    path: str
+    """Relative to the directory that is copied; for a part that is the directory, its name."""
+    directory: str
+    text: str
+    """Its manifest."""
+
+    @property
+    def manifest(self) -> BackupManifest:
+        """Return the manifest, decoded. Raises: CorruptError, FormatError."""
+        return _decode(self.text, f"{self.directory}/{MANIFEST_NAME}", BackupManifest, MANIFEST_VERSION)
+
+
+class LogFilePart(NamedTuple):
+    """An archived log file, as far as the note states that it is archived."""
+
+    path: str
+    """Relative to the timeline."""
+    data_bytes: int
+    """Bytes of the log."""
+    bytes: int
+    """With the zeros that make whole blocks of it."""
+    is_settled: bool
+    """Whether nothing will be added."""
+
+
+class LogPart(NamedTuple):
+    """The log of a timeline, as its note states it."""
+
+    path: str
+    directory: str
+    text: str
+    note: ArchiveNote
+    files: list[LogFilePart]
+
+
+class Tree(NamedTuple):
+    """A part after which the bucket can restore more than before: a backup, or a timeline."""
+
+    backups: list[BackupPart]
+    log: LogPart | None
+
+
+def copied_trees(source: str) -> Iterator[Tree]:
+    """Yield what a directory has: backups newest first, or timelines oldest first.
+
+    Each is looked at when its turn comes. The note of a timeline is read before its bases are
+    listed: a base that a note relies on is there before the note.
+    Raises: UsageError, there is nothing to copy; CorruptError; FormatError; OSError.
+    """
+    names = os.listdir(source) if os.path.isdir(source) else []
+    own = os.path.basename(os.path.abspath(source))
+    if MANIFEST_NAME in names:
+        yield Tree([_backup(own, source)], None)
+    elif NOTE_NAME in names:
+        yield _timeline(own, source)
+    elif timelines := sorted(filter(is_timeline_name, names)):
+        yield from (_timeline(name, f"{source}/{name}") for name in timelines)
+    elif backups := sorted(filter(is_backup_name, names), key=backup_age, reverse=True):
+        yield from (Tree([_backup(name, f"{source}/{name}")], None) for name in backups)
+    else:
+        raise UsageError(f"there is no backup and no archive in {source}: name the directory of one")
+
+
+def _backup(path: str, directory: str) -> BackupPart:
+    return BackupPart(path, directory, _read(f"{directory}/{MANIFEST_NAME}"))
+
+
+def _timeline(path: str, directory: str) -> Tree:
+    try:
+        text = _read(f"{directory}/{NOTE_NAME}")
+    except FileNotFoundError:
+        return Tree([], None)  # the server has just begun it
+    note = _decode(text, f"{directory}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION)
+    files: list[LogFilePart] = []
+    for shard, end in note.shards.items():
+        of_shard = f"{directory}/{archived_directory(shard)}"
+        for name in sorted(os.listdir(of_shard) if os.path.isdir(of_shard) else []):
+            number = wal_file_no(name)
+            if number is None or number > end.file_no:
+                continue
+            is_settled = number < end.file_no
+            size = os.stat(f"{of_shard}/{name}").st_size if is_settled else end.size
+            whole = size & -BLOCK_BYTES if is_settled else align_up(size, BLOCK_BYTES)
+            files.append(LogFilePart(f"{archived_directory(shard)}/{name}", min(size, whole), whole, is_settled))
+    bases = f"{directory}/{BASES}"
+    names = os.listdir(bases) if os.path.isdir(bases) else []
+    found = sorted(filter(is_backup_name, names), key=backup_age)
+    backups = [_backup(f"{path}/{BASES}/{name}", f"{bases}/{name}") for name in found]
+    return Tree(backups, LogPart(path, directory, text, note, files))
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as opened:
+        return opened.read()
+
+
+def _decode(text: str, path: str, kind: type[D], version: int) -> D:
+    try:
+        found = msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        raise CorruptError(f"{path} is damaged: {error}: `topics verify` shows all damage", {"path": path}) from error
+    if found.version != version:
+        raise FormatError(f"{path} has version {found.version}, and this build knows {version}")
+    return found
+
+
+def read_log_file(directory: str, file: LogFilePart) -> bytes:
+    """Return the bytes of a log file that count. Raises: StorageError, it is shorter; OSError."""
+    with open(f"{directory}/{file.path}", "rb") as opened:
+        data = opened.read(file.data_bytes)
+    if len(data) != file.data_bytes:
+        raise StorageError(
+            f"{directory}/{file.path} has {len(data)} bytes, and {file.data_bytes} were archived: `topics verify` "
+            "shows all damage"
+        )
+    return data + bytes(file.bytes - file.data_bytes)

@@ -1,0 +1,418 @@
+"""Copies a directory of backups, or an archive, to a bucket, and again what is new in it.
+
+Nothing that a manifest names is changed or removed before a newer manifest is there and was read
+back. So a copy that is killed at any moment leaves all that could be restored before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import xxhash
+
+from topics.cli.backups.bucket import Bucket, BucketOptions
+from topics.cli.backups.bucket_manifest import (
+    BUCKET_VERSION,
+    LOGS,
+    PIECES,
+    BucketManifest,
+    Known,
+    ManifestKey,
+    at_once,
+    list_manifests,
+    pack,
+    piece_bytes,
+    piece_name,
+    read_bucket_manifest,
+)
+from topics.cli.backups.copied_tree import BackupPart, LogFilePart, LogPart, Tree, copied_trees, read_log_file
+from topics.errors import CorruptError, StorageError, UsageError
+from topics.store.archive.archive_note import NOTE_NAME
+from topics.store.archive.archived_log import archived_directory, archived_name
+from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile
+
+_KEPT = 2
+"""Manifests of a log that are kept: another process may be about to continue from the older one."""
+_ATTEMPTS = 3
+
+
+class SentCopy(NamedTuple):
+    """The outcome of one call."""
+
+    backups: int
+    """Backups and bases whose manifest was written."""
+    objects: int
+    """Pieces that were sent."""
+    bytes: int
+    """Bytes of these."""
+    upto_ms: int
+    """Unix ms of the newest time that the bucket leads to, of all that was looked at."""
+
+
+@dataclass
+class _Count:
+    backups: int = 0
+    objects: int = 0
+    bytes: int = 0
+    upto_ms: int = 0
+
+
+class _SendWindow:
+    """Pieces that wait to be sent at the same time."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._waiting: list[tuple[str, bytes]] = []
+        self.keys: set[str] = set()
+        """Keys of those that were sent."""
+
+    def add(self, key: str, data: bytes) -> bool:
+        """Add a piece; return whether the window is full."""
+        self._waiting.append((key, data))
+        return len(self._waiting) >= self._count
+
+    def take(self) -> list[tuple[str, bytes]]:
+        """Return the pieces that wait, and forget them."""
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+@dataclass
+class _SeenBucket:
+    """The known contents of a bucket. Any failure makes them unknown again."""
+
+    keys: dict[str, list[ManifestKey]]
+    """Keys of manifests, oldest first, by path."""
+    newest: dict[str, Known] = field(default_factory=dict)
+    """The newest manifest of each path, if it is sound."""
+    there: dict[str, int] = field(default_factory=dict)
+    """Sizes of pieces by key, of the prefixes that were listed."""
+    listed: set[str] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)
+    """Paths of backups of which all is there."""
+    reread: set[str] = field(default_factory=set)
+    """Keys whose bytes were read back and are right."""
+
+
+class CopySender:
+    """Copies one directory to one bucket, as often as `step` is called."""
+
+    def __init__(self, bucket: Bucket, source: str, options: BucketOptions, *, rereads: bool = False) -> None:
+        """rereads: whether to read back every piece that is there, and to send it again if it is
+        not what its name says.
+        """
+        self._bucket = bucket
+        self._source = source
+        self._options = options
+        self._rereads = rereads
+        self._seen: _SeenBucket | None = None
+        self._count = _Count()
+
+    async def step(self) -> SentCopy:
+        """Copy what the directory has now and the bucket has not.
+
+        Raises: UsageError, there is nothing to copy, or the bucket has another copy; CorruptError,
+            a file or an object is not what it should be; StorageError, the bucket fails or is slow;
+            FormatError. The bucket leads to all times of before then.
+        """
+        for attempt in range(_ATTEMPTS):
+            self._count = _Count()
+            try:
+                await self._copy_all()
+            except FileNotFoundError as error:  # the server removes what is too old
+                self._seen = None
+                if attempt + 1 == _ATTEMPTS:
+                    raise StorageError(
+                        f"{error.filename} is missing: it was removed while it was copied, or the backup is damaged, "
+                        f"which `topics verify {self._source}` shows"
+                    ) from None
+                continue
+            except BaseException:
+                self._seen = None
+                raise
+            break
+        return SentCopy(self._count.backups, self._count.objects, self._count.bytes, self._count.upto_ms)
+
+    async def _copy_all(self) -> None:
+        trees = copied_trees(self._source)
+        first = next(trees)  # whether there is anything is asked before the bucket is
+        seen = self._seen = self._seen or await self._look()
+        await self._copy_tree(seen, first)
+        for tree in trees:
+            await self._copy_tree(seen, tree)
+
+    async def _look(self) -> _SeenBucket:
+        """Return what the bucket has."""
+        seen = _SeenBucket(await list_manifests(self._bucket))
+
+        async def read(keys: list[ManifestKey]) -> None:
+            for key in reversed(keys):
+                with suppress(CorruptError):  # what it names is found again in the directory
+                    seen.newest[key.path] = await read_bucket_manifest(self._bucket, key)
+                    return
+
+        await at_once(self._options.parallel, seen.keys.values(), read)
+        return seen
+
+    async def _copy_tree(self, seen: _SeenBucket, tree: Tree) -> None:
+        """Send all pieces of a tree, and then its manifests: the log's comes last."""
+        if not tree.backups and tree.log is None:
+            return
+        made = [manifest for part in tree.backups if (manifest := await self._send_backup(seen, part)) is not None]
+        log = await self._send_log(seen, tree.log) if tree.log is not None else None
+        for manifest in made:
+            await self._write_manifest(seen, manifest)
+            self._count.backups += 1
+        if log is not None:
+            await self._write_manifest(seen, log)
+            await self._remove_before(seen, log)
+        upto_ms = (
+            tree.log.note.upto_ms if tree.log is not None else max(part.manifest.taken_ms for part in tree.backups)
+        )
+        self._count.upto_ms = max(self._count.upto_ms, upto_ms)
+
+    # --- backups -----------------------------------------------------------------------------------------------------
+    async def _send_backup(self, seen: _SeenBucket, part: BackupPart) -> BucketManifest | None:
+        """Send the pieces of a backup; return its manifest, None if it is there."""
+        known = seen.newest.get(part.path)
+        if known is not None and known.manifest.description != part.text:
+            raise UsageError(
+                f"{self._bucket.url} has another backup with the name {part.path}: use a prefix for each server"
+            )
+        if part.path in seen.whole:
+            return None
+        await self._list(seen, PIECES)
+        if known is not None:
+            files = dict(known.manifest.files)
+        else:
+            copies = _pieces_by_file(seen)
+            files = {file.path: copies.get((file.path, file.bytes, file.xxh3), []) for file in part.manifest.files}
+        manifest = BucketManifest(BUCKET_VERSION, part.path, MANIFEST_NAME, part.text, files)
+        await self._reread(seen, manifest.piece_keys())
+        sent = _SendWindow(self._options.parallel)
+        for file in part.manifest.files:
+            pieces = files.get(file.path, [])
+            is_known = sum(map(piece_bytes, pieces)) == file.bytes
+            if not is_known or not all(_is_there(seen, f"{PIECES}/{piece}") for piece in pieces):
+                files[file.path] = await self._send_file(seen, part, file, sent)
+        await self._put(seen, sent)
+        await self._check_sent(seen, PIECES, sent.keys)
+        seen.whole.add(part.path)
+        return manifest if known is None or files != known.manifest.files else None
+
+    async def _send_file(self, seen: _SeenBucket, part: BackupPart, file: BackupFile, sent: _SendWindow) -> list[str]:
+        """Send the missing pieces of a file, the last ones later; return all of them, in order."""
+        path, digest, size = f"{part.directory}/{file.path}", xxhash.xxh3_64(), 0
+        pieces: list[str] = []
+        with open(path, "rb") as opened:
+            while data := opened.read(self._options.part_bytes):
+                digest.update(data)
+                size += len(data)
+                pieces.append(piece_name(data))
+                if sent.add(f"{PIECES}/{pieces[-1]}", data):
+                    await self._put(seen, sent)
+        if (size, digest.hexdigest()) != (file.bytes, file.xxh3):
+            raise CorruptError(
+                f"{path} is not what {MANIFEST_NAME} says: `topics verify {part.directory}` shows all damage; the "
+                "bucket did not get this backup",
+                {"path": path},
+            )
+        return pieces
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+    async def _send_log(self, seen: _SeenBucket, part: LogPart) -> BucketManifest | None:
+        """Send the new part of a log; return its manifest, None if nothing is new."""
+        known = seen.newest.get(part.path)
+        if known is not None and known.manifest.note().upto_ms > part.note.upto_ms:
+            raise UsageError(
+                f"{self._bucket.url} is newer than {part.directory}, so it has a copy of another directory: use "
+                "another prefix for this one"
+            )
+        before = known.manifest if known is not None else None
+        # Files that the server has removed stay: bases in the bucket need them.
+        files = dict(before.files) if before is not None else {}
+        manifest = BucketManifest(BUCKET_VERSION, part.path, NOTE_NAME, part.text, files)
+        await self._list(seen, f"{LOGS}/{part.path}")
+        await self._reread(seen, manifest.piece_keys())
+        settled = _settled(before)
+        for file in part.files:
+            pieces = files.get(file.path, [])
+            is_whole = sum(map(piece_bytes, pieces)) == file.bytes and file.path in settled
+            if is_whole and all(_is_there(seen, manifest.key(file.path, piece)) for piece in pieces):
+                continue
+            files[file.path] = await self._send_log_file(seen, part, file, pieces)
+        return manifest if manifest != before else None
+
+    async def _send_log_file(self, seen: _SeenBucket, part: LogPart, file: LogFilePart, known: list[str]) -> list[str]:
+        """Send the missing pieces of a log file; return all of them, in order.
+
+        A log file grows by a few KiB at a time. A piece is joined with those before it that are not
+        larger, so a file has few pieces, and no byte is sent more often than the logarithm of that.
+        """
+        data, prefix = memoryview(read_log_file(part.directory, file)), f"{LOGS}/{part.path}/{file.path}"
+        pieces, at = [], 0
+        for piece in known:
+            size = piece_bytes(piece)
+            if piece_name(data[at : at + size]) != piece or not _is_there(seen, f"{prefix}/{piece}"):
+                break
+            pieces.append(piece)
+            at += size
+        while pieces and at < len(data):
+            size = piece_bytes(pieces[-1])
+            if size > len(data) - at or size + len(data) - at > self._options.part_bytes:
+                break
+            pieces.pop()
+            at -= size
+        sent, step = _SendWindow(1 << 30), self._options.part_bytes
+        for begin in range(at, len(data), step):
+            pieces.append(piece_name(data[begin : begin + step]))
+            sent.add(f"{prefix}/{pieces[-1]}", bytes(data[begin : begin + step]))
+        await self._put(seen, sent)
+        await self._check_sent(seen, prefix, sent.keys)
+        return pieces
+
+    async def _remove_before(self, seen: _SeenBucket, manifest: BucketManifest) -> None:
+        """Remove manifests of a log from before the last two, and then what only they name."""
+        keys = seen.keys[manifest.path]
+        old, kept = keys[:-_KEPT], keys[-_KEPT:]
+        if not old:
+            return
+        named, needed = set[str](), manifest.piece_keys()
+        for key in old:
+            named |= await self._keys_of(key)
+        for key in kept[:-1]:
+            needed |= await self._keys_of(key)
+        await self._bucket.delete([str(key) for key in old])
+        unused = sorted(named - needed)
+        await self._bucket.delete(unused)
+        for gone in unused:
+            seen.there.pop(gone, None)
+        seen.keys[manifest.path] = kept
+
+    async def _keys_of(self, key: ManifestKey) -> set[str]:
+        """Return the keys that a manifest names; none if it is damaged."""
+        try:
+            return (await read_bucket_manifest(self._bucket, key)).manifest.piece_keys()
+        except CorruptError:
+            return set()
+
+    # --- pieces and manifests ----------------------------------------------------------------------------------------
+    async def _list(self, seen: _SeenBucket, prefix: str) -> None:
+        if prefix not in seen.listed:
+            seen.there.update(await self._bucket.sizes(prefix))
+            seen.listed.add(prefix)
+
+    async def _put(self, seen: _SeenBucket, window: _SendWindow) -> None:
+        """Send what waits in a window and is not there."""
+        missing = {key: data for key, data in window.take() if not _is_there(seen, key)}
+
+        async def put(item: tuple[str, bytes]) -> None:
+            await self._bucket.put(*item)
+
+        await at_once(self._options.parallel, missing.items(), put)
+        seen.there.update((key, len(data)) for key, data in missing.items())
+        window.keys |= missing.keys()
+        self._count.objects += len(missing)
+        self._count.bytes += sum(map(len, missing.values()))
+
+    async def _check_sent(self, seen: _SeenBucket, prefix: str, sent: set[str]) -> None:
+        """Compare what was sent with what the bucket lists; in rereads, with what it returns.
+
+        Raises: CorruptError.
+        """
+        if not sent:
+            return
+        there = await self._bucket.sizes(prefix)
+        for key in sorted(sent):
+            if there.get(key) != seen.there[key]:
+                found = f"with {there[key]} bytes" if key in there else "not"
+                raise self._untrue(key, f"took {seen.there[key]} bytes, and is {found} in the bucket's list")
+        if self._rereads:
+            await self._reread(seen, sent)
+            for key in sorted(sent):
+                if not _is_there(seen, key):
+                    raise self._untrue(key, "was sent, and has other bytes")
+
+    async def _reread(self, seen: _SeenBucket, keys: set[str]) -> None:
+        """Read pieces back, if that is wished: those with other bytes count as missing then."""
+        if not self._rereads:
+            return
+
+        async def read(key: str) -> None:
+            data = await self._bucket.get(key)
+            if data is None or piece_name(data) != key.rpartition("/")[2]:
+                seen.there.pop(key, None)
+            else:
+                seen.reread.add(key)
+
+        await at_once(self._options.parallel, sorted(keys & seen.there.keys() - seen.reread), read)
+
+    async def _write_manifest(self, seen: _SeenBucket, manifest: BucketManifest) -> None:
+        """Write a manifest under a new name, and read it back.
+
+        Raises: CorruptError, StorageError.
+        """
+        path = manifest.path
+        known = seen.keys.get(path, [])
+        await self._check_newest(path, known)
+        key, data = pack(manifest, known[-1].number + 1 if known else 1)
+        await self._bucket.put(str(key), data)
+        if await self._bucket.get(str(key)) != data:
+            await self._bucket.delete([str(key)])
+            raise self._untrue(str(key), "was sent, and has other bytes")
+        try:
+            await self._check_newest(path, [*known, key])
+        except StorageError:
+            await self._bucket.delete([str(key)])
+            raise
+        seen.keys[path] = [*known, key]
+        seen.newest[path] = Known(key, manifest)
+
+    async def _check_newest(self, path: str, known: list[ManifestKey]) -> None:
+        """Check that no other process has written manifests here. Raises: StorageError."""
+        listed = (await list_manifests(self._bucket, path)).get(path, [])
+        if listed != known:
+            other = next(iter(sorted(set(listed) ^ set(known))))
+            raise StorageError(
+                f"{self._bucket.url}/{other}: the bucket does not list the manifests that this process left: another "
+                "one copies to the same prefix, or the list is damaged: let one copy there, and try again"
+            )
+
+    def _untrue(self, key: str, what: str) -> CorruptError:
+        where = f"{self._bucket.url}/{key}"
+        return CorruptError(
+            f"{where} {what}: the bucket is damaged: use another one; what could be restored from it before is as it "
+            "was, which `topics verify` shows",
+            {"path": where},
+        )
+
+
+def _is_there(seen: _SeenBucket, key: str) -> bool:
+    return seen.there.get(key) == piece_bytes(key.rpartition("/")[2])
+
+
+def _pieces_by_file(seen: _SeenBucket) -> dict[tuple[str, int, str], list[str]]:
+    """Return the pieces of files of backups, by what a backup's manifest says of them."""
+    return {
+        (file.path, file.bytes, file.xxh3): known.manifest.files[file.path]
+        for known in seen.newest.values()
+        if known.manifest.is_backup
+        for file in known.manifest.backup().files
+        if file.path in known.manifest.files
+    }
+
+
+def _settled(manifest: BucketManifest | None) -> set[str]:
+    """Return the files of a log to which nothing was added after its manifest was made."""
+    if manifest is None:
+        return set()
+    return set(_settled_files(manifest))
+
+
+def _settled_files(manifest: BucketManifest) -> Iterator[str]:
+    for shard, end in manifest.note().shards.items():
+        last = archived_name(shard, end.file_no)
+        yield from (path for path in manifest.files if path.startswith(f"{archived_directory(shard)}/") and path < last)

@@ -1,0 +1,64 @@
+"""Compares every byte of a copy in a bucket with the SHA-256 that its manifests have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.cli.backups.bucket import BucketOptions
+from topics.cli.backups.bucket_manifest import BucketManifest, at_once, piece_bytes
+from topics.cli.backups.fetch_copy import BucketCopy, fault_of
+from topics.store.archive.archived_log import archived_name
+
+
+class VerifiedCopy(NamedTuple):
+    """The result of reading a whole copy."""
+
+    backups: int
+    """Backups and bases."""
+    upto_ms: int
+    """Unix ms of the newest time that a restore leads to; 0: there is none."""
+    objects: int
+    bytes: int
+    findings: list[str]
+    """Damaged places, one sentence each."""
+
+
+async def verify_copy(copy: BucketCopy, options: BucketOptions) -> VerifiedCopy:
+    """Read every piece that the newest manifests name. Raises: CorruptError, StorageError."""
+    keys = sorted({key for part in copy.parts for key in part.piece_keys()})
+
+    async def check(key: str) -> str:
+        fault = fault_of(key, await copy.bucket.get(key))
+        return f"{copy.bucket.url}/{key} {fault}" if fault else ""
+
+    findings = [found for found in await at_once(options.parallel, keys, check) if found]
+    for part in copy.parts:
+        findings += _missing_files(copy, part)
+    return VerifiedCopy(
+        len(copy.backups), end_ms(copy), len(keys), sum(piece_bytes(key.rpartition("/")[2]) for key in keys), findings
+    )
+
+
+def end_ms(copy: BucketCopy) -> int:
+    """Return the newest time of a copy (Unix ms)."""
+    ends = [log.note().upto_ms for log in copy.logs]
+    return max(ends or [backup.backup().taken_ms for backup in copy.backups[-1:]])
+
+
+def _missing_files(copy: BucketCopy, part: BucketManifest) -> list[str]:
+    """Return what the description of a part needs, and its list of pieces has not."""
+    if part.is_backup:
+        return [
+            f"{copy.bucket.url}: {part.path}/{file.path} has {sum(map(piece_bytes, part.files.get(file.path, [])))} "
+            f"bytes of {file.bytes}"
+            for file in part.backup().files
+            if sum(map(piece_bytes, part.files.get(file.path, []))) != file.bytes
+        ]
+    upto_ms = part.note().upto_ms
+    return [
+        f"{copy.bucket.url}: {base.path} needs the log from {archived_name(shard, number)} on, which is missing"
+        for base in copy.backups
+        if base.path.startswith(f"{part.path}/") and base.backup().taken_ms <= upto_ms
+        for shard, number in base.backup().first_log_files.items()
+        if archived_name(shard, number) not in part.files
+    ]
