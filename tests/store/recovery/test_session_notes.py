@@ -42,6 +42,20 @@ def test_a_failed_sync_is_noted_on_a_full_disk_too() -> None:
     assert world.next_life().store.power_lost
 
 
+def test_a_kill_finds_the_note_of_a_disk_that_syncs_nothing_any_more() -> None:
+    """R-DUR-6: the page cache has it, as it has what the failed syncs covered."""
+    world = StoreWorld().open()
+    world.create(1)
+    world.append(1, 3, fsync=False)
+    world.ring.faults.fail("sync", errno.EIO, times=1 << 30)
+    with contextlib.suppress(StorageError):
+        world.append(1, 1)
+    world.run(world.loop.sleep(100_000_000))
+    killed = world.end(power_cut=False)
+    killed.faults.clear()
+    assert StoreWorld(killed).open().store.power_lost
+
+
 @pytest.mark.parametrize("more_starts", [0, 1, 2])
 @pytest.mark.parametrize(
     ("path_part", "nth", "run_bytes"),

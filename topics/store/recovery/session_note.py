@@ -61,20 +61,26 @@ async def write_session(loop: Loop, path: str, newest_snapshot: int, *, lost_wri
     lost_writes: a write or sync failed, so the next start treats this as a power cut.
 
     If a disk has no space for another file, the existing one is overwritten: it fills one sector,
-    which a torn write leaves as it was or as it is to be.
+    which a torn write leaves as it was or as it is to be. A note of lost writes that cannot be made
+    durable is overwritten, too: a kill leaves it in the page cache, with what the cache shows and
+    the disk lacks, and a power cut takes both.
 
-    Raises: OSError.
+    Raises: OSError, it is not durable.
     """
     session = SessionNote(_NO_BOOT if lost_writes else loop.ring.boot_id(), newest_snapshot)
     data, file = msgspec.json.encode(session).ljust(_PADDED_BYTES), f"{path}/session"
     try:
         await replace_file(loop.files, file, data)
     except OSError as error:
-        if not lacks_space(error) or not await _write_over(loop.files, file, data):
-            raise
+        if lacks_space(error):
+            if await _write_over(loop.files, file, data):
+                return
+        elif lost_writes:
+            await _write_over(loop.files, file, data, sync=False)
+        raise
 
 
-async def _write_over(files: FileCalls, path: str, data: bytes) -> bool:
+async def _write_over(files: FileCalls, path: str, data: bytes, *, sync: bool = True) -> bool:
     """Overwrite the note; False if there is no file of the size. Raises OSError."""
     try:
         if files.file_size(path) != len(data):
@@ -84,7 +90,8 @@ async def _write_over(files: FileCalls, path: str, data: bytes) -> bool:
     fd = await files.open(path, os.O_RDWR)
     try:
         await files.write_all(fd, data, 0)
-        await files.fsync(fd)
+        if sync:
+            await files.fsync(fd)
     finally:
         await files.close(fd)
     return True
