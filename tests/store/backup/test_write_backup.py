@@ -71,6 +71,10 @@ def test_a_backup_opens_with_all_that_was_acknowledged_before_it() -> None:
     check_opens_with(world, written, expected)
 
 
+def backups_in(world: StoreWorld) -> list[str]:
+    return [name for name in list_if_there(world.loop.files, ROOT) if name != "lock"]
+
+
 def begun(world: StoreWorld) -> Answers:
     """A backup whose instant has passed: it copies, or has ended."""
     answers: Answers = []
@@ -159,7 +163,7 @@ def test_a_target_that_fails_leaves_no_backup_and_does_not_harm_the_log(kind: st
     with pytest.raises(StorageError, match=r"could not be written: backups.*No space"):
         backup(world)
     world.passes(20)
-    assert list_if_there(world.loop.files, ROOT) == []
+    assert backups_in(world) == []
     assert [file.path for file in world.store.files if file.readers] == []
     assert not world.store.log.read_only
     world.append(1, 1)
@@ -169,12 +173,26 @@ def test_a_target_that_fails_leaves_no_backup_and_does_not_harm_the_log(kind: st
 def test_a_backup_that_was_killed_is_removed_by_the_next() -> None:
     world = filled()
     begun(world)
-    world.loop.run_until(lambda: bool(list_if_there(world.loop.files, ROOT)))
-    (left,) = world.ring.disk.list_directory(ROOT)
+    world.loop.run_until(lambda: bool(backups_in(world)))
+    (left,) = backups_in(world)
     assert left.endswith(".partial")
     world = world.next_life()
     written = backup(world)
-    assert world.ring.disk.list_directory(ROOT) == [written.path.removeprefix(f"{ROOT}/")]
+    assert backups_in(world) == [written.path.removeprefix(f"{ROOT}/")]
+
+
+def test_a_log_leaves_alone_what_another_one_writes_in_the_same_directory() -> None:
+    """Two servers with one directory of backups: one of them is refused, and neither backup is damaged."""
+    world = filled()
+    world.ring.put_file(f"{ROOT}/2026-01-01T00-00-00Z.partial/topics.json", b"of another log")
+    lock = world.ring.lock(f"{ROOT}/lock")
+    with pytest.raises(StorageError, match="another log is being backed up to backups: name a directory of its own"):
+        backup(world)
+    assert backups_in(world) == ["2026-01-01T00-00-00Z.partial"]
+    world.ring.unlock(lock)
+    written = backup(world)
+    assert backups_in(world) == [written.path.removeprefix(f"{ROOT}/")]
+    check_opens_with(world, written, seqs(world))
 
 
 def test_a_backup_holds_no_file_once_it_has_ended() -> None:
@@ -203,7 +221,7 @@ def test_a_log_that_is_closed_ends_its_backup() -> None:
     world.close()
     with pytest.raises(StorageError, match="the log is being closed"):
         finished(world, task)
-    assert world.ring.disk.list_directory(ROOT) == []
+    assert backups_in(world) == []
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])

@@ -5,6 +5,7 @@ A backup is a directory, named by its time, below the directory of all backups:
     <backups>/2026-11-27T12-13-14Z/backup.json     the manifest, written last
                                    topics.json, snapshots/, wal/, topics/, packs/   a data directory
     <backups>/2026-11-28T12-13-14Z.partial/        one that is being written, or was not completed
+    <backups>/lock                                 held by the process that writes one
 
 A file that has not changed since the newest backup before is there under both names, as one file
 (link(2)). So each backup is whole by itself, and any of them may be removed.
@@ -21,6 +22,7 @@ from topics.store.disk.whole_files import FileCalls, list_if_there
 from topics.store.format.log_format import wal_file_no
 
 MANIFEST_NAME = "backup.json"
+LOCK_NAME = "lock"
 PARTIAL = ".partial"
 """Suffix of the name of an incomplete backup."""
 MANIFEST_VERSION = 1

@@ -2,7 +2,8 @@
 
 The log is copied first, because what a writer of a busy log waits for is its files. Then come the
 segments and packs: a file that has not changed since the newest backup before is linked. A backup
-is written under another name, synced, and renamed last.
+is written under another name, synced, and renamed last. Its writer holds a lock in the directory of
+the backups, because it removes what interrupted ones left.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.store.backup.backup_files import NewTree, Original, copy_in_turns, remove_tree
 from topics.store.backup.backup_manifest import (
+    LOCK_NAME,
     MANIFEST_NAME,
     MANIFEST_VERSION,
     PARTIAL,
@@ -46,18 +48,15 @@ class BackupWriter:
     """Writes one capture below `root`."""
 
     def __init__(self, loop: Loop, capture: Capture, root: str, is_stopped: Callable[[], bool]) -> None:
-        """is_stopped: asked between pieces; True ends the backup with a StorageError.
-
-        Raises: OSError, `root` cannot be listed.
-        """
+        """is_stopped: asked between pieces; True ends the backup with a StorageError."""
         self._loop = loop
         self._files = loop.files
         self._capture = capture
         self._root = root
         self._is_stopped = is_stopped
         self._boot = loop.ring.boot_id()
-        self._path = f"{root}/{backup_name(capture.taken_ms, list_if_there(loop.files, root))}"
-        self._tree = NewTree(loop.files, f"{self._path}{PARTIAL}")
+        self._path = ""
+        self._tree = NewTree(loop.files, "")
         self._listed: list[BackupFile] = []
         self._before = ""
         """The newest complete backup."""
@@ -74,13 +73,29 @@ class BackupWriter:
     async def write(self) -> BackupResult:
         """Write the backup durably; return what was written.
 
-        Raises: OSError, StorageError. What was written of it is removed then, as far as possible.
+        Raises: OSError; StorageError, also if another process writes a backup there. What was
+            written of it is removed then, as far as possible.
         """
-        files, capture = self._files, self._capture
-        made_in = make_with_parents(self._loop.ring, self._root)
+        ring, root = self._loop.ring, self._root
+        made_in = make_with_parents(ring, root)
         if made_in:
-            await sync_parents(self._loop, self._root, made_in)
+            await sync_parents(self._loop, root, made_in)
+        try:
+            lock = ring.lock(f"{root}/{LOCK_NAME}")
+        except BlockingIOError:
+            raise StorageError(
+                f"another log is being backed up to {root}: name a directory of its own for each log"
+            ) from None
+        try:
+            return await self._write_locked()
+        finally:
+            ring.unlock(lock)
+
+    async def _write_locked(self) -> BackupResult:
+        files, capture = self._files, self._capture
         await self._find_before()
+        self._path = f"{self._root}/{backup_name(capture.taken_ms, list_if_there(files, self._root))}"
+        self._tree = NewTree(files, f"{self._path}{PARTIAL}")
         files.make_directory(self._tree.root)
         try:
             await self._copy_log()
