@@ -26,7 +26,8 @@ BELOW: dict[str, set[str]] = {
     "ws": {"engine"},
     "server": {"http", "ws", "engine", "store", "loop", "uring"},
     "bench": {"embedded"},
-    "cli": {"server", "http", "pipelines", "bench", "engine", "store", "loop", "uring"},
+    "bridge": {"client"},
+    "cli": {"server", "http", "pipelines", "bench", "bridge", "engine", "store", "loop", "uring"},
 }
 INSIDE: dict[str, dict[str, set[str]]] = {
     "common": {"values": {"topic_names"}},
@@ -73,6 +74,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "lane": {"access", "handlers", "http1", "plan", "protocol_choice", "wire"},
     },
     "loop": {"portable": {"ring"}},
+    "bridge": {"jetstream": {"carried", "record_messages"}, "kafka": {"carried", "record_messages"}},
     "bench": {
         "load": set(),
         "results": {"load", "outcome", "sides", "workload"},

@@ -1,0 +1,153 @@
+"""A bridge to JetStream on a stream in memory that takes, refuses and loses messages as a server does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from topics.bridge.carried import BridgeMessage, BridgePosition, FencedError, OversizeError, TargetDownError, TopicBatch
+from topics.bridge.jetstream.jetstream_target import JetStreamSession, SentSeqs, StreamChoice
+from topics.errors import UsageError
+
+nats_errors = pytest.importorskip("nats.js.errors", reason="nats-py is not installed: `make bridge` installs it")
+
+INCARNATION = "00000000000000aa"
+
+
+class FakeStream:
+    """A stream, which checks the sequence that a publication expects."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes, dict[str, str]]] = []
+        self.lost: set[int] = set()
+        """Publications, counted from 0, that never arrive."""
+        self._count = 0
+
+    async def publish_async(self, subject: str, value: bytes, headers: dict[str, str]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        number, self._count = self._count, self._count + 1
+        if number in self.lost:
+            answer.set_exception(nats_errors.APIError(code=408, err_code=0, description="a lost publication"))
+        elif int(headers["Nats-Expected-Last-Sequence"]) != len(self.messages):
+            answer.set_exception(nats_errors.APIError(code=400, err_code=10071, description="wrong last sequence"))
+        else:
+            self.messages.append((subject, value, headers))
+            answer.set_result(SimpleNamespace(seq=len(self.messages), duplicate=False))
+        return answer
+
+    async def get_last_msg(self, _stream: str, subject: str) -> Any:
+        for sequence, (found, _, headers) in reversed(list(enumerate(self.messages, 1))):
+            if found == subject:
+                return SimpleNamespace(headers=headers, seq=sequence)
+        raise nats_errors.NotFoundError(code=404, err_code=10037, description="no message found")
+
+
+class FakeLink:
+    """A connection to the stream, whose calls run at once."""
+
+    def __init__(self, stream: FakeStream, max_payload: int) -> None:
+        self.jetstream = stream
+        self.nats = SimpleNamespace(max_payload=max_payload)
+
+    def run(self, call: Coroutine[Any, Any, Any], timeout_s: float = 0) -> Any:
+        return asyncio.run(call)
+
+    async def until_closed(self, call: Coroutine[Any, Any, Any]) -> Any:
+        return await call
+
+    def close(self) -> None:
+        pass
+
+
+def session(
+    stream: FakeStream, sent: SentSeqs | None = None, *, max_payload: int = 1 << 20, skips_oversize: bool = False
+) -> JetStreamSession:
+    link: Any = FakeLink(stream, max_payload)
+    choice = StreamChoice("topics", "topics.")
+    return JetStreamSession(
+        link, choice, len(stream.messages), {} if sent is None else sent, skips_oversize=skips_oversize
+    )
+
+
+def batch(first: int, last: int, topic: str = "orders", size: int = 1) -> TopicBatch:
+    messages = [BridgeMessage(seq, b"x" * size, "eu", (), 5) for seq in range(first, last + 1)]
+    return TopicBatch(topic, messages, BridgePosition(INCARNATION, last), last, 0)
+
+
+def seqs(stream: FakeStream) -> list[int]:
+    return [int(headers["topics-seq"]) for _, _, headers in stream.messages]
+
+
+def test_the_newest_message_of_a_subject_is_the_position_of_its_topic() -> None:
+    stream = FakeStream()
+    first = session(stream)
+    assert first.position("orders") is None
+    first.put([batch(1, 3), batch(1, 2, "jobs"), batch(4, 4)])
+    assert session(stream).position("orders") == BridgePosition(INCARNATION, 4)
+    assert session(stream).position("jobs") == BridgePosition(INCARNATION, 2)
+    assert stream.messages[0] == (
+        "topics.orders",
+        b"x",
+        {
+            "Nats-Expected-Last-Sequence": "0",
+            "Nats-Msg-Id": f"orders/{INCARNATION}/1",
+            "topics-seq": "1",
+            "topics-incarnation": INCARNATION,
+            "topics-ts": "5",
+            "topics-tag": "eu",
+        },
+    )
+
+
+def test_no_message_is_stored_after_one_that_was_lost() -> None:
+    stream, sent = FakeStream(), dict[str, dict[str, int]]()
+    stream.lost = {2}
+    with pytest.raises(TargetDownError):
+        session(stream, sent).put([batch(1, 6)])
+    assert seqs(stream) == [1, 2]
+    again = session(stream, sent)
+    assert again.position("orders") == BridgePosition(INCARNATION, 2)
+    again.put([batch(3, 6)])
+    assert seqs(stream) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_message_that_arrives_late_is_refused() -> None:
+    stream = FakeStream()
+    late = session(stream)
+    session(stream).put([batch(1, 3)])
+    with pytest.raises(TargetDownError):
+        late.put([batch(1, 3)])
+    assert seqs(stream) == [1, 2, 3]
+
+
+def test_a_bridge_that_another_one_has_passed_ends() -> None:
+    stream, mine = FakeStream(), dict[str, dict[str, int]]()
+    session(stream, mine).put([batch(1, 2)])
+    session(stream).put([batch(3, 9)])
+    with pytest.raises(FencedError, match=r"another bridge.*at record 9"):
+        session(stream, mine).position("orders")
+
+
+def test_a_message_of_another_program_is_no_position() -> None:
+    stream = FakeStream()
+    stream.messages.append(("topics.orders", b"x", {}))
+    with pytest.raises(FencedError, match="not of a bridge"):
+        session(stream).position("orders")
+
+
+def test_a_record_too_large_names_topic_seq_limit_and_remedy_or_is_marked() -> None:
+    stream = FakeStream()
+    with pytest.raises(OversizeError, match=r"orders: record 1 .*max_payload .* is 1000: .*--oversize skip"):
+        session(stream, max_payload=1000).put([batch(1, 1, size=2000)])
+    session(stream, max_payload=1000, skips_oversize=True).put([batch(1, 1, size=2000)])
+    _, value, headers = stream.messages[0]
+    assert (value, headers["topics-oversize"]) == (b'{"seq":1,"bytes":2514,"limit":1000}', "2514")
+
+
+def test_a_topic_whose_name_is_no_subject_is_refused() -> None:
+    with pytest.raises(UsageError, match="no empty part"):
+        session(FakeStream()).position("orders..eu")

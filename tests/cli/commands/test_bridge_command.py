@@ -1,0 +1,29 @@
+"""`topics bridge` refuses what cannot be carried in a sentence, before it asks any side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands.command_runs import run
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--to", "redis://h"], "--to is 'redis://h': use kafka://HOST:PORT or nats://HOST:PORT"),
+        (["--to", "nats://"], "nats:// names no host: use one like nats://localhost:4222"),
+        (["--to", "nats://h", "--set", "tokn=x"], "--set tokn is no option of NATS: use one of name, "),
+        (["--to", "nats://h", "--set", "token"], "--set is 'token': use NAME=VALUE"),
+        (["--to", "nats://h", "--oversize", "cut"], "--oversize is 'cut': use stop or skip"),
+        (["--to", "nats://h", "--metrics", "here"], "--metrics is 'here': use HOST:PORT, such as 127.0.0.1:9310"),
+        (["--to", "nats://h", "--data-dir", "d"], "`topics bridge` needs a running server"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused(options: list[str], sentence: str, tmp_path: Path) -> None:
+    pytest.importorskip("nats", reason="nats-py is not installed")
+    ran = run(["bridge", "--topics", "orders*", *options], tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"topics: {sentence}"), ran.err
+    assert ran.err.count("\n") == 1

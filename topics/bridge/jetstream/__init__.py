@@ -1,0 +1,1 @@
+"""JetStream of NATS as a side of a bridge, by nats-py."""

@@ -1,0 +1,136 @@
+"""A connection to NATS, whose calls of asyncio run in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Mapping
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+from topics.bridge.carried import TargetDownError
+from topics.common.extras import install_command
+from topics.errors import UsageError
+
+R = TypeVar("R")
+_CONNECT_S = 5.0
+_ANSWER_S = 10.0
+_EXAMPLE = "nats://localhost:4222"
+
+
+class NatsPlace(NamedTuple):
+    """A server of NATS, and options of `nats.connect` from `--set`."""
+
+    url: str
+    options: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, url: str, options: Mapping[str, str]) -> NatsPlace:
+        """Raises: UsageError."""
+        try:
+            import nats  # noqa: F401, PLC0415 - an optional package
+        except ImportError:
+            raise UsageError(f"{url} needs nats-py, which is not installed: {install_command('nats')}") from None
+        if not urlsplit(url).hostname:
+            raise UsageError(f"{url} names no host: use one like {_EXAMPLE}")
+        known = {"user", "password", "token", "user_credentials", "nkeys_seed", "tls_hostname", "name"}
+        for name in options:
+            if name not in known:
+                raise UsageError(f"--set {name} is no option of NATS: use one of {', '.join(sorted(known))}")
+        return cls(url, options)
+
+
+class JetStreamLink:
+    """One connection. Any thread may run calls on it."""
+
+    def __init__(self, place: NatsPlace) -> None:
+        """Connect. Raises: TargetDownError."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="bridge-nats", daemon=True)
+        self._thread.start()
+        self._place = place
+        self.closed = asyncio.Event()
+        """Set in the loop once the connection is gone."""
+        try:
+            self.nats: Any = self.run(self._connect(), _CONNECT_S)
+        except BaseException:
+            self._end_loop()
+            raise
+        self.jetstream: Any = self.nats.jetstream(timeout=_ANSWER_S, publish_async_max_pending=1 << 16)
+
+    def run(self, call: Coroutine[Any, Any, R], timeout_s: float = _ANSWER_S + 1) -> R:
+        """Run a call. Raises: TargetDownError; errors of JetStream's answers as they are."""
+        import nats.errors  # noqa: PLC0415 - an optional package
+        import nats.js.errors  # noqa: PLC0415
+
+        future = asyncio.run_coroutine_threadsafe(_within(call, timeout_s), self._loop)
+        try:
+            return future.result()
+        except nats.js.errors.ServiceUnavailableError as error:
+            raise self._down(error) from error
+        except nats.js.errors.APIError:
+            raise
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise self._down(error) from error
+
+    async def until_closed(self, call: Coroutine[Any, Any, R]) -> R:
+        """Await a call; raise as soon as the connection is gone. Raises: TargetDownError."""
+        waiting, gone = asyncio.ensure_future(call), asyncio.ensure_future(self.closed.wait())
+        try:
+            await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise TargetDownError(f"{self._place.url} has closed the connection")
+            return waiting.result()
+        finally:
+            gone.cancel()
+            waiting.cancel()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        if self._loop.is_closed():
+            return
+        future = asyncio.run_coroutine_threadsafe(_within(self._closing(), 1.0), self._loop)
+        with contextlib.suppress(Exception):  # of a connection that is lost
+            future.result()
+        self._end_loop()
+
+    def _down(self, error: BaseException) -> TargetDownError:
+        return TargetDownError(f"{self._place.url} does not answer: {error or type(error).__name__}")
+
+    async def _connect(self) -> Any:
+        import nats  # noqa: PLC0415 - an optional package
+
+        async def ignore(_error: Exception) -> None:
+            pass
+
+        async def on_closed() -> None:
+            self.closed.set()
+
+        return await nats.connect(
+            self._place.url,
+            allow_reconnect=False,
+            connect_timeout=int(_CONNECT_S),
+            error_cb=ignore,
+            closed_cb=on_closed,
+            **dict(self._place.options),
+        )
+
+    async def _closing(self) -> None:
+        await self.nats.close()
+
+    def _end_loop(self) -> None:
+        async def cancel_all() -> None:
+            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(cancel_all(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _within(call: Coroutine[Any, Any, R], timeout_s: float) -> R:
+    return await asyncio.wait_for(call, timeout_s)

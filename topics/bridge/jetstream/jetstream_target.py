@@ -1,0 +1,225 @@
+"""Messages in a stream of JetStream, each stored once: its predecessor's sequence is expected.
+
+Each publication names the stream's last sequence that it expects, so it is stored only directly
+after the one before it, however late it arrives. The window of `Nats-Msg-Id` is not relied on. The
+newest message of a subject holds the position of its topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from topics.bridge.carried import (
+    INCARNATION,
+    SEQ,
+    TAG,
+    TS,
+    BridgeMessage,
+    BridgePosition,
+    FencedError,
+    OversizeError,
+    TargetDownError,
+    TopicBatch,
+    oversize_mark,
+)
+from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
+from topics.bridge.record_messages import text_header
+from topics.errors import UsageError
+
+_EXPECTED, _ID = "Nats-Expected-Last-Sequence", "Nats-Msg-Id"
+SentSeqs = dict[str, dict[str, int]]
+"""By topic and incarnation: the highest seq that this process has found or published."""
+_PUT_S = 30.0
+_HEADER_BYTES = 512
+"""Bytes that the bridge's own headers take at most, without the tag."""
+
+
+class StreamChoice(NamedTuple):
+    """The stream that a bridge writes: its name, and how it is made if it is missing."""
+
+    name: str
+    prefix: str
+    """Beginning of a subject, before the topic's name."""
+    replicas: int = 1
+
+    def subject(self, topic: str) -> str:
+        """Raises: UsageError, no subject can have the topic's name."""
+        subject = f"{self.prefix}{topic}"
+        if not all(subject.split(".")):
+            raise UsageError(
+                f"topic {topic!r} is no subject of NATS, which has no empty part between dots: leave it out"
+            )
+        return subject
+
+
+class JetStreamTarget:
+    """The stream of one bridge, which is the only one that writes to it."""
+
+    def __init__(self, place: NatsPlace, stream: StreamChoice, *, skips_oversize: bool) -> None:
+        self._place = place
+        self._stream = stream
+        self._skips_oversize = skips_oversize
+        self._sent: SentSeqs = {}
+
+    def open(self) -> JetStreamSession:
+        link = JetStreamLink(self._place)
+        try:
+            last_sequence = link.run(self._prepared(link))
+        except BaseException:
+            link.close()
+            raise
+        return JetStreamSession(link, self._stream, last_sequence, self._sent, skips_oversize=self._skips_oversize)
+
+    def seen(self) -> JetStreamSession | None:
+        """Return a session for a look at positions, which makes nothing; None: no stream."""
+        import nats.js.errors  # noqa: PLC0415 - an optional package
+
+        link = JetStreamLink(self._place)
+        try:
+            link.run(link.jetstream.stream_info(self._stream.name))
+        except nats.js.errors.NotFoundError:
+            link.close()
+            return None
+        except BaseException:
+            link.close()
+            raise
+        return JetStreamSession(link, self._stream, 0, {}, skips_oversize=True)
+
+    async def _prepared(self, link: JetStreamLink) -> int:
+        """Make the stream if it is missing. Return its last sequence."""
+        import nats.js.errors  # noqa: PLC0415 - an optional package
+        from nats.js.api import StorageType, StreamConfig  # noqa: PLC0415
+
+        name, subjects = self._stream.name, [f"{self._stream.prefix}>"]
+        try:
+            info = await link.jetstream.stream_info(name)
+        except nats.js.errors.NotFoundError:
+            config = StreamConfig(
+                name=name, subjects=subjects, storage=StorageType.FILE, num_replicas=self._stream.replicas
+            )
+            info = await link.jetstream.add_stream(config)
+        config = info.config
+        if config.retention not in {None, "limits"} or config.max_age or _drops_old(config):
+            raise UsageError(
+                f"stream {name} removes messages by age, number, bytes or work, and with the newest message of a "
+                "topic its position: use a stream without these limits (max_msgs_per_subject is fine), and let "
+                "another stream with limits have it as a source"
+            )
+        found: int = info.state.last_seq
+        return found
+
+
+def _drops_old(config: Any) -> bool:
+    limits = (config.max_msgs, config.max_bytes)
+    return config.discard != "new" and any(limit is not None and limit > 0 for limit in limits)
+
+
+class JetStreamSession:
+    """One connection of a target. sent: the highest seqs that were found or published."""
+
+    def __init__(
+        self,
+        link: JetStreamLink,
+        stream: StreamChoice,
+        last_sequence: int,
+        sent: SentSeqs,
+        *,
+        skips_oversize: bool,
+    ) -> None:
+        self._link = link
+        self._stream = stream
+        self._last_sequence = last_sequence
+        self._sent = sent
+        self._skips_oversize = skips_oversize
+
+    def position(self, topic: str) -> BridgePosition | None:
+        import nats.js.errors  # noqa: PLC0415 - an optional package
+
+        subject = self._stream.subject(topic)
+        try:
+            newest = self._link.run(self._link.jetstream.get_last_msg(self._stream.name, subject))
+        except nats.js.errors.NotFoundError:
+            return None
+        except nats.js.errors.APIError as error:
+            raise TargetDownError(f"the position of {topic} cannot be read: {error}") from error
+        headers = newest.headers or {}
+        seq, incarnation = headers.get(SEQ, ""), headers.get(INCARNATION, "")
+        if not (seq.isascii() and seq.isdigit()) or not incarnation:
+            raise FencedError(
+                f"message {newest.seq} of stream {self._stream.name} is not of a bridge: let no other program publish "
+                f"to {subject}, or use another --stream"
+            )
+        found = BridgePosition(incarnation, int(seq))
+        sent = self._sent.get(topic)
+        if sent is not None and found.seq > sent.get(found.incarnation, -1):
+            raise FencedError(
+                f"another bridge carries {topic} to stream {self._stream.name}, and is at record {found.seq}: "
+                "this one ends; use one bridge for each stream"
+            )
+        self._note(topic, found)
+        return found
+
+    def _note(self, topic: str, position: BridgePosition) -> None:
+        of_topic = self._sent.setdefault(topic, {})
+        of_topic[position.incarnation] = max(position.seq, of_topic.get(position.incarnation, 0))
+
+    def put(self, batches: Sequence[TopicBatch]) -> None:
+        import nats.js.errors  # noqa: PLC0415 - an optional package
+
+        try:
+            self._link.run(self._put(batches), _PUT_S)
+        except nats.js.errors.APIError as error:
+            raise TargetDownError(f"stream {self._stream.name} refused a message: {error}") from error
+
+    async def _put(self, batches: Sequence[TopicBatch]) -> None:
+        publish = self._link.jetstream.publish_async
+        sequence = self._last_sequence
+        answers: list[asyncio.Future[Any]] = []
+        for batch in batches:
+            subject, incarnation = self._stream.subject(batch.topic), batch.position.incarnation
+            self._note(batch.topic, BridgePosition(incarnation, batch.messages[-1].seq))
+            for given in batch.messages:
+                message = self._fitting(batch.topic, given)
+                headers = {
+                    _EXPECTED: str(sequence),
+                    _ID: f"{batch.topic}/{incarnation}/{message.seq}",
+                    SEQ: str(message.seq),
+                    INCARNATION: incarnation,
+                    TS: str(message.ts),
+                }
+                if message.is_mark:
+                    headers[_ID] += "/mark"
+                if message.key is not None:
+                    name, text = text_header(TAG, message.key)
+                    headers[name] = text.decode()
+                for name, text in message.headers:
+                    headers[name] = text.decode()
+                answers.append(await publish(subject, message.value, headers=headers))
+                sequence += 1
+        try:
+            acks = await self._link.until_closed(_all_of(answers))
+        finally:
+            for answer in answers:
+                answer.cancel()
+        if any(ack.duplicate for ack in acks) or acks[-1].seq != sequence:
+            raise TargetDownError(f"stream {self._stream.name} had a message already, or has others: looking again")
+        self._last_sequence = sequence
+
+    def _fitting(self, topic: str, message: BridgeMessage) -> BridgeMessage:
+        """Return the message, or its mark if it is too large. Raises: OversizeError."""
+        limit = self._link.nats.max_payload
+        size = message.size + _HEADER_BYTES
+        if size <= limit:
+            return message
+        if not self._skips_oversize:
+            raise OversizeError(topic, message.seq, size, limit, "max_payload of the NATS server")
+        return oversize_mark(message, size, limit)
+
+    def close(self) -> None:
+        self._link.close()
+
+
+async def _all_of(answers: list[asyncio.Future[Any]]) -> list[Any]:
+    return await asyncio.gather(*answers)

@@ -1,0 +1,1 @@
+"""Kafka as a side of a bridge, by confluent-kafka."""

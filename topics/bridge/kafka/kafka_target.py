@@ -1,0 +1,252 @@
+"""Messages in topics of Kafka, in transactions that store the positions with them.
+
+The positions are in a compacted topic of the bridge's own, one record for each topic. A start ends
+the transaction of the process before by its `transactional.id`, which also fences that process,
+and then reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from topics.bridge.carried import (
+    SEQ,
+    BridgeMessage,
+    BridgePosition,
+    FencedError,
+    OversizeError,
+    TopicBatch,
+    oversize_mark,
+)
+from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, check_topic_name, text_of
+from topics.errors import UsageError
+
+_INIT_S, _COMMIT_S, _ROOM_S = 30.0, 60.0, 1.0
+_MESSAGE_BYTES = 128
+"""Bytes that Kafka adds to a message, and those of the bridge's own header."""
+_RECORDS_BYTES = 1_000_000
+"""`message.max.bytes` of librdkafka, unless it is set."""
+
+
+class KafkaTarget:
+    """Topics of one bridge. partitions: of each topic; above 1, a tag decides which."""
+
+    def __init__(self, place: KafkaPlace, bridge: str, *, partitions: int, replicas: int, skips_oversize: bool) -> None:
+        self._place = place
+        self._bridge = bridge
+        self._partitions = partitions
+        self._replicas = replicas
+        self._skips_oversize = skips_oversize
+
+    @property
+    def positions_topic(self) -> str:
+        return f"topics-bridge-{self._bridge}"
+
+    def open(self) -> KafkaSession:
+        from confluent_kafka import KafkaException, Producer  # noqa: PLC0415 - an optional package
+
+        check_topic_name(self.positions_topic)
+        topics = KafkaTopics(self._place, self._partitions, self._replicas)
+        topics.ensure(self.positions_topic, 1, {"cleanup.policy": "compact"})
+        # Idempotent: a message that is sent again is stored once, and in its place.
+        producer = Producer(
+            self._place.config(transactional_id=f"topics-bridge-{self._bridge}", linger_ms=5, partitioner="murmur2")
+        )
+        try:
+            producer.init_transactions(_INIT_S)
+        except KafkaException as error:
+            raise self._place.down(error) from error
+        positions = read_positions(self._place, self.positions_topic)
+        return KafkaSession(
+            self._place, producer, topics, self.positions_topic, positions, skips_oversize=self._skips_oversize
+        )
+
+    def seen(self) -> SeenPositions | None:
+        topics = KafkaTopics(self._place, self._partitions, self._replicas)
+        if topics.partitions(self.positions_topic) is None:
+            return None
+        return SeenPositions(read_positions(self._place, self.positions_topic))
+
+
+class SeenPositions:
+    """Positions as they were read, without a producer."""
+
+    def __init__(self, positions: dict[str, BridgePosition]) -> None:
+        self._positions = positions
+
+    def position(self, topic: str) -> BridgePosition | None:
+        return self._positions.get(topic)
+
+    def put(self, batches: Sequence[TopicBatch]) -> None:
+        raise AssertionError("a look stores nothing")
+
+    def close(self) -> None:
+        pass
+
+
+class KafkaTopics:
+    """Which topics there are, and those that are made."""
+
+    def __init__(self, place: KafkaPlace, partitions: int, replicas: int) -> None:
+        self._place = place
+        self._admin = place.admin()
+        self._wanted = partitions
+        self._replicas = replicas
+        self._known: dict[str, int] = {}
+
+    def partitions(self, topic: str) -> int | None:
+        """Return how many a topic has; None: there is no such topic. Raises: TargetDownError."""
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
+
+        try:
+            found = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic]
+        except KafkaException as error:
+            raise self._place.down(error) from error
+        if found.error is not None:
+            if found.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
+                return None
+            raise self._place.down(KafkaException(found.error))
+        return len(found.partitions)
+
+    def ensure(self, topic: str, partitions: int = 0, config: dict[str, str] | None = None) -> int:
+        """Make a topic if it is missing. Return its number of partitions.
+
+        Raises: TargetDownError; UsageError, it has another number than the bridge expects.
+        """
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
+        from confluent_kafka.admin import NewTopic  # noqa: PLC0415
+
+        if topic in self._known:
+            return self._known[topic]
+        check_topic_name(topic)
+        wanted = partitions or self._wanted
+        found = self.partitions(topic)
+        if found is None:
+            made = NewTopic(topic, wanted, self._replicas or -1, config=config or {})
+            try:
+                self._admin.create_topics([made], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)[topic].result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._place.down(error) from error
+            found = wanted
+        if found != wanted:
+            raise UsageError(
+                f"topic {topic} of Kafka has {found} partitions, and --partitions is {wanted}: "
+                f"give --partitions {found}, or carry to a topic with {wanted}"
+            )
+        self._known[topic] = found
+        return found
+
+
+def read_positions(place: KafkaPlace, topic: str) -> dict[str, BridgePosition]:
+    """Return the committed positions by topic. Raises: TargetDownError."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition  # noqa: PLC0415
+
+    config = place.config(
+        group_id="topics-bridge", enable_auto_commit=False, isolation_level="read_committed", enable_partition_eof=True
+    )
+    reader = Consumer(config)
+    found: dict[str, BridgePosition] = {}
+    try:
+        _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=ANSWER_S)
+        reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        while True:
+            message = reader.poll(ANSWER_S)
+            if message is None:
+                raise place.down(TimeoutError(f"the positions in {topic} were not read in {ANSWER_S:.0f} s"))
+            error = message.error()
+            if error is None:
+                found[message.key().decode()] = BridgePosition.of_json(message.value())
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            elif message.offset() >= end:  # below it, a transaction has not ended yet
+                return found
+    except KafkaException as error:
+        raise place.down(error) from error
+    finally:
+        reader.close()
+
+
+class KafkaSession:
+    """One producer, whose `transactional.id` no other one has."""
+
+    def __init__(
+        self,
+        place: KafkaPlace,
+        producer: Any,
+        topics: KafkaTopics,
+        positions_topic: str,
+        positions: dict[str, BridgePosition],
+        *,
+        skips_oversize: bool,
+    ) -> None:
+        self._place = place
+        self._producer = producer
+        self._topics = topics
+        self._positions_topic = positions_topic
+        self._positions = positions
+        self._skips_oversize = skips_oversize
+        limit = int(place.settings.get("message.max.bytes", _RECORDS_BYTES))
+        self._limit = limit - _MESSAGE_BYTES
+
+    def position(self, topic: str) -> BridgePosition | None:
+        return self._positions.get(topic)
+
+    def put(self, batches: Sequence[TopicBatch]) -> None:
+        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
+
+        fenced = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+        partitions = {batch.topic: self._topics.ensure(batch.topic) for batch in batches}
+        try:
+            self._producer.begin_transaction()
+            for batch in batches:
+                self._produce(batch, partitions[batch.topic])
+            for topic, position in {batch.topic: batch.position for batch in batches}.items():
+                self._send(self._positions_topic, position.as_json(), key=topic)
+            self._producer.commit_transaction(_COMMIT_S)
+        except KafkaException as error:
+            inner = error.args[0]
+            if inner.code() in fenced:
+                raise FencedError(
+                    f"another bridge of the same --id has begun, so {self._place.url} takes nothing from this one: "
+                    "use one bridge for each --id"
+                ) from error
+            if inner.code() in {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}:
+                raise UsageError(
+                    f"{self._place.url} refused messages that are larger than it takes ({text_of(error)}): give its "
+                    "limit as --set message.max.bytes=N"
+                ) from error
+            raise self._place.down(error) from error
+
+    def _produce(self, batch: TopicBatch, partitions: int) -> None:
+        topic, limit = batch.topic, self._limit
+        for message in batch.messages:
+            if len(message.value) + 1024 > limit and message.size > limit:
+                message = self._mark_of(topic, message)
+            headers = [(SEQ, str(message.seq)), *message.headers]
+            if message.is_mark:
+                for partition in range(partitions):
+                    self._send(topic, message.value, headers=headers, timestamp=message.ts, partition=partition)
+            elif partitions == 1:
+                self._send(topic, message.value, headers=headers, timestamp=message.ts, key=message.key, partition=0)
+            else:
+                self._send(topic, message.value, headers=headers, timestamp=message.ts, key=message.key)
+
+    def _send(self, topic: str, value: bytes, **more: Any) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, **more)
+                return
+            except BufferError:
+                self._producer.poll(_ROOM_S)
+
+    def _mark_of(self, topic: str, message: BridgeMessage) -> BridgeMessage:
+        if not self._skips_oversize:
+            raise OversizeError(topic, message.seq, message.size, self._limit, "message.max.bytes (--set)")
+        return oversize_mark(message, message.size, self._limit)
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._producer.purge()

@@ -1,0 +1,137 @@
+"""Records of a page as messages: tags become keys, meta becomes headers, a gap becomes a mark."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+
+from topics.bridge.carried import (
+    BYTES_DATA,
+    DATA,
+    GAP,
+    JSON_ENDING,
+    META,
+    NODE,
+    PREFIX,
+    BridgeMessage,
+    BridgePosition,
+    TopicBatch,
+)
+
+_NO_RAW = msgspec.Raw()
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+"""Names that are names of headers for HTTP, Kafka and NATS alike."""
+
+
+class _RawRecord(msgspec.Struct, kw_only=True, gc=False):
+    """A record whose `data` and `meta` are the JSON that was written."""
+
+    seq: int = msgspec.field(name="$seq")
+    ts: int = msgspec.field(name="$ts")
+    data: msgspec.Raw = _NO_RAW
+    data_base64: bytes | None = None
+    meta: msgspec.Raw = _NO_RAW
+    tag: str | None = msgspec.field(name="$tag", default=None)
+    node: str | None = msgspec.field(name="$node", default=None)
+
+
+class _RawTombstone(msgspec.Struct):
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class _GapBounds(msgspec.Struct):
+    """The value of a mark of a loss."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+
+
+class _RawPage(msgspec.Struct):
+    records: list[_RawRecord]
+    next_from_seq: int
+    head_seq: int
+    tombstone: _RawTombstone | None
+    incarnation: str
+
+
+_pages = msgspec.json.Decoder(_RawPage)
+
+
+def batch_of(topic: str, answer: bytes, now_ms: int) -> TopicBatch:
+    """Return the messages for the answer to a read that named an incarnation.
+
+    now_ms: the time of a mark, which has no time of its own. Raises: msgspec.DecodeError.
+    """
+    page = _pages.decode(answer)
+    messages: list[BridgeMessage] = []
+    if page.tombstone is not None:
+        messages.append(_gap_mark(page.tombstone, page.records[0].ts if page.records else now_ms))
+    for row in page.records:
+        headers: tuple[tuple[str, bytes], ...] = ()
+        value = row.data_base64
+        if value is None:
+            value = bytes(row.data)
+        else:
+            headers = ((DATA, BYTES_DATA),)
+        if row.node is not None:
+            headers += (text_header(NODE, row.node),)
+        if row.meta is not _NO_RAW:
+            headers += meta_headers(bytes(row.meta))
+        messages.append(BridgeMessage(row.seq, value, row.tag, headers, row.ts))
+    position = BridgePosition(page.incarnation, page.next_from_seq)
+    return TopicBatch(topic, messages, position, page.head_seq, len(answer))
+
+
+def meta_headers(meta: bytes) -> tuple[tuple[str, bytes], ...]:
+    """Return the headers for a record's meta, as JSON.
+
+    A member whose value is a plain string is a header of its name. The header META has the rest as
+    JSON: other values, names that no header may have, and a meta that is no object.
+    """
+    value = msgspec.json.decode(meta)
+    if not isinstance(value, dict):
+        return ((META, json_text(value)),)
+    plain = {name: text for name, text in value.items() if _is_plain_member(name, text)}
+    headers = tuple((name, text.encode()) for name, text in plain.items())
+    rest = {name: text for name, text in value.items() if name not in plain}
+    if rest or not value:
+        headers += ((META, json_text(rest)),)
+    return headers
+
+
+def text_header(name: str, text: str) -> tuple[str, bytes]:
+    """Return a header for any text: where no header can have it, as JSON, and named so."""
+    return (name, text.encode()) if _is_plain(text) else (f"{name}{JSON_ENDING}", json_text(text))
+
+
+def json_text(value: object) -> bytes:
+    """Return JSON of ASCII, which a header can have."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _is_plain_member(name: str, text: object) -> bool:
+    """Return whether a member is a header as it is, in Kafka and in NATS."""
+    if not isinstance(text, str) or not _PLAIN_NAME.fullmatch(name):
+        return False
+    return not name.lower().startswith((PREFIX, "nats-")) and _is_plain(text)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and text == text.strip()
+
+
+def _gap_mark(lost: _RawTombstone, ts: int) -> BridgeMessage:
+    """Return the mark of a loss, after which a reader continues where this read did."""
+    seq = lost.earliest_seq - 1 if lost.reason == "recreated" else lost.gap_to
+    bounds = _GapBounds(lost.gap_from, lost.gap_to, lost.reason, lost.missed_estimate)
+    text = msgspec.json.encode(bounds)
+    return BridgeMessage(seq, text, None, ((GAP, lost.reason.encode()),), ts, is_mark=True)

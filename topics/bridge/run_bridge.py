@@ -1,0 +1,132 @@
+"""A bridge put together from its options: what `topics bridge` runs."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from topics.bridge.bridge_numbers import BridgeNumbers
+from topics.bridge.carried import BridgePosition, BridgeTarget, TargetSession
+from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
+from topics.bridge.jetstream.jetstream_link import NatsPlace
+from topics.bridge.jetstream.jetstream_target import JetStreamTarget, StreamChoice
+from topics.bridge.kafka.kafka_place import KafkaPlace
+from topics.bridge.kafka.kafka_target import KafkaTarget
+from topics.bridge.prefetch import Prefetch
+from topics.bridge.server_link import ServerLink
+from topics.bridge.topic_source import TopicPatterns, TopicSource
+from topics.client.sync_client import Client
+from topics.clock import Clock
+from topics.common.any_log import AnyLog
+from topics.errors import UsageError
+
+_BATCHES = 4
+"""Batches that are read before they are taken, as a share of the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeOptions:
+    """The options of `topics bridge`."""
+
+    topics: str
+    to: str = ""
+    source: str = ""
+    id: str = "topics"
+    stream: str = "topics"
+    prefix: str = "topics."
+    partitions: int = 1
+    replicas: int = 0
+    """Copies of what the bridge makes there; 0: as the other side does by itself."""
+    is_once: bool = False
+    skips_oversize: bool = False
+    batch_records: int = 10_000
+    memory_bytes: int = 64 << 20
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class SeenTarget(BridgeTarget, Protocol):
+    """A target that can be looked at without a change of it."""
+
+    def seen(self) -> TargetSession | None:
+        """Return a session that only reads positions; None: there is nothing yet."""
+        ...
+
+
+def target_of(options: BridgeOptions) -> SeenTarget:
+    """Return the side that `--to` names. Raises: UsageError."""
+    scheme = urlsplit(options.to).scheme
+    if scheme == "kafka":
+        kafka = KafkaPlace.parse(options.to, options.settings)
+        return KafkaTarget(
+            kafka,
+            options.id,
+            partitions=options.partitions,
+            replicas=options.replicas,
+            skips_oversize=options.skips_oversize,
+        )
+    if scheme in {"nats", "tls"}:
+        place = NatsPlace.parse(options.to, options.settings)
+        stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
+        return JetStreamTarget(place, stream, skips_oversize=options.skips_oversize)
+    raise UsageError(f"--to is {options.to!r}: use kafka://HOST:PORT or nats://HOST:PORT")
+
+
+def carry_out(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:
+    """Carry from the server until `stop` is set, or up to the heads."""
+    target, patterns = target_of(options), TopicPatterns.parse(options.topics)
+    share = max(1, options.memory_bytes // _BATCHES)
+    server = ServerLink(_client(log), clock, share)
+
+    def source(locate: Callable[[str], BridgePosition | None]) -> TakenBatches:
+        return Prefetch(TopicSource(server, patterns, locate, is_once=options.is_once), 2 * share)
+
+    CarryOut(
+        target,
+        source,
+        numbers=numbers,
+        clock=clock,
+        retries=Retries(stop, numbers, random.random),
+        stop=stop,
+        batch_bytes=share,
+        batch_messages=options.batch_records,
+    ).run()
+
+
+def _client(log: AnyLog) -> Client:
+    assert isinstance(log, Client), "a bridge has a server"
+    return log
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCarry:
+    """One topic of a dry run. seq: carried up to here; None: nothing yet."""
+
+    topic: str
+    seq: int | None
+    head_seq: int
+    is_recreated: bool
+
+
+def planned_out(log: AnyLog, options: BridgeOptions, clock: Clock) -> list[PlannedCarry]:
+    """Return where each topic would continue, and change nothing on either side."""
+    patterns = TopicPatterns.parse(options.topics)
+    session = target_of(options).seen()
+    try:
+        server = ServerLink(_client(log), clock, 1)
+        heads, _ = server.heads(dict.fromkeys(patterns.names), patterns.prefixes, 0)
+        rows = []
+        for topic, head in sorted(heads.items()):
+            if head is None:
+                continue
+            position = None if session is None else session.position(topic)
+            seq = position.seq if position else None
+            recreated = position is not None and position.incarnation != head.incarnation
+            rows.append(PlannedCarry(topic, seq, head.head_seq, recreated))
+        return rows
+    finally:
+        if session is not None:
+            session.close()

@@ -1,0 +1,110 @@
+"""`topics bridge`: records carried to and from Kafka or JetStream (docs/outgrowing.md)."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topics.cli.commands.cli_call import CliCall, on_topics
+from topics.cli.output.printer import count_text
+from topics.clock import SystemClock
+from topics.errors import UsageError
+
+if TYPE_CHECKING:
+    from topics.bridge.run_bridge import BridgeOptions
+
+_OVERSIZE = ("stop", "skip")
+
+
+@on_topics
+def bridge(  # noqa: PLR0917 - typer makes options of them
+    call: CliCall,
+    topics: Annotated[str, typer.Option("--topics", help="Names by commas; 'orders*' takes in later topics, too.")],
+    to: Annotated[str, typer.Option("--to", help="kafka://HOST:PORT or nats://HOST:PORT.")] = "",
+    id: Annotated[str, typer.Option("--id", help="Name of the bridge, to which its positions belong.")] = "topics",
+    stream: Annotated[str, typer.Option(help="NATS: the stream; made if it is missing.")] = "topics",
+    prefix: Annotated[str, typer.Option(help="NATS: the part of a subject before the topic's name.")] = "topics.",
+    partitions: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Kafka: above 1, the order is that of each tag.")
+    ] = 1,
+    replicas: Annotated[int, typer.Option(min=0, max=100, help="Copies of what is made; 0: the other side's.")] = 0,
+    oversize: Annotated[str, typer.Option(help="A record too large for the other side: stop, or skip it.")] = "stop",
+    once: Annotated[bool, typer.Option("--once", help="Carry up to the heads of now, and end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show where each topic continues; change nothing.")
+    ] = False,
+    metrics: Annotated[str, typer.Option(help="HOST:PORT that shows metrics of Prometheus.")] = "",
+    batch_records: Annotated[int, typer.Option(min=1, max=1_000_000, help="Records stored at once.")] = 10_000,
+    memory_mb: Annotated[int, typer.Option(min=4, max=65_536, help="Megabytes of records in memory.")] = 64,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE of the other side's client; repeatable.")
+    ] = None,
+) -> None:
+    """Carry topics to Kafka or JetStream, exactly once (docs/outgrowing.md)."""
+    from topics.bridge.run_bridge import BridgeOptions  # noqa: PLC0415 - `topics --help` should not load it
+
+    call.place.needs_server("bridge", "it follows what is written")
+    if oversize not in _OVERSIZE:
+        raise UsageError(f"--oversize is {oversize!r}: use {' or '.join(_OVERSIZE)}")
+    options = BridgeOptions(
+        topics=topics,
+        to=to,
+        id=id,
+        stream=stream,
+        prefix=prefix,
+        partitions=partitions,
+        replicas=replicas,
+        is_once=once,
+        skips_oversize=oversize == "skip",
+        batch_records=batch_records,
+        memory_bytes=memory_mb << 20,
+        settings=_pairs(settings or []),
+    )
+    if dry_run:
+        _show(call, options)
+    else:
+        _carry(call, options, metrics)
+
+
+def _show(call: CliCall, options: BridgeOptions) -> None:
+    from topics.bridge.run_bridge import planned_out  # noqa: PLC0415 - as in `bridge`
+
+    with call.log() as log:
+        for row in planned_out(log, options, SystemClock()):
+            where = "from the start" if row.seq is None else f"above {row.seq}"
+            left = row.head_seq if row.seq is None or row.is_recreated else row.head_seq - row.seq
+            again = " (created again since)" if row.is_recreated else ""
+            call.printer.said(
+                {"topic": row.topic, "seq": row.seq, "head_seq": row.head_seq, "recreated": row.is_recreated},
+                f"{row.topic}: {where}{again}, up to {count_text(left, 'record')}",
+            )
+
+
+def _carry(call: CliCall, options: BridgeOptions, metrics: str) -> None:
+    """Carry until a signal ends it, or up to the heads."""
+    from topics.bridge.bridge_numbers import BridgeNumbers  # noqa: PLC0415 - as in `bridge`
+    from topics.bridge.run_bridge import carry_out  # noqa: PLC0415
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    numbers, stop = BridgeNumbers(), threading.Event()
+    with call.log() as log:
+        if metrics:
+            numbers.serve(metrics)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        carry_out(log, options, numbers, SystemClock(), stop)
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """Return the values of --set by name. Raises: UsageError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--set is {text!r}: use NAME=VALUE")
+        found[name] = value
+    return found
