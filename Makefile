@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults pyright ui api-clients
+.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults bridge pyright ui api-clients
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -102,6 +102,15 @@ soak: venv ## kill a real server again and again; CYCLES=n
 ROUNDS ?= 1000
 client-faults: venv ## clients of a killed server on a bad network; ROUNDS=n, SEED=n
 	$(BIN)/python -m tests.long.client_faults.fault_rounds --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(IO),--io $(IO)) $(ARGS)
+
+# Kafka's broker comes from Maven, once, nats-server from Go where it is missing; a side that cannot be had is left out and said.
+KILLS ?= 100
+SIDE ?=
+bridge: venv ## a bridge to Kafka and NATS, killed; KILLS=n, SIDE=nats
+	$(BIN)/python -m pip install -q --disable-pip-version-check "confluent-kafka>=2.4" "nats-py>=2.7"
+	@if command -v mvn >/dev/null && ! test -d $(VENV)/kafka; then mvn -q -B -f tests/long/bridge/kafka.xml \
+		dependency:copy-dependencies -DoutputDirectory=$(abspath $(VENV))/kafka || rm -rf $(VENV)/kafka; fi
+	$(BIN)/python -m tests.long.bridge.bridge_rounds --kills $(KILLS) $(if $(SIDE),--side $(SIDE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 api-fuzz: venv ## schemathesis against a live server
 	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"
