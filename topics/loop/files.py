@@ -18,9 +18,9 @@ from topics.loop.operations import FILE, Operations, ignore
 from topics.loop.ring import Ring
 from topics.loop.tasks import Future
 
-_NOTHING_DONE = (-errno.EINTR, -errno.EAGAIN)
+NOTHING_DONE = (-errno.EINTR, -errno.EAGAIN)
 """Results of an operation that did nothing, and is repeated."""
-_TRIES = 100
+TRIES = 100
 """Number of attempts, after which the error is reported."""
 _ZEROS = bytes(1 << 20)
 """Bytes that `allocate_zeroed` writes at a time: its budget for a pass."""
@@ -81,7 +81,7 @@ class _RepeatedRead:
         self._ring.queue_read(user_data, self._fd, self._buffer, self._offset)
 
     def _on_read(self, res: int) -> None:
-        if res in _NOTHING_DONE and self._tries < _TRIES:
+        if res in NOTHING_DONE and self._tries < TRIES:
             self.begin()
         else:
             self._done(res)
@@ -131,9 +131,9 @@ class Files:
         Return the count, which is short at the end of the file, or -errno.
         """
         res = 0
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             res = self._ring.read_now(fd, buffer, offset)
-            if res not in _NOTHING_DONE:
+            if res not in NOTHING_DONE:
                 break
         return res
 
@@ -278,11 +278,11 @@ class Files:
 
         Not for syncs: an interrupted one may have used up the only report of an error.
         """
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             future: Future[int] = Future(interruptible=False)
             queue(self._operations.expect(FILE, future.set_result), *arguments)
             res = await future
-            if res not in _NOTHING_DONE:
+            if res not in NOTHING_DONE:
                 break
         if res < 0:
             raise OSError(-res, os.strerror(-res), path)

@@ -286,3 +286,19 @@ def test_a_checkpoint_that_has_to_be_whole_fails_where_there_is_no_space_for_tha
         world.run(world.store.checkpointer.run(whole=True))
     assert done(world) == 0
     world.next_life().check_every_record()
+
+
+@pytest.mark.parametrize("error", [errno.EINTR, errno.EAGAIN])
+def test_a_write_of_a_delete_flag_that_did_nothing_is_repeated(error: int) -> None:
+    """It fails neither the checkpoint nor the log, and the delete is durable."""
+    world = StoreWorld(config=small_config(segment_max_events=20, pack_run_bytes=2048)).open()
+    world.create(1)
+    world.append(1, 30, size=120)
+    world.checkpoint()
+    world.delete(1, [2, 5, 9])
+    world.ring.faults.fail("write", error, nth=2, times=3, path_part="/seg-00000000000000000001.data")
+    world.checkpoint()
+    assert world.ring.faults.struck
+    assert not world.store.log.read_only
+    after = world.next_life(power_cut=True)
+    assert set(after.topic(1).rows) == set(range(1, 31)) - {2, 5, 9}

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError, StorageError
+from topics.loop.files import NOTHING_DONE, TRIES
 from topics.loop.tasks import Future
 from topics.store.checkpoint.capture import Captures
 from topics.store.disk.whole_files import FileCalls, in_place
@@ -41,6 +42,8 @@ class Writes:
         self._write = write
         self._fd = fd
         self._in_flight = 0
+        self._repeated = 0
+        """Writes that did nothing and were begun again."""
         self._error = 0
         self._room: Future[None] | None = None
 
@@ -48,7 +51,7 @@ class Writes:
         while self._in_flight >= _IN_FLIGHT_MAX:
             await self._wait()
         self._in_flight += 1
-        self._write(self._fd, data, offset, self._on_written)
+        self._begin(data, offset)
 
     async def finish(self) -> None:
         """Wait for all writes. Raises OSError, the first that failed."""
@@ -61,7 +64,14 @@ class Writes:
         self._room = Future()
         await self._room
 
-    def _on_written(self, res: int) -> None:
+    def _begin(self, data: bytes, offset: int) -> None:
+        self._write(self._fd, data, offset, partial(self._on_written, data, offset))
+
+    def _on_written(self, data: bytes, offset: int, res: int) -> None:
+        if res in NOTHING_DONE and self._repeated < TRIES:
+            self._repeated += 1
+            self._begin(data, offset)
+            return
         self._in_flight -= 1
         if res != 1 and not self._error:
             self._error = -res or 5

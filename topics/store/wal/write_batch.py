@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.errors import StorageError
+from topics.loop.files import NOTHING_DONE
 from topics.store.format._codec import ffi
 from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES
@@ -27,7 +28,6 @@ _PREPARED_BYTES = 8 << 20
 """Bytes of a large batch that are prepared in a pass, in some two milliseconds."""
 
 _FULL = (-errno.ENOSPC, -errno.EDQUOT)
-_AGAIN = (-errno.EINTR, -errno.EAGAIN)
 
 
 class Commit(NamedTuple):
@@ -195,7 +195,7 @@ def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) ->
         return Verdict.FAILED  # the sync ran after a failed write: not the chain that was built
     if write_res in _FULL:
         return Verdict.FULL
-    if write_res in _AGAIN or 0 <= write_res < expected:
+    if write_res in NOTHING_DONE or 0 <= write_res < expected:
         return Verdict.REST
     return Verdict.FAILED
 

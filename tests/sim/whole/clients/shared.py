@@ -102,6 +102,7 @@ class Shared(Clients):
             topic.open.clear()
             lasting_ns = self.lasting_ns
             topic.lasting = max((seq for seq, at_ns in topic.acked_ns if at_ns <= lasting_ns), default=topic.lasting)
+            topic.acked_ns = []  # no process syncs these until the next one has started
             now_ms = self.machine.ring.clock.now_ms()
             topic.high_ms = max(topic.high_ms, now_ms)
             for key in topic.keys.values():
