@@ -19,6 +19,8 @@ _U32_MAX = (1 << 32) - 1
 _U64_MAX = (1 << 64) - 1
 RANGES = {
     "port": (0, 65_535),
+    "access_log_every_ms": (1, 60_000),
+    "access_log_bytes": (4096, 1 << 40),
     "head_timeout_ms": (100, 1 << 40),
     "idle_timeout_ms": (100, 1 << 40),
     "write_stall_timeout_ms": (100, 1 << 40),
@@ -141,6 +143,9 @@ _CHOICES = {
     "http_parser": ("auto", "h11", "httptools"),
     "http_lane": ("auto", "off"),
     "ui": ("on", "off"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_format": ("text", "json"),
+    "access_log_format": ("combined", "json"),
     "durability": DURABILITIES,
 }
 
@@ -253,6 +258,20 @@ class Config:
     """
     h2_drain_ms: int = 10_000
     """Time for which a stream's body is dropped after its answer, before the stream is reset."""
+
+    # --- logs
+    log_level: str = "info"
+    """debug, info, warning or error: the least level of what a server logs."""
+    log_format: str = "text"
+    """text, or json: an object on each line."""
+    access_log: str = ""
+    """File that gets a line for every answer, "-" for standard output; "": there is no such log."""
+    access_log_format: str = "combined"
+    """combined, as other servers write it, or json."""
+    access_log_every_ms: int = 100
+    """Interval of its writes."""
+    access_log_bytes: int = 1 << 20
+    """Bytes of lines that wait for the file; further lines are dropped and counted."""
 
     # --- ring
     io: str = "auto"

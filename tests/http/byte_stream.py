@@ -41,6 +41,7 @@ class Wire:
     """The transport of a connection; `over_high_water` is the test's to set."""
 
     def __init__(self) -> None:
+        self.peer = ("127.0.0.1", 50_000)
         self.sent = b""
         self.closed = False
         self.paused = False

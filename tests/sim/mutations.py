@@ -135,8 +135,8 @@ MUTANTS = (
         "the log recycled before the snapshot",
         "store/checkpoint/checkpointer.py",
         "        await self.take_snapshot(clean=clean)\n        self._remove()\n"
-        "        for file in left:\n            await self._log.retire(file)\n",
-        "        for file in left:\n            await self._log.retire(file)\n"
+        "        for file in chosen.files:\n            await self._log.retire(file)\n",
+        "        for file in chosen.files:\n            await self._log.retire(file)\n"
         "        await self.take_snapshot(clean=clean)\n        self._remove()\n",
     ),
     Mutant(
@@ -1048,9 +1048,9 @@ MUTANTS = (
     ),
     _one(
         "log files that a checkpoint had no space for left out of the replay",
-        "store/checkpoint/checkpointer.py",
-        "        replay.update((shard, ReplayStart(number)) for shard, number in kept.items())\n",
-        "",
+        "store/checkpoint/files_to_empty.py",
+        "            cut.update((shard, ReplayStart(number)) for shard, number in kept.items())\n",
+        "            pass\n",
         f"{_FULL_DISKS}::test_a_checkpoint_that_has_space_for_few_log_files_leaves_the_others_to_the_replay",
     ),
     _one(
@@ -1854,7 +1854,7 @@ MUTANTS = (
     _one(
         "the log after the snapshot left out of a backup",
         "store/checkpoint/checkpointer.py",
-        "if not _is_before(file, self._replay):\n                capture.hold",
+        "if not is_before(file, self._replay):\n                capture.hold",
         "if file.live_rows < 0:\n                capture.hold",
         _BACKUPS,
     ),
@@ -1920,5 +1920,19 @@ MUTANTS = (
         "if header.written_ms > at_ms:",
         "if False:",
         _TIMES,
+    ),
+    _one(
+        "a restore that takes damage for the end of the log",
+        "store/archive/restore_archive.py",
+        "    if last_batch_no >= archived_no:\n        return\n",
+        "    return\n",
+        _TIMES,
+    ),
+    _one(
+        "a base that is removed part by part under its name",
+        "store/backup/backup_files.py",
+        "    await files.rename(path, removed)\n",
+        "    removed = path\n",
+        _ARCHIVES,
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -12,11 +11,11 @@ import typer
 
 from topics.cli.environment import config_of, odd_variables
 from topics.cli.exit_codes import start_or_refusal
+from topics.cli.log_lines import log_to_stderr
 from topics.errors import UsageError
 
 _log = logging.getLogger("topics.cli")
 ConfigFile = Annotated[str | None, typer.Option(help="File of settings, TOML; else TOPICS_CONFIG.")]
-_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def as_variables(options: Mapping[str, object]) -> dict[str, str]:
@@ -44,7 +43,9 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     port_file: Annotated[str | None, typer.Option(help="File that gets the bound host:port.")] = None,
     allowed_host: Annotated[list[str] | None, typer.Option(help="Additional Host to accept; repeatable.")] = None,
     sync_every_ms: Annotated[int | None, typer.Option(min=0, help="Interval of the sync of `disk` records.")] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text, or json: an object a line.")] = None,
+    access_log: Annotated[str | None, typer.Option(help="File with a line for each answer; - for stdout.")] = None,
 ) -> None:
     """Serve topics over HTTP until SIGINT or SIGTERM.
 
@@ -65,16 +66,15 @@ def serve(  # noqa: PLR0917 - typer makes options of them
         "PORT_FILE": port_file,
         "ALLOWED_HOSTS": ",".join(allowed_host) if allowed_host else None,
         "SYNC_EVERY_MS": sync_every_ms,
+        "LOG_LEVEL": log_level,
+        "LOG_FORMAT": log_format,
+        "ACCESS_LOG": access_log,
     }
-    if log_level not in _LOG_LEVELS:
-        raise UsageError(f"--log-level is {log_level!r}: use one of {', '.join(_LOG_LEVELS)}")
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     given = as_variables(options)
+    settings = config_of(os.environ, given)
+    log_to_stderr(settings.log_level, settings.log_format)
     for sentence in odd_variables({**os.environ, **given}):
         _log.warning("%s", sentence)
     # The configuration is the only holder of the keys, and the server drops them from it.
-    settings = config_of(os.environ, given)
     os.environ.pop("TOPICS_API_KEYS", None)
     raise typer.Exit(run_server(settings))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -14,8 +15,9 @@ from topics.config import Config
 from topics.embedded.own_loop import own_loop
 from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.engine.stored_engine import IdAndHead, StoredEngine
-from topics.errors import CorruptError, UsageError
+from topics.errors import CorruptError, TopicsError, UsageError
 from topics.loop.loop import Loop
+from topics.store.archive.archive_note import NOTE_NAME
 from topics.store.archive.restore_archive import (
     END,
     RestorePoint,
@@ -31,6 +33,7 @@ from topics.store.archive.restore_archive import (
 from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read
+from topics.store.disk.whole_files import list_if_there
 
 _RESTORING = ".restoring"
 
@@ -52,7 +55,9 @@ class Restored(NamedTuple):
     archived_ms: int = 0
     """Unix ms up to which the archive has the log; 0: it is a backup."""
     damage: str = ""
-    """Damage in the archive's log after the restored time; "" if there is none."""
+    """Damage in the archive that the restore did without: a base, or its log after the restored
+    time; "" if there is none.
+    """
 
 
 def restore(
@@ -98,9 +103,8 @@ def restore(
             )
         return _restore_backup(source, made, target, skipped_seqs)
     point = point_at(timelines, at_ms) if upto is None else _point_of_record(timelines, *upto)
-    known, damage = _known_seqs(timelines, point)
-    with own_loop(replace(Config(), data_dir=made)) as loop:
-        loop.run_task(_remove_left(loop, made))
+    known, damage = _known_seqs(_siblings(source) or timelines, point)
+    with _making(made) as loop:
         loop.run_task(copy_point(loop, point, made))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
     return Restored(
@@ -111,7 +115,7 @@ def restore(
         records,
         skipped_seqs,
         end_of(point.timeline),
-        damage,
+        "; ".join([*point.timeline.findings, *([damage] if damage else [])]),
     )
 
 
@@ -127,18 +131,41 @@ def _time(at: int | datetime | None) -> int:
 
 
 def _restore_backup(source: str, made: str, target: str, skipped_seqs: int) -> Restored:
-    with own_loop(replace(Config(), data_dir=made)) as loop:
+    with _making(made) as loop:
         found = find_backup(loop, source)
-        loop.run_task(_remove_left(loop, made))
         manifest = loop.run_task(copy_backup(loop, found, made))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
 
 
-async def _remove_left(loop: Loop, made: str) -> None:
-    """Remove what an interrupted restore left."""
-    with suppress(FileNotFoundError):
-        await remove_tree(loop.files, made)
+@contextmanager
+def _making(made: str) -> Iterator[Loop]:
+    """Yield a loop for a restore. A directory that is not completed is removed."""
+
+    async def remove(loop: Loop) -> None:
+        with suppress(FileNotFoundError):
+            await remove_tree(loop.files, made)
+
+    with own_loop(replace(Config(), data_dir=made)) as loop:
+        loop.run_task(remove(loop))
+    try:
+        with own_loop(replace(Config(), data_dir=made)) as loop:
+            yield loop
+    except BaseException:
+        with suppress(OSError, TopicsError), own_loop(Config()) as loop:
+            loop.run_task(remove(loop))
+        raise
+
+
+def _siblings(source: str) -> list[Timeline]:
+    """Return all timelines of the archive that a timeline is in; none if `source` is no timeline.
+
+    Those of other servers, too: which ones are of this log is not known.
+    """
+    with own_loop(Config()) as loop:
+        if NOTE_NAME not in list_if_there(loop.files, source):
+            return []
+        return loop.run_task(find_timelines(loop, os.path.dirname(os.path.abspath(source))))
 
 
 async def _settle(loop: Loop, made: str, target: str, skipped_seqs: int, known: KnownSeqs) -> tuple[int, int]:
@@ -204,15 +231,15 @@ def _point_of_record(timelines: list[Timeline], topic: str, seq: int) -> Restore
     Raises: UsageError, it is in no timeline.
     """
     for timeline in reversed(timelines):
-        for base in reversed(timeline.bases):
+        for number, base in reversed(list(enumerate(timeline.bases))):
             head = _heads(base.path).get(topic, IdAndHead(0, 0))
-            if head.head >= seq:
-                continue  # it was written before this base
+            # Above its head, or of a topic that was created again after the base.
+            topic_id = head.topic_id if head.head < seq else 0
             with own_loop(Config()) as loop:
-                point = loop.run_task(find_record(loop, timeline, base, WantedRecord(topic, head.topic_id, seq)))
-            if point is None:
-                break
-            return point
+                wanted = WantedRecord(topic, topic_id, seq)
+                point = loop.run_task(find_record(loop, timeline, number, wanted))
+            if point is not None:
+                return point
     raise UsageError(
         f"the archive does not have the write of seq {seq} of topic {topic}: it is older than the first base, in a "
         "hole, or was never written; use `at` with a time"

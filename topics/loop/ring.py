@@ -130,7 +130,9 @@ class Ring(Protocol):
     def queue_write(self, user_data: int, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> None:
         """Queue a write.
 
-        With `dsync` (RWF_DSYNC) the completion means that it is on stable storage.
+        With `dsync` (RWF_DSYNC) the completion means that it is on stable storage. offset: -1 for
+        the file's own position, as pipes have it: a ring with one thread for files answers -EAGAIN
+        instead of a write that would block.
         """
 
     def queue_commit(self, write_data: int, sync_data: int, fd: int, buffer: Buffer, offset: int) -> None:

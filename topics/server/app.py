@@ -12,6 +12,7 @@ from topics.engine.delivery.audience import Audience
 from topics.errors import RequestError, TopicsError, UsageError, without_paths
 from topics.http.access.keyring import parse_keys
 from topics.http.lane.lane import Lane
+from topics.http.plan.access_log import AccessLog
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table
 from topics.http.streams import watch_stream
@@ -23,6 +24,7 @@ from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
 from topics.loop.tasks import Cancelled, Task
+from topics.server.access_log_file import AccessLogFile
 from topics.server.backend import Backend, OpenBackend, ServedEngine
 from topics.server.gate import Gate, ServerState
 from topics.server.handler import HttpHandler
@@ -89,6 +91,10 @@ class Server:
         self.service.has_one_sender = loop.has_one_sender
         self.service.has_few_senders = loop.has_few_senders
         self.service.again = loop.again
+        self.access_log: AccessLogFile | None = None
+        if config.access_log:
+            self.access_log = AccessLogFile(loop, config)
+            self.service.access_log = AccessLog(config.access_log_format, loop.clock.now_ms, self.access_log.add)
         self.gate = Gate(self.service)
         self.hurried = False
         """A second stop was requested: the server waits for nothing."""
@@ -112,7 +118,7 @@ class Server:
             self.service.watch_audience = Audience(links, SHARED_BYTES_MAX, watch_stream.shared_bytes)
             self._websockets.audience = Audience(links, SHARED_BYTES_MAX, subscriptions.shared_bytes)
         self._handler = HttpHandler(self.service, self.lane)
-        metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot)
+        metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot, self.access_log)
         self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms, read_process)
         limits = StreamLimits(
             max_connections=max_connections,
@@ -142,6 +148,13 @@ class Server:
     @property
     def key_count(self) -> int:
         return len(self._keyring)
+
+    def hang_up(self) -> None:
+        """Read the file of keys again, and open the access log again (R-LIFE-10)."""
+        if self.access_log is not None:
+            self.access_log.open_again()
+        if self.access_log is None or self.config.api_keys_file:
+            self.reload_keys()
 
     def reload_keys(self) -> None:
         """Read the file of keys again. An error is logged, and the keys stay unchanged."""
@@ -242,6 +255,8 @@ class Server:
                 expected = isinstance(error, TopicsError | OSError)
                 _log.error("closing the log failed: %s", error, exc_info=None if expected else error)
                 code = 1
+        if self.access_log is not None:
+            await self.access_log.close()
         self._end(code)
 
     def _end(self, code: int) -> None:

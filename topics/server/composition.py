@@ -14,6 +14,7 @@ from topics.engine.stored_engine import StoredEngine
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
+from topics.server.access_log_file import check_access_log
 from topics.server.app import Server
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address
@@ -51,6 +52,7 @@ def serve(config: Config) -> int:
 
     try:
         check_port(config, ring)
+        check_access_log(config)
         directory = lock_directory(ring, config)
         try:
             server = Server(
@@ -70,7 +72,7 @@ def serve(config: Config) -> int:
 
             def on_signal(number: int) -> None:
                 if number == signal.SIGHUP:
-                    server.reload_keys()
+                    server.hang_up()
                 else:
                     server.stop()
                     report()

@@ -30,6 +30,7 @@ from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.answered import Answered
 from topics.http.plan.service import Service
 from topics.loop.loop import Loop
+from topics.server.access_log_file import AccessLogFile
 from topics.server.backend import Backend
 from topics.server.process_numbers import ProcessNumbers
 from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
@@ -77,15 +78,17 @@ class MetricsValues:
 class ServerMetrics:
     """Renders the page on request, in small pieces; other work may run between two pieces."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what it shows
         self,
         loop: Loop,
         service: Service,
         requests: Histogram,
         lane: Lane | None,
         snapshot: Callable[[], MetricsValues],
+        access_log: AccessLogFile | None = None,
     ) -> None:
         self._loop = loop
+        self._access_log = access_log
         self._build = {"version": __version__, "python": platform.python_version(), "io": loop.ring.name}
         self._lane = lane
         self._service = service
@@ -102,6 +105,8 @@ class ServerMetrics:
         for family in self._families(now):
             yield _rendered(family)
         for family in _answer_families(self._service.answered, self._lane):
+            yield _rendered(family)
+        for family in _access_log_families(self._access_log):
             yield _rendered(family)
         yield _rendered(InfoMetricFamily("topics_build", "The build that runs", self._build))
         for family in _process_families(now, process):
@@ -434,6 +439,14 @@ def _answer_families(answered: Answered, lane: Lane | None) -> Iterator[Metric]:
             buckets = answers.times.cumulative_seconds(_FASTEST, _SLOWEST)
             times.add_metric(labels, buckets, sum_value=answers.times.total_ns / _SECOND_NS)
     yield from (counts, times)
+
+
+def _access_log_families(log: AccessLogFile | None) -> Iterator[Metric]:
+    written, dropped = (0, 0) if log is None else (log.written, log.dropped)
+    yield CounterMetricFamily("topics_access_log_lines_total", "Lines of the access log that were written", written)
+    yield CounterMetricFamily(
+        "topics_access_log_dropped_total", "Lines that its file did not take, or too slowly", dropped
+    )
 
 
 def _process_families(now: MetricsValues, process: ProcessNumbers | None) -> Iterator[Metric]:

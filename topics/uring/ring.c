@@ -338,9 +338,9 @@ int tp_read(tp_ring *r, uint64_t user_data, int fd, void *buffer, size_t length,
     PREPARE(io_uring_prep_read(sqe, fd, buffer, bounded(length), offset));
 }
 
-int tp_write(tp_ring *r, uint64_t user_data, int fd, const void *buffer, size_t length, uint64_t offset, int dsync)
+int tp_write(tp_ring *r, uint64_t user_data, int fd, const void *buffer, size_t length, int64_t offset, int dsync)
 {
-    PREPARE(io_uring_prep_write(sqe, fd, buffer, bounded(length), offset); sqe->rw_flags = dsync ? RWF_DSYNC : 0);
+    PREPARE(io_uring_prep_write(sqe, fd, buffer, bounded(length), (uint64_t)offset); sqe->rw_flags = dsync ? RWF_DSYNC : 0);
 }
 
 /* Both SQEs are reserved first: a submit between them would cut the chain, and the sync would then

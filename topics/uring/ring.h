@@ -58,7 +58,7 @@ int tp_shutdown(tp_ring *ring, uint64_t user_data, int fd, int sends_only);
 int tp_openat(tp_ring *ring, uint64_t user_data, const char *path, int flags, unsigned mode);
 int tp_close(tp_ring *ring, uint64_t user_data, int fd);
 int tp_read(tp_ring *ring, uint64_t user_data, int fd, void *buffer, size_t length, uint64_t offset);
-int tp_write(tp_ring *ring, uint64_t user_data, int fd, const void *buffer, size_t length, uint64_t offset, int dsync);
+int tp_write(tp_ring *ring, uint64_t user_data, int fd, const void *buffer, size_t length, int64_t offset, int dsync);
 int tp_commit(tp_ring *ring, uint64_t write_data, uint64_t sync_data, int fd, const void *buffer, size_t length,
               uint64_t offset);
 int tp_fsync(tp_ring *ring, uint64_t user_data, int fd, int data_only);

@@ -116,7 +116,7 @@ def test_what_cannot_be_restored_is_refused_with_the_remedy(backups: Path) -> No
         topics.restore(backups, backups.parent / "new", skipped_seqs=0)
     (backup,) = backups.iterdir()
     (backup / "backup.json").write_text("{")
-    with pytest.raises(CorruptError, match=r"backup\.json is damaged"):
+    with pytest.raises(CorruptError, match=r"backup\.json does not match its checksum"):
         topics.restore(backups, backups.parent / "new")
     backup.rename(f"{backup}.partial")
     (backups / f"{backup.name}.partial" / "backup.json").unlink()

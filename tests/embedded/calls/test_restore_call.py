@@ -11,7 +11,7 @@ import pytest
 
 import topics
 from tests.embedded.conftest import SMALL
-from topics import GapError, RequestError, UsageError
+from topics import CorruptError, GapError, RequestError, UsageError
 
 SKIPPED = 1000
 
@@ -107,6 +107,43 @@ def test_a_record_is_the_last_one_of_a_restore(archive: Archived, tmp_path: Path
     topics.restore(archive.path, tmp_path / "newer", upto=("late", 1))
     with topics.open(tmp_path / "newer", **SMALL) as log:
         assert [record.data for record in log.page("late").records] == ["x"]
+
+
+def test_a_record_of_a_topic_that_was_deleted_before_a_base_is_found(archive: Archived, tmp_path: Path) -> None:
+    """Also where a topic of that name was created again, and has fewer records."""
+    before = set(archive.path.glob("*/bases/*Z*"))
+    options = {"archive_dir": str(archive.path), "archive_every_ms": 10, "archive_base_every_ms": 1}
+    with topics.open(tmp_path / "data", **options, **SMALL) as log:  # type: ignore[arg-type]
+        log.delete_topic("t")
+        log.append("t", ["again"])
+        while len(set(archive.path.glob("*/bases/*Z*")) - before) < 3:
+            log.append("t2", ["a base is made beside this"])
+    topics.restore(archive.path, tmp_path / "new", upto=("t", 5))
+    assert numbers(tmp_path / "new", open_jobs=1) == [1, 2, 3, 4, 5]
+    topics.restore(archive.path, tmp_path / "newer", upto=("t", 1))
+    with topics.open(tmp_path / "newer", **SMALL) as log:
+        assert [record.data for record in log.page("t").records] == ["again"], "the newest record with this seq"
+
+
+def test_a_timeline_that_is_named_continues_above_the_seqs_of_the_others(archive: Archived, tmp_path: Path) -> None:
+    (first,) = archive.path.glob("*Z-*")
+    topics.restore(archive.path, tmp_path / "second", at=archive.after_third, skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "second", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        while len(list(archive.path.glob("*/bases/*Z"))) < 2:
+            log.append("t2", ["a base is made beside this"])
+        known = log.append("t", [{"n": 40}]).last_seq
+    made = topics.restore(first, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
+    assert made.backup.startswith(str(first))
+    with topics.open(tmp_path / "third", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+
+
+def test_a_restore_that_fails_leaves_nothing(archive: Archived, tmp_path: Path) -> None:
+    for path in archive.path.glob("*/log/shard-00/*"):
+        path.unlink()
+    with pytest.raises(CorruptError, match="it is missing. Restore to an earlier time"):
+        topics.restore(archive.path, tmp_path / "new")
+    assert [path.name for path in tmp_path.glob("new*")] == []
 
 
 def test_a_datetime_needs_a_zone(archive: Archived, tmp_path: Path) -> None:

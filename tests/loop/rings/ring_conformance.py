@@ -568,6 +568,13 @@ class RingConformance:
         assert driver.read(fd, 9) == b"abCDefghi"
         assert driver.ring.file_size(path) == 9
 
+    def test_without_an_offset_a_write_to_an_appended_file_is_at_its_end(self, driver: Driver, path: str) -> None:
+        fd = driver.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for text in (b"abc", b"defg"):
+            driver.ring.queue_write(FILE, fd, text, -1)
+            assert driver.res(FILE) == len(text)
+        assert driver.read(driver.open(path), 9) == b"abcdefg"
+
     def test_a_read_is_short_at_the_end_of_the_file_and_empty_beyond(self, driver: Driver, path: str) -> None:
         fd = driver.open(path)
         driver.ring.queue_write(FILE, fd, b"0123456789", 0)

@@ -118,17 +118,21 @@ class SimFiles:
                     then(-errno.EBADF)
                 return
             data = bytes(view)
+            at = offset
+            if offset < 0 and isinstance(handle.node, SimFile):
+                assert handle.flags & os.O_APPEND, "the position of a file is its end"
+                at = len(handle.node.live)
 
             def end() -> None:
                 assert data == bytes(view), "a buffer changed while its write was in flight"
-                res = self._write(handle, view, data, offset, dsync=dsync)
+                res = self._write(handle, view, data, at, dsync=dsync)
                 self._core.complete(operation, res)
                 if then is not None:
                     then(res)
 
             if isinstance(handle.node, SimFile):
                 file = handle.node
-                operation.if_interrupted = lambda: self._disk.write(file, offset, data[: self._cut(offset, len(data))])
+                operation.if_interrupted = lambda: self._disk.write(file, at, data[: self._cut(at, len(data))])
             self._core.later("sync" if dsync else "write", end)
 
         return start

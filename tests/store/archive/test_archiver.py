@@ -6,9 +6,13 @@ import errno
 from copy import deepcopy
 from dataclasses import replace
 
+import pytest
+
 from tests.store.archive.archive_world import ARCHIVE, archive_config, archived, held, note, restored, stats, wait
 from tests.store.store_world import StoreWorld
 from topics.store.archive.archive_note import BASES, timeline_names
+from topics.store.archive.archive_retention import remove_old, remove_old_timelines
+from topics.store.archive.restore_archive import find_timelines
 from topics.store.backup.backup_manifest import backup_names
 from topics.store.disk.whole_files import list_if_there
 
@@ -187,6 +191,35 @@ def test_what_is_older_than_the_retention_is_removed() -> None:
     assert "wal-0000000000000001.log" not in log
     assert held(restored(world, at - 2500))
     assert held(restored(world, at)) == held(world)
+
+
+@pytest.mark.parametrize("kind", ["unlink", "remove_directory"])
+@pytest.mark.parametrize("nth", [1, 2, 7])
+def test_an_interrupted_removal_leaves_an_archive_that_can_be_restored(kind: str, nth: int) -> None:
+    world = filled(archive_base_every_ms=200)
+    for _ in range(5):
+        world.append(1, 2)
+        wait(world, 200)
+    at = archived(world)
+    expected = held(world)
+    world.close()
+    world = StoreWorld(world.ring.next_life(power_cut=False))
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    world.ring.faults.fail(kind, errno.EIO, nth=nth, times=10_000, path_part=f"{ARCHIVE}/")
+    with pytest.raises(OSError, match="Input/output error"):
+        world.run(remove_old(world.loop, timeline.path, at))
+    assert held(restored(world, at)) == expected
+    world = StoreWorld(world.ring.next_life(power_cut=False))
+    world.ring.faults.clear()
+    world.run(remove_old(world.loop, timeline.path, at))
+    assert len(world.loop.files.list_directory(f"{timeline.path}/{BASES}")) == 1, "what the first one left is gone"
+    world.ring.faults.fail(kind, errno.EIO, nth=nth, times=10_000, path_part=f"{ARCHIVE}/")
+    with pytest.raises(OSError, match="Input/output error"):
+        world.run(remove_old_timelines(world.loop, ARCHIVE, "another", at + 10_000))
+    assert world.run(find_timelines(world.loop, ARCHIVE)) == []
+    world.ring.faults.clear()
+    world.run(remove_old_timelines(world.loop, ARCHIVE, "another", at + 10_000))
+    assert world.loop.files.list_directory(ARCHIVE) == []
 
 
 def test_the_lag_of_an_archive_that_never_worked_counts_from_the_start() -> None:

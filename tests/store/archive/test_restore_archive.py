@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from tests.sim.world.sim_file import SimFile
 from tests.store.archive.archive_world import ARCHIVE, ArchiveRun, archive_config, archived, held, restored, wait
 from tests.store.store_world import StoreWorld
 from topics.errors import CorruptError, UsageError
 from topics.store.archive.restore_archive import END, find_timelines
 from topics.store.archive.verify_archive import verify_timelines
+from topics.store.format.log_format import BATCH_MAGIC
 
 
 def written() -> tuple[StoreWorld, list[int]]:
@@ -26,6 +30,12 @@ def written() -> tuple[StoreWorld, list[int]]:
         wait(world, 4)
     archived(world)
     return world, times
+
+
+def bytes_of(world: StoreWorld, path: str) -> bytearray:
+    file = world.ring.disk.find(path)
+    assert isinstance(file, SimFile)
+    return file.live
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -61,8 +71,7 @@ def test_damage_of_the_log_is_found_by_a_restore_over_it_and_by_a_verification()
     assert sound.findings == []
     assert sound.frames >= 40
     path = f"{timeline.path}/log/shard-00/wal-0000000000000003.log"
-    file = world.ring.disk.find(path)
-    file.live[5000] ^= 1  # type: ignore[union-attr]
+    bytes_of(world, path)[5000] ^= 1
     with pytest.raises(CorruptError, match="wal-0000000000000003"):
         restored(world, times[-1])
     assert held(restored(world, times[3])) == {1: [1, 2, 3, 4]}
@@ -70,3 +79,87 @@ def test_damage_of_the_log_is_found_by_a_restore_over_it_and_by_a_verification()
     damaged = again.run(verify_timelines(again.loop, [timeline]))
     assert damaged.findings
     assert "wal-0000000000000003.log" in damaged.findings[0]
+
+
+def _remove(world: StoreWorld, path: str) -> None:
+    world.run(world.loop.files.unlink(path))
+
+
+def _empty(world: StoreWorld, path: str) -> None:
+    del bytes_of(world, path)[:]
+
+
+def _zero_the_header(world: StoreWorld, path: str) -> None:
+    bytes_of(world, path)[:4096] = bytes(4096)
+
+
+def _zero_the_first_batch(world: StoreWorld, path: str) -> None:
+    bytes_of(world, path)[4096:4160] = bytes(64)
+
+
+def _cut_in_half(world: StoreWorld, path: str) -> None:
+    live = bytes_of(world, path)
+    del live[len(live) // 2 & -4096 :]
+
+
+def _spoil_the_last_magic(world: StoreWorld, path: str) -> None:
+    live = bytes_of(world, path)
+    live[live.rindex(BATCH_MAGIC)] ^= 1
+
+
+@pytest.mark.parametrize(
+    "damage", [_remove, _empty, _zero_the_header, _zero_the_first_batch, _cut_in_half, _spoil_the_last_magic]
+)
+def test_a_restore_over_damage_at_the_end_of_the_log_is_refused(damage: Callable[[StoreWorld, str], None]) -> None:
+    world, times = written()
+    world.append(1, 1, size=3000)
+    world.append(1, 1)
+    world.close()
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    directory = f"{timeline.path}/log/shard-00"
+    damage(world, f"{directory}/{max(world.loop.files.list_directory(directory))}")
+    with pytest.raises(CorruptError, match=r"of the log is damaged or missing, and \d+ were archived"):
+        restored(world, END)
+    assert held(restored(world, times[8])) == {1: list(range(1, 10))}
+
+
+def test_a_time_after_which_a_shard_has_no_sound_batch_is_refused_unless_it_had_none() -> None:
+    world, times = written()
+    world.close()
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    directory = f"{timeline.path}/log/shard-00"
+    for name in sorted(world.loop.files.list_directory(directory))[3:]:
+        _remove(world, f"{directory}/{name}")
+    with pytest.raises(CorruptError, match="of the log is damaged or missing"):
+        restored(world, times[30])
+
+
+def test_a_base_that_is_damaged_is_replaced_by_an_older_one_and_reported() -> None:
+    world = StoreWorld(config=archive_config(archive_base_every_ms=200)).open()
+    world.create(1)
+    for _ in range(8):
+        world.append(1, 2)
+        wait(world, 100)
+    archived(world)
+    world.close()
+    world = StoreWorld(world.ring.next_life(power_cut=False))
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert len(timeline.bases) >= 3
+    bytes_of(world, f"{timeline.bases[-1].path}/backup.json")[30] ^= 1
+    _remove(world, f"{timeline.bases[-2].path}/backup.json")
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert world.run(verify_timelines(world.loop, [timeline])).findings[:2] == timeline.findings
+    (missing, damaged) = timeline.findings
+    assert "backup.json is missing" in missing
+    assert "backup.json does not match its checksum. Use another backup" in damaged
+    assert held(restored(world, END)) == {1: list(range(1, 17))}
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"version":1,"upto_ms":1,"shards":{},"holes":[]}'])
+def test_a_note_that_is_damaged_is_refused_and_never_taken_for_another_one(text: bytes) -> None:
+    world, _times = written()
+    world.close()
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    bytes_of(world, f"{timeline.path}/archive.json")[:] = text
+    with pytest.raises(CorruptError, match=r"archive\.json does not match its checksum\. Name another timeline"):
+        world.run(find_timelines(world.loop, ARCHIVE))

@@ -64,6 +64,7 @@ class HttpConnection:
         "_successor",
         "admitted",
         "phase",
+        "received_bytes",
         "service",
         "since",
         "transport",
@@ -82,6 +83,8 @@ class HttpConnection:
         """Tick at which the current wait began: for a head, or for more of a body."""
         self._pending = bytearray()
         """Unparsed input: a partial head, or bytes that arrived while a request was answered."""
+        self.received_bytes = 0
+        """Bytes of the body of the request in progress, as they arrived."""
         self._looked = 0
         """Leading bytes of `_pending` that were checked: the start of a head, without its end."""
         self._plan: Plan | None = None
@@ -97,6 +100,10 @@ class HttpConnection:
         self._successor: Upgraded | None = None
         self._running = False
         """Whether requests are being handled further up on the stack, so that answers return."""
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self.transport.peer
 
     @property
     def idle(self) -> bool:
@@ -455,6 +462,7 @@ class HttpConnection:
             raise PHASES.error(self.phase, ANSWER)
         self.phase = ANSWER
         self._plan = plan
+        self.received_bytes = len(body)
         service.served.append(plan)
         call = Call(service, self, plan, usable, started_ns)
         self._call = call
@@ -609,14 +617,18 @@ class HttpConnection:
     def _refuse(self, plan: Plan, error: RequestError, *, body_unread: bool = False) -> None:
         """Answer with an error, without a call of the handler."""
         self.service.refused_total += 1
-        self.service.answered.of(plan.route).count(status_of(error))
+        status = status_of(error)
+        self.service.answered.of(plan.route).count(status)
+        body = envelope(error)
+        if self.service.access_log is not None:
+            self.service.access_log.answered(self, plan, status, len(body), 0, refused=True)
         self._enter(ANSWER)
         self._plan = plan
         headers = extra_headers(error) + plan.answer_headers
         if not body_unread:
-            self.respond(status_of(error), envelope(error), JSON, headers)
+            self.respond(status, body, JSON, headers)
             return
-        self._write(plan, status_of(error), envelope(error), JSON, headers, connection=b"close")
+        self._write(plan, status, body, JSON, headers, connection=b"close")
         self._close()
 
     def _refuse_syntax(self, error: BadRequestError, headers: bytes = b"") -> None:
@@ -624,6 +636,8 @@ class HttpConnection:
         self.service.refused_total += 1
         self.service.answered.of(None).count(error.status)
         body = envelope(error.as_request_error())
+        if self.service.access_log is not None:
+            self.service.access_log.answered(self, None, error.status, len(body), 0, refused=True)
         self.transport.write(self.service.writer.render(error.status, body, headers=headers, connection=b"close"))
         self._close()
 

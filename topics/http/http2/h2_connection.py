@@ -493,6 +493,7 @@ class Http2Connection:
             except RequestError as error:
                 self._refuse(stream, error)
                 return
+        stream.received_bytes = len(body)
         call = stream.call = Call(service, stream, plan, usable, started_ns)
         run(call)
         if self._end_state is _GONE and stream.waits:
@@ -519,9 +520,12 @@ class Http2Connection:
     def _refuse(self, stream: Http2Stream, error: RequestError) -> None:
         """Answer with an error, without a call of the handler."""
         self.service.refused_total += 1
-        self.service.answered.of(None if stream.plan is None else stream.plan.route).count(status_of(error))
+        status, body = status_of(error), envelope(error)
+        self.service.answered.of(None if stream.plan is None else stream.plan.route).count(status)
+        if self.service.access_log is not None:
+            self.service.access_log.answered(stream, stream.plan, status, len(body), 0, refused=True)
         headers = extra_headers(error) + (b"" if stream.plan is None else stream.plan.answer_headers)
-        self.answer(stream, status_of(error), (envelope(error),), JSON, headers)
+        self.answer(stream, status, (body,), JSON, headers)
 
     # --- answers -----------------------------------------------------------------------------------------------------
     def answer(

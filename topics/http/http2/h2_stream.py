@@ -19,6 +19,7 @@ from topics.http.wire.error_answers import BadRequestError
 from topics.http.wire.h2_request import SHORT_BODY
 from topics.http.wire.response import JSON
 from topics.http.wire.stream import Block
+from topics.http.wire.transport import Transport
 from topics.http.wire.upgrade import OpenUpgraded
 
 
@@ -26,6 +27,7 @@ class StreamHost(Protocol):
     """The connection of a stream, which frames what its calls and writers say."""
 
     service: Service
+    transport: Transport
 
     def answer(
         self, stream: Http2Stream, status: int, body: Sequence[bytes], content_type: bytes, headers: bytes
@@ -67,6 +69,7 @@ class Http2Stream:
         "over_high_water",
         "plan",
         "ready",
+        "received_bytes",
         "since",
         "streaming",
     )
@@ -87,6 +90,8 @@ class Http2Stream:
         self._counted: Principal | None = None
         """The principal that counts the request before its call, which counts itself."""
         self.input_ended = input_ended
+        self.received_bytes = 0
+        """Bytes of the request's body, once it is whole."""
         self.dropped_bytes = 0
         """Bytes of the body dropped after the answer, at least DROPPED_FRAME_BYTES a frame."""
         self.ending = False
@@ -113,6 +118,10 @@ class Http2Stream:
         """Bytes taken already of the first item of `_out`."""
 
     upgrades = False
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self._connection.transport.peer
 
     # --- the Exchange ------------------------------------------------------------------------------------------------
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:

@@ -52,6 +52,7 @@ REASONS = {
 _ROOM = 8192
 _RECEIVES = 4096
 _LEAST = 2
+_NEVER = 1 << 62
 _MANY = 2
 """Groups from which on they are appended together."""
 _FEW_RECORDS = 16
@@ -120,8 +121,11 @@ class Lane:
         """Whether the receives that the last `take` has taken were all plain reads, whose answers
         it has queued.
         """
-        self.least = _LEAST
-        """Receives in a pass from which on connections become columns; tests set 1."""
+        self.least = _LEAST if service.access_log is None else _NEVER
+        """Receives in a pass from which on connections become columns; tests set 1.
+
+        With an access log none do: a line for each request costs more than columns save.
+        """
         self._taken = 0
         """Requests taken as columns."""
         self.missed = [0] * (max(REASONS) + 1)
@@ -162,7 +166,7 @@ class Lane:
                     self.leave(conn)
         if batch:
             if len(batch) + links.count < self.least and not batch[0][0].owned:
-                self.missed[self.single.reason] += 1
+                self.missed[self.single.reason if len(batch) == 1 else MISS_LONE] += len(batch)
                 return batch
             others = self._scan_new(batch, left)
             return left + others if left else others

@@ -182,9 +182,10 @@ class Answers:
         self.service = service
         self._links = links
         routes = {route.handler: route for route in service.routes.routes}
-        self.writes = service.answered.of(routes[record_endpoints.write])
+        self.write_route, self.read_route = routes[record_endpoints.write], routes[record_endpoints.diff]
+        self.writes = service.answered.of(self.write_route)
         """The answers to writes, counted here and by `Single`."""
-        self.reads = service.answered.of(routes[record_endpoints.diff])
+        self.reads = service.answered.of(self.read_route)
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
         self.finished_many: list[tuple[Groups, PlainAppended]] = []
         self._room = room

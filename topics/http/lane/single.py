@@ -25,6 +25,7 @@ from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.in_flight import NOTHING_COMES
+from topics.http.wire.head import HEAD_END
 
 _SAMPLED = 16
 """Sampling rate: one in this many writes is timed."""
@@ -115,8 +116,20 @@ class Single:
             return LEFT
         self.reason = _MISS_BODY
         if number == _READ:
-            return self._read(engine, conn, started_ns)
+            return self._read(engine, conn, view, started_ns)
         return self._write(engine, conn, view, data, number, started_ns)
+
+    def _note(
+        self, conn: Any, view: memoryview, number: int, size: int, started_ns: int, *, reads: bool = False
+    ) -> None:
+        """Note an answer in the access log. size: of its body."""
+        service, answers, data = self._service, self._answers, bytes(view)
+        assert service.access_log is not None, "no access log"
+        received = len(data) - data.index(HEAD_END) - len(HEAD_END)
+        path = f"/v0/topics/{self._topics.names[number]}{'/diff' if reads else ''}"
+        route = answers.read_route if reads else answers.write_route
+        ns = service.now_ns() - started_ns
+        service.access_log.answered_plain(conn.peer, path, received, size, ns, route, self._topics.principals[number])
 
     @property
     def taken(self) -> int:
@@ -162,6 +175,8 @@ class Single:
             else:
                 body = write_json(name, first, rows.count, with_seqs, times)
             conn.state.answer_at_once(service.writer.json(200, body, applied(flags)))
+            if service.access_log is not None:
+                self._note(conn, view, number, len(body), started_ns)
 
         self._writes += 1
         parsed_ns = 0 if self._writes % _SAMPLED else service.now_ns()
@@ -169,6 +184,9 @@ class Single:
             result = engine.append_rows_lone(topic, rows, answer)
         except TopicsError:
             result = None  # the lane's append words the error
+        if result is None and service.access_log is not None:
+            self.reason = MISS_LONE
+            return LEFT
         if result is None:
             self._append_columns(conn, view, started_ns)
             return UNSETTLED
@@ -196,7 +214,7 @@ class Single:
         )
 
     # --- reads -------------------------------------------------------------------------------------------------------
-    def _read(self, engine: EngineApi, conn: Any, started_ns: int) -> SingleOutcome:
+    def _read(self, engine: EngineApi, conn: Any, view: memoryview, started_ns: int) -> SingleOutcome:
         reads, numbers, topic_count = self._reads
         service, topics = self._service, self._topics
         if lib.tp_scanned_reads(self._scanned.scanner, reads, numbers, topic_count) != 1:
@@ -208,7 +226,11 @@ class Single:
         found = engine.read_plain((topics.names[number],), reads[0], 1, self._long_read_bytes)
         if not found.taken:
             return LEFT
-        conn.state.answer_at_once(self._answers.render_read(found, started_ns))
+        answer = self._answers.render_read(found, started_ns)
+        conn.state.answer_at_once(answer)
+        if service.access_log is not None:
+            size = len(answer) - answer.index(HEAD_END) - len(HEAD_END)
+            self._note(conn, view, number, size, started_ns, reads=True)
         self.reads_taken += 1
         service.in_flight.answered_at_once(1)
         if not self.reads_taken % _SAMPLED:

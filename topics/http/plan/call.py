@@ -37,6 +37,14 @@ class Exchange(Protocol):
     def upgrades(self) -> bool:
         """Whether `upgrade` is possible. Only HTTP/1 has upgrades."""
 
+    @property
+    def peer(self) -> tuple[str, int]:
+        """The address of the client, or of the proxy before it."""
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes of the request's body, as they arrived."""
+
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """Send the whole response, once. headers: whole lines."""
 
@@ -149,7 +157,7 @@ class Call:
             if len(body) >= self.service.compressor.min_bytes and self.plan.accepts_gzip:
                 body, encoding = self.service.compressor.encode(body)
                 headers += encoding
-            self._head_ready(status)
+            self._head_ready(status, len(body))
             exchange.respond(status, body, JSON, headers)
 
     def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
@@ -163,7 +171,7 @@ class Call:
             self.reply(before + shared + after)
             return
         exchange = self._exchange
-        self._head_ready(200)
+        self._head_ready(200, size)
         exchange.respond_in_parts((before, shared, after), self.plan.answer_headers)
 
     def fail(self, error: BaseException) -> None:
@@ -194,7 +202,7 @@ class Call:
         exchange = self._exchange
         if exchange is None:
             return
-        self._head_ready(status)
+        self._head_ready(status, len(body))
         exchange.respond(status, body, content_type, headers)
 
     def open_stream(
@@ -249,13 +257,20 @@ class Call:
         if on_disconnect is not None:
             on_disconnect()
 
-    def _head_ready(self, status: int) -> None:
-        """Leave the requests in flight: the answer begins, or there will be none (status 0)."""
+    def _head_ready(self, status: int, size: int | None = None) -> None:
+        """Leave the requests in flight: the answer begins, or there will be none (status 0).
+
+        size: of the answer's body; None: it is a stream.
+        """
+        exchange = self._exchange
         self._exchange = self.on_disconnect = None
         service, plan = self.service, self.plan
         service.in_flight.leave(plan.counted)
         if status:
-            service.answered.of(plan.route).add(status, service.now_ns() - self.started_ns)
+            ns = service.now_ns() - self.started_ns
+            service.answered.of(plan.route).add(status, ns)
+            if service.access_log is not None and exchange is not None:
+                service.access_log.answered(exchange, plan, status, size, ns)
 
 
 def run(call: Call) -> None:

@@ -21,6 +21,7 @@ from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.access.origin import HostRule
 from topics.http.access.routes import RouteTable
 from topics.http.openapi.description import Description
+from topics.http.plan.access_log import AccessLog
 from topics.http.plan.answered import Answered
 from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.in_flight import InFlight
@@ -128,6 +129,8 @@ class Service:
         self.in_flight = InFlight()
         self.routes = routes
         self.answered = Answered()
+        self.access_log: AccessLog | None = None
+        """The log that gets a line for each answer; `server/` sets it before the first request."""
         self.refused_total = 0
         """Requests answered 4xx or 5xx, malformed ones included."""
         self.sampling = False

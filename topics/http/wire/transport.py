@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 class Transport(Protocol):
     """The byte stream below: the loop's `Connection`, or a list of bytes in tests."""
 
+    peer: tuple[str, int]
+    """The address of the client, or of the proxy before it."""
     over_high_water: bool
     state: Any
     """The `ProtocolState` that receives what arrives; a handover sets its successor here."""

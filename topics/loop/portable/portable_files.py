@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -86,6 +87,18 @@ class FileThread:
             self.call(sync_data, os.fdatasync, fd)
         else:
             self.results.append((sync_data, -errno.ECANCELED))
+
+
+def write_ready(fd: int, buffer: Buffer) -> int:
+    """Write at the file's position what no pipe or terminal makes the thread wait for.
+
+    Raises: BlockingIOError, it takes nothing at the moment.
+    """
+    watched = select.poll()
+    watched.register(fd, select.POLLOUT)
+    if not watched.poll(0):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return os.write(fd, memoryview(buffer)[: select.PIPE_BUF])
 
 
 def result_of(function: Callable[..., int | None], *arguments: object) -> int:

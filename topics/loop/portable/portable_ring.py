@@ -19,7 +19,7 @@ from typing_extensions import Buffer
 
 from topics.clock import SystemClock
 from topics.loop.portable.portable_columns import CompletionColumns, ReceiveBuffers
-from topics.loop.portable.portable_files import FileThread, Job
+from topics.loop.portable.portable_files import FileThread, Job, write_ready
 from topics.loop.portable.portable_sockets import SocketTable
 from topics.loop.ring import Completions, Send, Single
 from topics.uring.blocking import BlockingCalls
@@ -115,7 +115,10 @@ class PortableRing(BlockingCalls):
         self._file(user_data, os.preadv, fd, [buffer], offset)
 
     def queue_write(self, user_data: int, fd: int, buffer: Buffer, offset: int, *, dsync: bool = False) -> None:
-        self._file(user_data, os.pwritev, fd, [buffer], offset, os.RWF_DSYNC if dsync else 0)
+        if offset < 0:
+            self._file(user_data, write_ready, fd, buffer)
+        else:
+            self._file(user_data, os.pwritev, fd, [buffer], offset, os.RWF_DSYNC if dsync else 0)
 
     def queue_commit(self, write_data: int, sync_data: int, fd: int, buffer: Buffer, offset: int) -> None:
         self._filing.update((write_data, sync_data))

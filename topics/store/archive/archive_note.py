@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import read_description, time_name
+from topics.store.backup.backup_files import pack_description, read_description, time_name
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 
 TIMELINE_NAME = "archive"
@@ -26,6 +26,7 @@ NOTE_NAME = "archive.json"
 BASES = "bases"
 LOG = "log"
 _LOST = "lost"
+_REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
 NOTE_VERSION = 1
 HOLE = -1
 """The number in the place of a batch's where the archive has a hole."""
@@ -50,6 +51,8 @@ class Hole(msgspec.Struct, frozen=True):
     """Unix ms up to which the log before the hole is there."""
     to_ms: int | None = None
     """Unix ms of the base after the hole; None until there is one."""
+    batch_nos: dict[int, int] = {}
+    """By shard, the number of the last batch before the hole."""
 
 
 class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +64,14 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: dict[int, ShardEnd] = {}
     holes: tuple[Hole, ...] = ()
     """In the order of their times."""
+
+    def last_batch_no(self, shard: int, at_ms: int) -> int:
+        """Return the number of the last batch that was archived in a row with those of a time."""
+        hole = next((hole for hole in self.holes if at_ms <= hole.from_ms), None)
+        if hole is not None:
+            return hole.batch_nos.get(shard, 0)
+        end = self.shards.get(shard)
+        return 0 if end is None else end.batch_no
 
     @property
     def open_hole(self) -> Hole | None:
@@ -125,11 +136,11 @@ async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
     Raises: CorruptError, FormatError, OSError.
     """
     try:
-        return await read_description(files, f"{timeline}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION)
+        return await read_description(files, f"{timeline}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION, _REMEDY)
     except FileNotFoundError:
         return None
 
 
 async def write_note(files: FileCalls, timeline: str, note: ArchiveNote) -> None:
     """Replace the note, durably. Raises: OSError."""
-    await replace_file(files, f"{timeline}/{NOTE_NAME}", msgspec.json.encode(note))
+    await replace_file(files, f"{timeline}/{NOTE_NAME}", pack_description(note))

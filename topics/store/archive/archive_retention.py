@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, read_note, timeline_names
 from topics.store.archive.archived_log import archived_directory
-from topics.store.backup.backup_files import remove_tree
-from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.store.backup.backup_files import remove_durably, remove_leftovers
+from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
 from topics.store.format.log_format import wal_file_no
 
@@ -16,12 +19,16 @@ async def remove_old_timelines(loop: Loop, archive: str, current: str, before_ms
 
     Raises: StorageError, OSError.
     """
+    await remove_leftovers(loop.files, archive)
     for name in timeline_names(loop.files, archive):
         timeline = f"{archive}/{name}"
-        if timeline != current:
+        if timeline == current:
+            continue
+        # A damaged one is reported by a restore, and may be of another server.
+        with suppress(CorruptError, FormatError):
             note = await read_note(loop.files, timeline)
             if note is not None and note.upto_ms < before_ms:
-                await remove_tree(loop.files, timeline)
+                await remove_durably(loop.files, timeline)
 
 
 async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
@@ -30,13 +37,21 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
     Raises: StorageError, OSError.
     """
     files, root = loop.files, f"{timeline}/{BASES}"
-    bases = [(name, await read_manifest(files, f"{root}/{name}")) for name in backup_names(files, root)]
-    old = [at for at, (_, manifest) in enumerate(bases) if manifest.taken_ms <= before_ms]
-    if not old or not old[-1]:
+    await remove_leftovers(files, root)
+    names = backup_names(files, root)
+    kept: tuple[int, BackupManifest] | None = None
+    """The newest base before the time, and its place in `names`."""
+    for at, name in enumerate(names):
+        # A damaged one is kept as long as others of its age.
+        with suppress(CorruptError, FileNotFoundError):
+            manifest = await read_manifest(files, f"{root}/{name}")
+            if manifest.taken_ms <= before_ms:
+                kept = at, manifest
+    if kept is None or not kept[0]:
         return
-    for name, _ in bases[: old[-1]]:
-        await remove_tree(files, f"{root}/{name}")
-    for shard, first in bases[old[-1]][1].first_log_files.items():
+    for name in names[: kept[0]]:
+        await remove_durably(files, f"{root}/{name}")
+    for shard, first in kept[1].first_log_files.items():
         directory = f"{timeline}/{archived_directory(shard)}"
         for name in list_if_there(files, directory):
             number = wal_file_no(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
+from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import LOG
 from topics.store.disk.whole_files import list_if_there
@@ -25,8 +27,9 @@ def archived_name(shard: int, number: int) -> str:
 async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[LogFile]:
     """Return a shard's archived files from a number on, in order, each with a whole first batch.
 
-    A step that failed leaves a part of a block at the end of a file, which is left out.
-    Raises: CorruptError, FormatError, OSError.
+    A step that failed leaves a part of a block at the end of a file, which is left out. So are
+    damaged files: a restore that needs their batches does not find them.
+    Raises: FormatError, OSError.
     """
     reader, directory = DirectReader(loop.files, direct=False), f"{timeline}/{archived_directory(shard)}"
     used = []
@@ -35,9 +38,10 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
         if number is None or number < first_no:
             continue
         size = loop.files.file_size(path) & -BLOCK_BYTES
-        file = await used_file(reader, path, number, size) if size else None
-        if file is not None:
-            used.append(file)
+        with suppress(CorruptError):
+            file = await used_file(reader, path, number, size) if size else None
+            if file is not None:
+                used.append(file)
     return used
 
 

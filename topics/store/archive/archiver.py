@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from topics.common.values.backup_result import BackupResult
 from topics.config import Config
 from topics.errors import RequestError, StorageError, TopicsError
@@ -217,7 +219,7 @@ class Archiver:
             ends.release()
         base, holes, hole = self._base, self._note.holes, self._note.open_hole
         if base is not None and hole is not None:
-            holes = (*holes[:-1], Hole(hole.from_ms, base.taken_ms))
+            holes = (*holes[:-1], msgspec.structs.replace(hole, to_ms=base.taken_ms))
         await self._write_note(copy.timeline, ArchiveNote(upto_ms=ends.upto_ms, shards=shards, holes=holes))
         if base is not None:
             self._base, self._last_base_ms = None, base.taken_ms
@@ -265,7 +267,8 @@ class Archiver:
     async def _note_hole(self, timeline: str) -> None:
         note = self._note
         self._base, self._beginnings = None, self._beginnings + 1
-        holes = note.holes if note.open_hole is not None else (*note.holes, Hole(note.upto_ms))
+        batch_nos = {shard: end.batch_no for shard, end in note.shards.items()}
+        holes = note.holes if note.open_hole is not None else (*note.holes, Hole(note.upto_ms, batch_nos=batch_nos))
         # Files of before the hole are not copied again: times of before lead over them.
         shards = {shard: ShardEnd(end.file_no, end.size, HOLE) for shard, end in note.shards.items()}
         await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, shards=shards, holes=holes))

@@ -16,7 +16,7 @@ import numpy as np
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, LOG, NOTE_NAME, ArchiveNote, Hole, read_note, timeline_names
-from topics.store.archive.archived_log import archived_name, scan, survey
+from topics.store.archive.archived_log import archived_directory, archived_name, scan, survey
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.backup.restore_backup import copy_backup
@@ -35,7 +35,7 @@ from topics.store.format.log_format import (
     wal_file_no,
 )
 from topics.store.format.segment_format import MARKER_NAME
-from topics.store.recovery.log_replay import LogFile, VerifiedBatches
+from topics.store.recovery.log_replay import REMEDY, LogFile, VerifiedBatches
 
 _REMEDY = "Restore to an earlier time; `topics verify` shows all damage"
 END = 1 << 62
@@ -56,6 +56,8 @@ class Timeline(NamedTuple):
     note: ArchiveNote
     bases: list[Base]
     """The backups whose log is archived, too, oldest first."""
+    findings: list[str]
+    """Backups that are damaged, one sentence each. An older one, with more of the log, is used."""
 
 
 class LogCut(NamedTuple):
@@ -90,14 +92,20 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
     found = []
     for timeline in paths:
         root, note = f"{timeline}/{BASES}", await read_note(files, timeline)
-        bases = [
-            Base(f"{root}/{name}", await read_manifest(files, f"{root}/{name}")) for name in backup_names(files, root)
-        ]
+        bases, findings = list[Base](), list[str]()
+        for name in backup_names(files, root):
+            try:
+                bases.append(Base(f"{root}/{name}", await read_manifest(files, f"{root}/{name}")))
+            except CorruptError as error:
+                findings.append(str(error))
+            except FileNotFoundError as error:
+                findings.append(f"{error.filename} is missing: its backup cannot be used")
         if note is None and bases:
             path = f"{timeline}/{NOTE_NAME}"
-            raise StorageError(f"{path} is missing: restore one of {root}, as a backup")
+            raise StorageError(f"{path} is missing: name another timeline, or restore one of {root}, as a backup")
         note = note or ArchiveNote()
-        found.append(Timeline(timeline, note, [base for base in bases if base.manifest.taken_ms <= note.upto_ms]))
+        bases = [base for base in bases if base.manifest.taken_ms <= note.upto_ms]
+        found.append(Timeline(timeline, note, bases, findings))
     return sorted(found, key=lambda timeline: timeline.note.upto_ms)
 
 
@@ -168,13 +176,49 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
         if point.cut is not None and point.cut.shard == shard:
             made = [file for file in made if file.number <= point.cut.file_no]
         sizes = [file._replace(size=loop.files.file_size(file.path)) for file in made]
-        replay = await scan(loop, sizes, lambda _path, _batches: None)
+        try:
+            replay = await scan(loop, sizes, lambda _path, _batches: None)
+        except CorruptError as error:
+            found = str(error).replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/").removesuffix(REMEDY)
+            raise CorruptError(f"{found}{_REMEDY}", error.detail) from error
         if replay.cuts:
             cut = replay.cuts[0]
             path = cut.path.replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/")
             message = f"{path}: damaged at byte {cut.offset}, or a file before it is missing. {_REMEDY}"
             raise CorruptError(message, {"path": path})
+        if point.cut is None or point.cut.shard != shard:
+            await _check_end(loop, point, shard, used[len(chosen) - 1 :], replay.last_batch_no)
     await copies.sync()
+
+
+async def _check_end(loop: Loop, point: RestorePoint, shard: int, files: list[LogFile], last_batch_no: int) -> None:
+    """Check that a shard's log ends with this batch at the point, and not because more is damaged.
+
+    It does if no more was archived, or if the next batch is sound and was written later.
+    files: the one with the last batch, and those after it.
+    Raises: CorruptError, OSError.
+    """
+    timeline = point.timeline
+    archived_no = timeline.note.last_batch_no(shard, min(point.at_ms, end_of(timeline)))
+    if last_batch_no >= archived_no:
+        return
+    for file in files:
+        if file.header.first_batch_no <= last_batch_no + 1:
+            data = await read_file(loop.files, file.path)
+            for begin, header in _batches(data, file):
+                body_at = begin + BATCH_HEADER_BYTES
+                if header.batch_no == last_batch_no + 1 and header.is_sound(
+                    data[body_at : body_at + header.body_bytes]
+                ):
+                    if header.written_ms > point.at_ms:
+                        return
+                    break
+    where = f"{timeline.path}/{archived_directory(shard)}"
+    raise CorruptError(
+        f"{where}: batch {last_batch_no + 1} of the log is damaged or missing, and {archived_no} were archived. "
+        f"{_REMEDY}",
+        {"path": where},
+    )
 
 
 def until(used: list[LogFile], at_ms: int) -> list[LogFile]:
@@ -231,7 +275,7 @@ class WantedRecord(NamedTuple):
 
     topic: str
     topic_id: int
-    """The id of the topic in the base; 0 if it was created later."""
+    """The id of the topic in the base; 0 if only one that was created later counts."""
     seq: int
 
 
@@ -241,11 +285,17 @@ class _Created(msgspec.Struct):
     name: str
 
 
-async def find_record(loop: Loop, timeline: Timeline, base: Base, wanted: WantedRecord) -> RestorePoint | None:
-    """Return the point right after a record was written; None if the log after the base lacks it.
+async def find_record(loop: Loop, timeline: Timeline, number: int, wanted: WantedRecord) -> RestorePoint | None:
+    """Return the point right after a record was written; None if it was not between two bases.
+
+    Of a topic that was deleted and created again it is the newest record with this seq.
+    number: of the base before it, in the timeline.
 
     Raises: CorruptError, FormatError, OSError.
     """
+    base = timeline.bases[number]
+    later = timeline.bases[number + 1 : number + 2]
+    before_ms = later[0].manifest.taken_ms if later else END
     ids = {wanted.topic_id} - {0}
     found: list[tuple[str, int]] = []
 
@@ -259,11 +309,10 @@ async def find_record(loop: Loop, timeline: Timeline, base: Base, wanted: Wanted
             & (frames["seq"] == wanted.seq)
             & np.isin(frames["topic_id"], list(ids))
         )
-        if not found and is_it.any():
-            found.append((path, int(frames["offset"][np.flatnonzero(is_it)[0]])))
+        found.extend((path, int(frames["offset"][at])) for at in np.flatnonzero(is_it).tolist())
 
-    for shard, number in base.manifest.first_log_files.items():
-        used = await survey(loop, timeline.path, shard, number)
+    for shard, first_no in base.manifest.first_log_files.items():
+        used = until(await survey(loop, timeline.path, shard, first_no), before_ms)
         try:
             await scan(loop, used, take)
         except CorruptError:
@@ -271,7 +320,7 @@ async def find_record(loop: Loop, timeline: Timeline, base: Base, wanted: Wanted
                 raise
         if not found:
             continue
-        path, offset = found[0]
+        path, offset = found[-1]
         file = next(file for file in used if file.path == path)
         data = await read_file(loop.files, path)
         begin, header = [batch for batch in _batches(data, file) if batch[0] <= offset][-1]

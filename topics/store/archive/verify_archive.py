@@ -27,6 +27,7 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
     files = size = frames = 0
     findings: list[str] = []
     for timeline in timelines:
+        findings += timeline.findings
         for base in timeline.bases:
             findings += [str(error) for error in await check_backup(loop, base.path)]
             files, size = files + len(base.manifest.files), size + base.manifest.size

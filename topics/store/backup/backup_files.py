@@ -8,12 +8,17 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
+import xxhash
 
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, make_directories, read_file
 
 _CHUNK_BYTES = 256 << 10
+_CHECKSUM = b',"xxh3":"'
+"""Before the checksum at the end of a description."""
+_REMOVED = ".removed"
+"""Suffix of the name of a directory that is being removed."""
 _SYNC_EVERY_BYTES = 4 << 20
 """A sync of much at once delays those of the log, which may use the same disk."""
 
@@ -42,16 +47,26 @@ def time_name(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
 
 
-async def read_description(files: FileCalls, path: str, kind: type[D], version: int) -> D:
+def pack_description(description: Versioned) -> bytes:
+    """Return a description as JSON, whose last member is the checksum of all before it."""
+    text = msgspec.json.encode(description).removesuffix(b"}")
+    return text + _CHECKSUM + xxhash.xxh3_64_hexdigest(text).encode() + b'"}'
+
+
+async def read_description(files: FileCalls, path: str, kind: type[D], version: int, remedy: str) -> D:
     """Return a description.
+
+    remedy: the end of the message if it is damaged.
 
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
-    data = await read_file(files, path)
+    text, _, checksum = (await read_file(files, path)).rpartition(_CHECKSUM)
+    if checksum.strip() != xxhash.xxh3_64_hexdigest(text).encode() + b'"}':
+        raise CorruptError(f"{path} does not match its checksum. {remedy}", {"path": path})
     try:
-        found = msgspec.json.decode(data, type=kind)
+        found = msgspec.json.decode(text + b"}", type=kind)
     except msgspec.DecodeError as error:
-        raise CorruptError(f"{path} is damaged: {error}", {"path": path}) from error
+        raise CorruptError(f"{path} is damaged: {error}. {remedy}", {"path": path}) from error
     if found.version != version:
         raise FormatError(f"{path} has version {found.version}, and this build knows {version}")
     return found
@@ -109,6 +124,25 @@ class NewTree:
         """Sync the directories of all new files, innermost first. Raises: OSError."""
         for directory in reversed(self._unsynced):
             await self._files.sync_directory(directory)
+
+
+async def remove_durably(files: FileCalls, path: str) -> None:
+    """Remove a directory whose name states that it is whole.
+
+    It gets another name first, so a kill leaves no part of it under that name.
+    Raises: OSError.
+    """
+    removed = f"{path}{_REMOVED}"
+    await files.rename(path, removed)
+    await files.sync_directory(os.path.dirname(path))
+    await remove_tree(files, removed)
+
+
+async def remove_leftovers(files: FileCalls, root: str) -> None:
+    """Remove from a directory what interrupted calls of `remove_durably` left. Raises: OSError."""
+    for name in list_if_there(files, root):
+        if name.endswith(_REMOVED):
+            await remove_tree(files, f"{root}/{name}")
 
 
 async def remove_tree(files: FileCalls, path: str) -> None:

@@ -110,4 +110,5 @@ async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:
 
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
-    return await read_description(files, f"{directory}/{MANIFEST_NAME}", BackupManifest, MANIFEST_VERSION)
+    path, remedy = f"{directory}/{MANIFEST_NAME}", "Use another backup; `topics verify` shows all damage"
+    return await read_description(files, path, BackupManifest, MANIFEST_VERSION, remedy)

@@ -18,7 +18,7 @@ import xxhash
 from topics.common.values.backup_result import BackupResult
 from topics.errors import StorageError
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import NewTree, Original, copy_in_turns, remove_tree
+from topics.store.backup.backup_files import NewTree, Original, copy_in_turns, pack_description, remove_tree
 from topics.store.backup.backup_manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
@@ -224,7 +224,7 @@ class BackupWriter:
         files, capture = self._files, self._capture
         await self._write(MARKER_NAME, [msgspec.json.encode(Marker(capture.format_number, 1))])
         manifest = BackupManifest(MANIFEST_VERSION, capture.taken_ms, capture.format_number, self._boot, self._listed)
-        await write_new_file(files, self._tree.place(MANIFEST_NAME), msgspec.json.encode(manifest))
+        await write_new_file(files, self._tree.place(MANIFEST_NAME), pack_description(manifest))
         await self._tree.sync()
         await files.rename(self._tree.root, self._path)
         await files.sync_directory(self._root)

@@ -44,6 +44,7 @@ from topics.store.checkpoint.copy_context import CopyContext, Unsynced
 from topics.store.checkpoint.delete_flags import DeleteFlags
 from topics.store.checkpoint.dropped_runs import flag_dropped_runs
 from topics.store.checkpoint.evacuation import Evacuation
+from topics.store.checkpoint.files_to_empty import ChosenFiles, FilesToEmpty, is_before
 from topics.store.checkpoint.low_space import LowSpace, live_rows
 from topics.store.checkpoint.tiering import Tiering
 from topics.store.disk.directory_format import DirectoryFormat
@@ -61,7 +62,6 @@ from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.counters import CheckpointCounters
 from topics.store.wal.sharded_log import ShardedLog
-from topics.store.wal.wal_files import place
 from topics.store.wal.write_batch import Commit
 
 log = logging.getLogger(__name__)
@@ -127,6 +127,7 @@ class Checkpointer:
         """Shards of an earlier count, and where their replay begins after a checkpoint."""
         self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
         self._low_space = LowSpace(catalog, manifest, table, wal, config, self._turns)
+        self._files_to_empty = FilesToEmpty(wal, table, self._low_space, has_retired=bool(retired_shards))
         self._compaction = Compaction(catalog, manifest, table, config, self._turns)
         self._tiering = Tiering(loop, config, manifest, table, opener)
         self._running: Future[None] | None = None
@@ -158,10 +159,6 @@ class Checkpointer:
         """Whether the last attempt ended for lack of space."""
         self._live_at_attempt = -1
         """Live rows at the last attempt on a full disk; -1: none since there was space."""
-        self._left_reported = 0
-        """Number of log files that the last attempt had no space to empty."""
-        self._room_at_attempt: int | None = None
-        """Space for copies at the last attempt that left files for lack of it."""
         self.counters = CheckpointCounters()
 
     @property
@@ -222,12 +219,12 @@ class Checkpointer:
         for more copies.
         """
         if not self._log.disk_full:
-            self._live_at_attempt, self._room_at_attempt = -1, None
+            self._live_at_attempt, self._files_to_empty.room_bytes = -1, None
             return False
         if self._live_at_attempt < 0 or live_rows(self._table) < self._live_at_attempt:
             return True
-        room = self._room_at_attempt
-        return room is not None and not self._log.space.lacks(room + self._snapshot_bytes + BLOCK_BYTES)
+        room_bytes = self._files_to_empty.room_bytes
+        return room_bytes is not None and not self._log.space.lacks(room_bytes + self._snapshot_bytes + BLOCK_BYTES)
 
     async def _run_logged(self) -> None:
         self._beginning = False
@@ -304,26 +301,26 @@ class Checkpointer:
         scarce = self._log.disk_full or self._met_full_disk or await self._low_space.is_tight(self._snapshot_bytes)
         if scarce:
             self._live_at_attempt = live_rows(self._table) if self._log.disk_full else -1
-            self._room_at_attempt = None
+            self._files_to_empty.room_bytes = None
             await self._log.drop_spares()
             scarce = not whole
         replay = await (self._cut_here() if scarce else self._cut())
         frames_seen = counters.frames + counters.uncounted_frames
-        left = [file for file in self._log.left_files() if _is_before(file, replay)]
-        is_whole = True
         if scarce:
             self._turns.resume()
-            left = await self._make_do(left, replay)
-            is_whole = not any(file.live_rows for file in self._table.of_log() if file not in left)
-        evacuation = await self._copy(left, all_shared=scarce and self._tells_of_others(left))
+            chosen = await self._files_to_empty.affordable(replay, self._least_bytes)
+        else:
+            chosen = self._files_to_empty.all_before(replay)
+        is_whole = chosen.is_whole
+        evacuation = await self._copy(chosen)
         await self.flag_deleted()
         await self._drop()
-        self._check_left(left)
+        self._check_emptied(chosen.files)
         self._replay = {**self._retired_shards, **replay}
         self._replay_shards = len(self._log.shards)
         await self.take_snapshot(clean=clean)
         self._remove()
-        for file in left:
+        for file in chosen.files:
             await self._log.retire(file)
         self._frames_seen, self._bytes_seen = frames_seen, bytes_seen
         context = evacuation.context
@@ -397,38 +394,6 @@ class Checkpointer:
             raise
         self._tiering.drop_hot(moved)
 
-    async def _make_do(self, left: list[StoredFile], replay: dict[int, ReplayStart]) -> list[StoredFile]:
-        """Return the log files whose live records there is space to copy.
-
-        `replay` is updated to begin with the first of the others.
-        """
-        least = self._least_bytes
-        chosen = await self._low_space.affordable([file for file in left if not file.superseded], least)
-        # the live records of these share a frame
-        chosen += [file for file in left if file.superseded]
-        self._report_left(len(left) - len(chosen))
-        room = self._log.space.free_bytes() - least
-        self._room_at_attempt = room if len(chosen) < len(left) else None
-        kept: dict[int, int] = {}
-        for file in left:
-            if file not in chosen:
-                shard, number = place(file)
-                kept[shard] = min(kept.get(shard, number), number)
-        if not kept.keys() <= replay.keys():
-            return left  # a shard of another count is emptied as a whole, or not at all
-        replay.update((shard, ReplayStart(number)) for shard, number in kept.items())
-        return chosen
-
-    def _report_left(self, count: int) -> None:
-        """Log for the operator that deletes by themselves do not free these files."""
-        if count and count != self._left_reported:
-            log.warning(
-                "no space to empty %d log files: the oldest needs %d KiB more free space, or its live records deleted",
-                count,
-                -(-self._low_space.lacking_bytes // 1024),
-            )
-        self._left_reported = count
-
     async def _cut(self) -> dict[int, ReplayStart]:
         """Make every shard begin another file with a mark; return where replay begins there."""
         self._log.request_rotation()
@@ -491,14 +456,10 @@ class Checkpointer:
         except OSError:
             return 0
 
-    def _tells_of_others(self, left: list[StoredFile]) -> bool:
-        """Return whether frames in these files may concern frames in another shard."""
-        several = len(self._log.shards) > 1 or bool(self._retired_shards)
-        return several and not all(file.superseded for file in left)
-
-    async def _copy(self, left: list[StoredFile], *, all_shared: bool) -> Evacuation:
-        evacuation = self._evacuation(all_shared=all_shared)
-        ids = np.array(sorted(file.file_id for file in left), np.uint32)
+    async def _copy(self, chosen: ChosenFiles) -> Evacuation:
+        """Copy the live records of these log files."""
+        evacuation = self._evacuation(all_shared=chosen.all_shared)
+        ids = np.array(sorted(file.file_id for file in chosen.files), np.uint32)
         if len(ids):
             await evacuation.copy(self._catalog.topics_in_log(), ids)
         age_ms = self._config.segment_max_age_ms
@@ -588,12 +549,12 @@ class Checkpointer:
             topic_id, here, first_seq=segment.first_seq, last_seq=segment.last_seq, rows_max=1
         )
 
-    def _check_left(self, left: list[StoredFile]) -> None:
+    def _check_emptied(self, files: list[StoredFile]) -> None:
         """Check that no record still needs a log file that is about to be recycled.
 
         That bug would lose records.
         """
-        for file in left:
+        for file in files:
             if file.live_rows:
                 raise StorageError(f"{file.path}: {file.live_rows} records were not copied; the log file is kept")
 
@@ -654,7 +615,7 @@ class Checkpointer:
         capture.taken_ms = self._loop.clock.now_ms()
         root = f"{self._config.data_dir}/"
         for file, end in self._log.files_to_ends():
-            if not _is_before(file, self._replay):
+            if not is_before(file, self._replay):
                 capture.hold(capture.log, HeldFile(file, file.path, file.path.removeprefix(root), end))
         return capture
 
@@ -705,9 +666,3 @@ class Checkpointer:
         self._opener.forget(file)
         index = [index_path(file.path)] if file.kind is FileKind.SEGMENT else []
         await self._opener.remove(file.fd, file.path, *index)
-
-
-def _is_before(file: StoredFile, cut: dict[int, ReplayStart]) -> bool:
-    """Return whether a log file is below its shard's cut, or its shard is no longer written to."""
-    shard, number = place(file)
-    return shard not in cut or number < cut[shard].file_no
