@@ -711,7 +711,7 @@ MUTANTS = (
     _one(
         "a chain that a signal interrupted taken for a failure",
         "store/wal/write_batch.py",
-        "if write_res in _AGAIN or",
+        "if write_res in NOTHING_DONE or",
         "if",
     ),
     # --- files -------------------------------------------------------------------------------------------------------
