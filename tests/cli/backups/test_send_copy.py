@@ -12,7 +12,8 @@ import pytest
 
 from tests.cli.backups.copied_places import OPTIONS, fetch_all, look, restored, send, verify
 from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
-from topics.cli.backups.bucket_manifest import piece_bytes
+from topics.cli.backups.bucket_manifest import BucketManifest, piece_bytes
+from topics.cli.backups.copied_tree import copied_trees
 from topics.cli.backups.send_copy import CopySender
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.archive_note import ArchiveNote, ShardEnd
@@ -49,29 +50,62 @@ def test_a_copy_of_an_archive_follows_it_and_leads_to_its_end(
 
 def test_a_log_that_grows_is_sent_in_few_pieces_and_few_times(tmp_path: Path, archives: list[Path]) -> None:
     """The note is moved through the log of a whole archive, a block at a time."""
-    source = tmp_path / "archive"
-    shutil.copytree(archives[1], source)
-    (path,) = source.glob("*/archive.json")
-    note = msgspec.json.decode(path.read_bytes(), type=ArchiveNote)
-    end = note.shards[0]
+    log = GrowingLog(archives[1], tmp_path / "archive")
     bucket = MemoryBucket()
-    sender, sent, sizes = CopySender(bucket, str(source), OPTIONS), 0, range(4096, end.size + 1, 4096)
-    for upto_ms, size in enumerate(sizes, 1):
-        shards = {0: ShardEnd(end.file_no, size, end.batch_no)}
-        path.write_bytes(msgspec.json.encode(ArchiveNote(upto_ms=upto_ms, shards=shards)))
+    sender, sent, sizes = CopySender(bucket, str(log.source), OPTIONS), 0, range(4096, log.end.size + 1, 4096)
+    for size in sizes:
+        log.end_at(size)
         sent += asyncio.run(sender.step()).bytes
     assert len(sizes) > 20
     (manifest,) = look(bucket).logs
-    pieces = manifest.files[archived_name(0, end.file_no)]
+    pieces = manifest.files[log.name]
     assert len(pieces) <= 8
     once = sum(len(data) for key, data in bucket.objects.items() if key.startswith("pieces/"))
-    once += sum(
-        piece_bytes(piece)
-        for name in manifest.files
-        for piece in manifest.files[name]
-        if name < archived_name(0, end.file_no)
-    )
+    once += sum(piece_bytes(piece) for name in manifest.files for piece in manifest.files[name] if name < log.name)
     assert sent - once <= 6 * sizes[-1]
+
+
+@pytest.mark.parametrize("done_first", [False, True], ids=["before", "after"])
+def test_parts_of_a_log_that_larger_ones_replace_leave_after_all_that_names_them(
+    done_first: bool, tmp_path: Path, archives: list[Path]
+) -> None:
+    """Killed at any call of five steps."""
+    log = GrowingLog(archives[1], tmp_path / "archive")
+    objects: dict[str, bytes] = {}
+    removed = 0
+    for size in (4096, 8192, 12288, 20480, log.end.size):
+        log.end_at(size)
+        calls = 0
+        while True:
+            bucket = MemoryBucket()
+            bucket.objects, bucket.calls_left, bucket.done_first = dict(objects), calls, done_first
+            ended = outcome(lambda bucket=bucket: send(bucket, log.source))
+            removed += len(objects.keys() - bucket.objects.keys())
+            bucket.calls_left = None
+            check_whole(bucket, log.source, f"size {size}, call {calls}")
+            if ended is None:
+                break
+            calls += 1
+        objects = bucket.objects
+    assert removed > 5
+
+
+class GrowingLog:
+    """A copy of an archive whose note is moved through its newest log file."""
+
+    def __init__(self, archive: Path, source: Path) -> None:
+        shutil.copytree(archive, source)
+        self.source = source
+        (self._path,) = source.glob("*/archive.json")
+        self.end = msgspec.json.decode(self._path.read_bytes(), type=ArchiveNote).shards[0]
+        self.name = archived_name(0, self.end.file_no)
+        self._upto_ms = 0
+
+    def end_at(self, size: int) -> None:
+        """Have the archive end at this byte of the file."""
+        self._upto_ms += 1
+        shards = {0: ShardEnd(self.end.file_no, size, self.end.batch_no)}
+        self._path.write_bytes(msgspec.json.encode(ArchiveNote(upto_ms=self._upto_ms, shards=shards)))
 
 
 @pytest.mark.parametrize("what", ["backups", "archives"])
@@ -102,6 +136,7 @@ def test_a_copy_that_ends_at_any_call_leaves_what_was_there_and_continues(
             ended = outcome(lambda bucket=bucket, stage=stage: send(bucket, stage))
             bucket.calls_left = None
             assert isinstance(ended, type(None) | KilledError | StorageError)
+            check_whole(bucket, stage, f"call {calls}")
             has = frozenset(manifests(bucket))
             if has not in known:
                 known[has] = state(bucket, tmp_path / "new")
@@ -120,6 +155,24 @@ def test_a_copy_that_ends_at_any_call_leaves_what_was_there_and_continues(
             calls += 1
         assert calls > 5
         before = bucket
+
+
+def check_whole(bucket: MemoryBucket, source: Path, where: str) -> None:
+    """Check that the bucket has all that any manifest names, and the bases that a note relies on."""
+    for name in manifests(bucket):
+        manifest = msgspec.json.decode(bucket.objects[name], type=BucketManifest)
+        assert manifest.piece_keys() <= bucket.objects.keys(), where
+    for tree in copied_trees(str(source)):
+        if tree.log is not None and any(tree.log.text == log.description for log in logs_of(bucket)):
+            assert {base.path for base in tree.backups} <= {base.path for base in look(bucket).backups}, where
+
+
+def logs_of(bucket: MemoryBucket) -> list[BucketManifest]:
+    """Return the logs of the newest manifests; none before the first one is whole."""
+    try:
+        return look(bucket).logs
+    except UsageError:
+        return []
 
 
 def outcome(work: Callable[[], object]) -> Exception | None:
