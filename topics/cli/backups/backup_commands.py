@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
-from topics.cli.backups.bucket_calls import fetched, verified_bucket, with_bucket
+from topics.cli.backups.bucket_calls import fetched, run_to_end, verified_bucket, with_bucket
+from topics.cli.backups.bucket_manifest import MANIFESTS
 from topics.cli.backups.copy_command import send_once
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
@@ -47,7 +48,7 @@ def backup(
     if url is None and staging is not None:
         raise UsageError("--staging is for a backup to a bucket: leave it out, or give --to s3://BUCKET/PREFIX")
     if url is not None:
-        open_bucket(url, options)
+        run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # a mistake there is found before the backup is made
         to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
     with call.log(writes=True) as log:
         made = log.backup(to)

@@ -185,15 +185,16 @@ class CopySender:
         if part.path in seen.whole:
             return None
         await self._list(seen, PIECES)
+        listed = part.manifest.files
         if known is not None:
             files = dict(known.manifest.files)
         else:
             copies = _pieces_by_file(seen)
-            files = {file.path: copies.get((file.path, file.bytes, file.xxh3), []) for file in part.manifest.files}
+            files = {file.path: copies.get((file.path, file.bytes, file.xxh3), []) for file in listed}
         manifest = BucketManifest(BUCKET_VERSION, part.path, MANIFEST_NAME, part.text, files)
         await self._reread(seen, manifest.piece_keys())
         sent = _SendWindow(self._options.parallel)
-        for file in part.manifest.files:
+        for file in listed:
             pieces = files.get(file.path, [])
             is_known = sum(map(piece_bytes, pieces)) == file.bytes
             if not is_known or not all(_is_there(seen, f"{PIECES}/{piece}") for piece in pieces):
