@@ -1668,9 +1668,25 @@ MUTANTS = (
     _one(
         "holes forgotten by a snapshot",
         "engine/shared/topic_snapshot.py",
-        "gap.reason) for gap in topic.floors.gaps],",
-        'gap.reason) for gap in topic.floors.gaps if gap.reason != "ttl"],',
+        "in topic.floors.gaps] if has_gaps",
+        'in topic.floors.gaps if gap.reason != "ttl"] if has_gaps',
         "passing",
+    ),
+    Mutant(
+        "floors of a snapshot from before its holes",
+        (
+            (
+                "engine/shared/topic_snapshot.py",
+                "        self._gaps: list",
+                "        self._floors = FloorMarks.of(topic.floors)\n        self._gaps: list",
+            ),
+            (
+                "engine/shared/topic_snapshot.py",
+                "image_of(self._topic, now_ms, has_gaps=False)",
+                "msgspec.structs.replace(image_of(self._topic, now_ms, has_gaps=False), floors=self._floors)",
+            ),
+        ),
+        hunt="tests/engine/shared/test_topic_snapshot.py",
     ),
     _one(
         "records that expire by themselves missing without a word",

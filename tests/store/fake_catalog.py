@@ -235,10 +235,10 @@ class FakeCatalog:
         topic = self.topics[topic_id]
         return min(topic.rows, default=topic.head + 1)
 
-    def describe(self, topic_id: int) -> bytes:
+    def describe(self, topic_id: int) -> Iterator[bytes]:
         topic = self.topics[topic_id]
         fields = {"name": topic.name, "id": topic_id, "config": topic.config, "head": topic.head, "floor": topic.floor}
-        return json.dumps(fields).encode()
+        yield json.dumps(fields).encode()
 
     def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
         yield

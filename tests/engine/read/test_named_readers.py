@@ -604,7 +604,7 @@ def test_the_description_of_a_segment_states_the_readers() -> None:
     readers.commit(readers.page(limit=4).token)
     topic = harness.engine._core.registry.named("t")
     assert topic is not None
-    described = harness.catalog.checkpoints.describe(topic.id)
+    described = b"".join(harness.catalog.checkpoints.describe(topic.id))
     rebuilt = Harness()
     rebuilt.catalog.adopt(topic.id, described, 0)
     found = rebuilt.engine._core.registry.named("t")
@@ -623,10 +623,10 @@ def test_a_rebuild_takes_readers_from_the_latest_description_and_no_older_frames
     readers.commit(readers.page(limit=2).token)
     topic = harness.engine._core.registry.named("t")
     assert topic is not None
-    before = harness.catalog.checkpoints.describe(topic.id)
+    before = b"".join(harness.catalog.checkpoints.describe(topic.id))
     harness.append("more")
     readers.commit(readers.page(limit=2).token)
-    latest = harness.catalog.checkpoints.describe(topic.id)
+    latest = b"".join(harness.catalog.checkpoints.describe(topic.id))
 
     def position(*, log_cut: bool, frame_ms: int) -> int:
         catalog = Harness().catalog

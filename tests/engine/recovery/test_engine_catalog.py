@@ -255,7 +255,7 @@ def test_records_deleted_while_a_checkpoint_copies_them_are_named(h: Harness) ->
 def test_what_a_topic_says_about_itself_is_enough_to_adopt_it(h: Harness) -> None:
     h.put(cap_records=2)
     h.append(1, 2, 3)
-    description = h.catalog.checkpoints.describe(1)
+    description = b"".join(h.catalog.checkpoints.describe(1))
     other = Harness()
     other.catalog.adopt(1, description, 0)
     other.catalog.recovered(power_lost=False)

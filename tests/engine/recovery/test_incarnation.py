@@ -109,7 +109,7 @@ def test_a_directory_built_from_its_files_gives_others(h: Harness) -> None:
     h.put("t")
     h.append(1)
     topic = topic_of(h.stored)
-    description = h.catalog.checkpoints.describe(topic.id)
+    description = b"".join(h.catalog.checkpoints.describe(topic.id))
     assert topic.incarnation.encode() not in description
     stored, catalog = another_catalog()
     catalog.restore(None)

@@ -169,3 +169,13 @@ def test_a_replay_raises_the_mark_for_what_expired_below_a_delete() -> None:
     floors.raise_to(deleted=10)
     floors.open_holes([2, 4, 12, 13], lambda seq: max(seq, 11) if seq < 12 else 14)
     assert (floors.ttl, floors.lost, floors.gaps) == (4, 4, [Gap(12, 13, TTL)])
+
+
+def test_gaps_above_a_seq_are_told_once_though_they_grew_into_one() -> None:
+    floors = Floors()
+    for gap in (Gap(2, 2, TTL), Gap(4, 6, TTL), Gap(8, 9, CRASH)):
+        floors.add_gap(gap)
+    assert floors.gaps_after(0, 2) == [Gap(2, 2, TTL), Gap(4, 6, TTL)]
+    assert floors.gaps_after(4, 9) == [Gap(5, 6, TTL), Gap(8, 9, CRASH)]
+    assert floors.gaps_after(6, 9) == [Gap(8, 9, CRASH)]
+    assert floors.gaps_after(9, 9) == []

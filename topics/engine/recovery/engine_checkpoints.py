@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from topics.engine.index.chunk import DEAD, Chunk
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import (
+    LongImage,
     PlainTopics,
     PreparedSnapshot,
     Rest,
     image_of,
+    is_long,
     is_plain,
     key_rows_of,
 )
@@ -208,16 +210,22 @@ class EngineCheckpoints:
         assert topic is not None, "a topic that exists"
         return topic.earliest
 
-    def describe(self, topic_id: int) -> bytes:
+    def describe(self, topic_id: int) -> Iterator[bytes]:
         topic = self._topic(topic_id)
         assert topic is not None, "a topic that exists"
-        return msgspec.json.encode(image_of(topic, None))
+        if is_long(topic):
+            image = LongImage(topic)
+            for _ in image.steps():
+                yield b""
+            yield from image.end(None)
+        else:
+            yield msgspec.json.encode(image_of(topic, None))
 
     def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
         """Encode topics, keys and producers, a bounded number a step.
 
-        Each topic is encoded in its state at its step. Later changes are in the log after the cut,
-        like those after the snapshot.
+        Each topic is encoded in its state at its step; one with very many gaps takes several
+        (`LongImage`). Later changes are in the log after the cut, like those after the snapshot.
 
         Reservations are released: seqs above those given out need a new reservation.
         """
@@ -233,7 +241,10 @@ class EngineCheckpoints:
         with_readers: list[Topic] = []
         for at in range(0, len(topics), step):
             some = [topic for topic in topics[at : at + step] if topic.visible]
-            self._describe(prepared, some, now_ms)
+            long = [topic for topic in some if is_long(topic)]
+            self._describe(prepared, [topic for topic in some if topic not in long] if long else some, now_ms)
+            for topic in long:
+                yield from self._describe_long(prepared, topic, now_ms)
             with_keys += [topic for topic in some if topic.keys is not None]
             with_producers += [topic for topic in some if topic.producers is not None]
             with_readers += [topic for topic in some if topic.readers is not None]
@@ -266,6 +277,13 @@ class EngineCheckpoints:
         if plain:
             prepared.plain.append(b"," + msgspec.json.encode(PlainTopics.of(plain)))
         prepared.topics.append(b"".join(others))
+
+    def _describe_long(self, prepared: PreparedSnapshot, topic: Topic, now_ms: int) -> Iterator[None]:
+        image = LongImage(topic)
+        yield from image.steps()
+        if topic.visible:
+            topic.release_reservation()
+            prepared.topics += [b",", *image.end(now_ms)]
 
     def _image(self, topic: Topic, now_ms: int) -> bytes:
         image = image_of(topic, now_ms)

@@ -18,6 +18,7 @@ from topics.engine.state.topic_numbers import NO_RESERVATION
 from topics.engine.values.topic_config import TopicConfig
 
 _KEYS_A_STEP = 1000
+_GAPS_A_STEP = 4096
 
 
 class KeyRow(msgspec.Struct, array_like=True, gc=False):
@@ -211,7 +212,49 @@ def key_rows_of(topic: Topic, now_ms: int) -> Iterator[list[KeyRow]]:
         yield rows
 
 
-def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
+def is_long(topic: Topic) -> bool:
+    """Return whether the image of a topic takes steps: see `LongImage`."""
+    return len(topic.floors.gaps) > _GAPS_A_STEP
+
+
+class LongImage:
+    """The image of a topic with very many gaps, encoded in bounded steps.
+
+    All but the newest gaps are encoded first, and then, of one instant, everything else. So what a
+    step has encoded may have changed by the end. A gap that has become part of a floor is in the
+    floors, and settled once more by a start. A hole opened since is in the log after the cut. Only
+    the newest gap can grow, and the last step has it.
+    """
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._gaps: list[bytes] = []
+        """Members of the array of gaps, a comma before the first of each piece but the first."""
+        self._through = 0
+        """The seq up to which gaps are encoded."""
+
+    def steps(self) -> Iterator[None]:
+        """Encode gaps, until few are left."""
+        while len(some := self._next()) > _GAPS_A_STEP:
+            self._add(some[:-1])
+            self._through = some[-2].last
+            yield
+
+    def _next(self) -> list[Gap]:
+        return self._topic.floors.gaps_after(self._through, _GAPS_A_STEP + 1)
+
+    def _add(self, gaps: list[Gap]) -> None:
+        if gaps:
+            self._gaps.append((b"," if self._gaps else b"") + msgspec.json.encode(gaps)[1:-1])
+
+    def end(self, now_ms: int | None) -> list[bytes]:
+        """Encode the rest, of this instant, and return all pieces. now_ms: as in `image_of`."""
+        self._add(self._next())
+        image = msgspec.json.encode(image_of(self._topic, now_ms, has_gaps=False))
+        return [image[:-1], b',"gaps":[', *self._gaps, b"]}"]
+
+
+def image_of(topic: Topic, now_ms: int | None, *, has_gaps: bool = True) -> TopicImage:
     """Return the committed state of a topic, without idempotency keys.
 
     now_ms: None for the description in its files.
@@ -231,7 +274,7 @@ def image_of(topic: Topic, now_ms: int | None) -> TopicImage:
         topic.head,
         topic.last_ts,
         FloorMarks.of(topic.floors),
-        [(gap.first, gap.last, gap.reason) for gap in topic.floors.gaps],
+        [(gap.first, gap.last, gap.reason) for gap in topic.floors.gaps] if has_gaps else [],
         0 if topic.reserved == NO_RESERVATION else topic.reserved,
         topic.generation,
         [],

@@ -14,6 +14,7 @@ from topics.clock import Clock
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.tasks import Future
+from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format.catalog import CheckpointCatalog, Deletions, RowColumns
 from topics.store.format.file_table import FileTable
@@ -98,6 +99,18 @@ class CopyContext:
         if len(died):
             at = np.searchsorted(placed.seqs, died)
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
+
+    async def description_of(self, topic_id: int, turns: TimeSlices) -> bytes:
+        """Return the description of a topic that exists now; it may be deleted meanwhile."""
+        steps = self.catalog.describe(topic_id)
+        pieces: list[bytes] = []
+        while True:
+            with turns.working():
+                piece = next(steps, None)
+            if piece is None:
+                return b"".join(pieces)
+            pieces.append(piece)
+            await turns.turn()
 
     async def fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
         """Return the pieces' bytes, which belong to the caller.

@@ -95,7 +95,7 @@ class PackCopy:
 
     async def _add_run(self, entry: SmallCopy, views: list[memoryview]) -> None:
         context = self._context
-        description = context.catalog.describe(entry.topic_id)  # the topic may be deleted meanwhile
+        description = await context.description_of(entry.topic_id, self._turns)
         merged = entry.before.merged
         try:
             data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)

@@ -126,7 +126,7 @@ class SegmentCopy:
         self._config = context.config
         self.topic_id = topic_id
         self._share = share
-        self._description = context.catalog.describe(topic_id)  # the topic may be deleted meanwhile
+        self._description = b""
         self._segment: Segment | None = None
         """The segment as it is to be listed."""
         self._fd = -1
@@ -139,6 +139,9 @@ class SegmentCopy:
 
         After OSError or StorageError it was not copied.
         """
+        if not self._context.catalog.exists(self.topic_id):
+            return self
+        self._description = await self._context.description_of(self.topic_id, self._turns)
         try:
             await self._open()
             with self._readers.one() as reader:

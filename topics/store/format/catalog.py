@@ -294,10 +294,11 @@ class CheckpointCatalog(Protocol):
         Files wholly below it may be dropped.
         """
 
-    def describe(self, topic_id: int) -> bytes:
-        """Return a JSON object for segment headers and footers, which `adopt` takes.
+    def describe(self, topic_id: int) -> Iterator[bytes]:
+        """Yield the pieces of a JSON object for segment headers and footers, in bounded steps.
 
-        It has `name`, `id`, `config`, `head` and the floors. Only for a topic that exists.
+        `adopt` takes it. It has `name`, `id`, `config`, `head` and the floors. Only for a topic
+        that exists when the first piece is taken.
         """
 
     def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:

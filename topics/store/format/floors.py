@@ -102,6 +102,15 @@ class Floors:
                 self.raise_to(**{_MARKS[gap.reason]: gap.last})
             del self.gaps[:settled]
 
+    def gaps_after(self, seq: int, most: int) -> list[Gap]:
+        """Return the first `most` gaps above a seq; one that has the seq begins after it."""
+        gaps = self.gaps
+        at = bisect_right(gaps, seq, key=_last)
+        some = gaps[at : at + most]
+        if some and some[0].first <= seq:
+            some[0] = Gap(seq + 1, some[0].last, some[0].reason)
+        return some
+
     def open_holes(self, seqs: Sequence[int], next_live: NextLive) -> None:
         """Note records that have expired, ascending; those that are in a gap already stay there."""
         gaps = self.gaps

@@ -192,8 +192,8 @@ class SegmentHeader(NamedTuple):
             len(self.description),
             self.header_bytes,
         )
-        packed = head + _checksum(head, self.description).to_bytes(8, "little") + self.description
-        return packed.ljust(self.header_bytes, b"\0")
+        padding = bytes(self.header_bytes - SEGMENT_HEADER_FIXED - len(self.description))
+        return b"".join((head, _checksum(head, self.description).to_bytes(8, "little"), self.description, padding))
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SegmentHeader:
