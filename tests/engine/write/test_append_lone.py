@@ -100,6 +100,54 @@ def test_a_write_that_is_not_lone_takes_the_usual_way(why: str, durability: str)
     assert world.read()[-1]["data"] == 9
 
 
+def test_a_write_staged_for_another_topic_of_the_shard_is_not_passed() -> None:
+    world = world_with()
+    world.put("u")
+    other = world.start_append(records(5), "u")
+    topics = world.engine._core.registry.by_name
+    assert not topics["t"].pending
+    assert append_lone(world, 2) is None
+    world.settle()
+    assert other.get().last_seq == 1
+    assert append_lone(world, 2) is not None
+    world.restart()
+    assert (everything(world), [row["data"] for row in world.read(name="u")]) == ([0, 1, 2], [5])
+
+
+def test_a_batch_of_another_topic_that_is_in_flight_is_not_passed() -> None:
+    world = RealWorld()
+    world.put(durability="disk")
+    world.put("u", durability="fsync")
+    for number in (0, 1):
+        world.append(number)
+    world.append(4, name="u")
+    other = world.start_append(records(5), "u")
+    world.real_loop.run_pass(0)
+    world.real_store.log.commit_in_place()
+    (shard,) = world.real_store.log.shards
+    assert shard.staging.is_empty
+    assert not other.given, "its commit is on its way"
+    assert append_lone(world, 2) is None
+    world.settle()
+    assert other.get().last_seq == 2
+    assert append_lone(world, 2) is not None
+    world.restart()
+    assert (everything(world), [row["data"] for row in world.read(name="u")]) == ([0, 1, 2], [4, 5])
+
+
+def test_operations_of_the_same_batch_that_are_not_applied_yet_are_not_passed() -> None:
+    """Their frames are in the log, and nothing is staged or in flight, when the first is answered."""
+    world = world_with()
+    within: list[AppendResult | None] = []
+    world.engine.append(AppendRequest("t", records(2)), lambda _result: within.append(append_lone(world, 9)))
+    deletion = world.start_delete(before_seq=2)
+    last = world.start_append(records(3))
+    world.settle()
+    assert within == [None]
+    assert (deletion.get().deleted, last.get().last_seq) == (1, 4)
+    assert everything(world) == [1, 2, 3]
+
+
 def test_a_reader_that_waits_gets_a_lone_write_at_the_end_of_the_pass_if_the_caller_makes_one() -> None:
     world = world_with()
     answer = world.start_diff(2, wait_ms=20_000)
