@@ -13,7 +13,7 @@ from tests.store.store_world import StoreWorld
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
 from topics.store.archive.restore_archive import find_timelines
-from topics.store.backup.backup_manifest import backup_names
+from topics.store.backup.backup_manifest import LOCK_NAME, backup_names
 from topics.store.disk.whole_files import list_if_there
 
 
@@ -212,7 +212,8 @@ def test_an_interrupted_removal_leaves_an_archive_that_can_be_restored(kind: str
     world = StoreWorld(world.ring.next_life(power_cut=False))
     world.ring.faults.clear()
     world.run(remove_old(world.loop, timeline.path, at))
-    assert len(world.loop.files.list_directory(f"{timeline.path}/{BASES}")) == 1, "what the first one left is gone"
+    left = set(world.loop.files.list_directory(f"{timeline.path}/{BASES}")) - {LOCK_NAME}
+    assert len(left) == 1, "what the first one left is gone"
     world.ring.faults.fail(kind, errno.EIO, nth=nth, times=10_000, path_part=f"{ARCHIVE}/")
     with pytest.raises(OSError, match="Input/output error"):
         world.run(remove_old_timelines(world.loop, ARCHIVE, "another", at + 10_000))
@@ -230,3 +231,46 @@ def test_the_lag_of_an_archive_that_never_worked_counts_from_the_start() -> None
     assert stats(world).upto_ms == 0
     assert stats(world).lag_ms >= 30_000
     assert "No such file" in stats(world).error
+
+
+def test_a_close_waits_for_the_step_that_was_just_begun() -> None:
+    world = filled()
+    archiver = world.store.archiver
+    assert archiver is not None
+    steps, most = [0], [0]
+    step = archiver._step
+
+    async def counted() -> None:
+        steps[0] += 1
+        most[0] = max(most[0], steps[0])
+        await step()
+        steps[0] -= 1
+
+    async def begin_and_end() -> None:
+        archiver._begin()
+        await archiver.end()
+        assert not steps[0]
+
+    archiver._step = counted  # type: ignore[method-assign]
+    world.run(begin_and_end())
+    assert most == [1]
+
+
+def test_a_step_is_repeated_and_counted_whatever_it_raises() -> None:
+    world = filled()
+    archiver = world.store.archiver
+    assert archiver is not None
+    step = archiver._step
+
+    async def fails() -> None:
+        raise ValueError("byte 0xff")
+
+    archiver._step = fails  # type: ignore[method-assign]
+    wait(world, 1000)
+    assert stats(world).failures > 1
+    assert stats(world).error == "byte 0xff"
+    archiver._step = step  # type: ignore[method-assign]
+    world.append(1, 3)
+    at = archived(world)
+    assert stats(world).error == ""
+    assert held(restored(world, at)) == held(world)

@@ -165,18 +165,18 @@ class Archiver:
         if self._running is not None:
             await self._running
         if not self._error and self._copy is not None:
-            await self._run()
+            await self._run(Future())
 
     def _arm(self, ms: int) -> None:
         self._timer = self._loop.call_later(ms * 1_000_000, self._begin)
 
     def _begin(self) -> None:
         self._timer = None
-        self._loop.spawn(self._run(), "archive")
+        self._running = ended = Future[None]()  # from here on, an end in between waits for the step
+        self._loop.spawn(self._run(ended), "archive")
 
-    async def _run(self) -> None:
-        """Make a step, and plan the next one."""
-        self._running = ended = Future[None]()
+    async def _run(self, ended: Future[None]) -> None:
+        """Make a step, and plan the next one, whatever the step raises."""
         every_ms = self._config.archive_every_ms
         try:
             await self._step()
@@ -184,11 +184,14 @@ class Archiver:
             if self._error:
                 log.warning("the archive works again")
             self._error = ""
-        except (OSError, StorageError) as error:
+        except Exception as error:
             self._failures += 1
-            if str(error) != self._error:
-                log.error("nothing is archived in %s (TOPICS_ARCHIVE_DIR): %s", self._config.archive_dir, error)
-            self._error = str(error) or type(error).__name__
+            text = str(error) or type(error).__name__
+            if text != self._error:
+                is_known = isinstance(error, OSError | StorageError)
+                where = self._config.archive_dir
+                log.error("nothing is archived in %s (TOPICS_ARCHIVE_DIR): %s", where, text, exc_info=not is_known)
+            self._error = text
             self._retry_ms = min(max(self._retry_ms * 2, every_ms), max(_RETRY_MAX_MS, every_ms))
         finally:
             self._running = None
