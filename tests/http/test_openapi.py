@@ -16,6 +16,7 @@ from topics.http.openapi.api_operations import OPERATIONS
 from topics.http.openapi.contract_pages import SECTIONS, section_page
 from topics.http.openapi.description import Description
 from topics.http.openapi.document import document, operation_key
+from topics.http.pages.guide_pages import NAMES
 from topics.http.route_table import ROUTES
 from topics.http.wire.error_answers import STATUS
 
@@ -80,12 +81,22 @@ def test_every_error_code_is_described_with_its_status() -> None:
     assert described >= set(STATUS) - {"method_not_allowed", "not_acceptable"}
 
 
+def shown_page() -> str:
+    """Return the page, made in steps."""
+    making = Description(ROUTES, Config()).page()
+    while True:
+        try:
+            next(making)
+        except StopIteration as made:
+            return str(made.value.body.decode())
+
+
 def linked(page: str) -> set[str]:
     return set(re.findall(r"href=['\"]([^'\"]+)", page))
 
 
 def test_the_page_loads_nothing_and_shows_each_operation() -> None:
-    page = Description(ROUTES, Config()).page.body.decode()
+    page = shown_page()
     assert not re.search(r"(?:src|href)\s*=\s*['\"]?(?:https?:)?//", page)
     for _, _, operation in operations():
         assert operation["summary"] in page.replace("&#x27;", "'")
@@ -94,7 +105,7 @@ def test_the_page_loads_nothing_and_shows_each_operation() -> None:
 
 def test_links_of_the_pages_lead_somewhere() -> None:
     """To a shape, an operation, a section of the contract that exists, or another page."""
-    page = Description(ROUTES, Config()).page.body.decode()
+    page = shown_page()
     names = set(re.findall(r"id='([^']+)'", page))
     paths = {route.pattern for route in ROUTES}
     for number in SECTIONS:
@@ -109,6 +120,8 @@ def test_links_of_the_pages_lead_somewhere() -> None:
             section = section_page(number)
             assert section is not None, link
             assert not rule or f'id="{rule}"' in section.body.decode(), link
+        elif link.startswith("/docs/guides/"):
+            assert link.removeprefix("/docs/guides/") in NAMES, link
         else:
             assert link in paths or link.startswith("data:"), link
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 from topics.http.access.routes import Access, Body, Route, RouteTable
@@ -78,8 +79,9 @@ ROUTES: tuple[Route[Handler], ...] = (
     Route("GET", "/readyz", Scope.NONE, probe_endpoints.ready, always=True, access=Access.PROBE),
     Route("GET", "/v0/metrics", Scope.READ, probe_endpoints.metrics, always=True),
     Route("GET", "/openapi.json", Scope.READ, docs_endpoints.openapi),
-    Route("GET", "/docs", Scope.READ, docs_endpoints.docs),
-    Route("GET", "/docs/contract/:section", Scope.READ, docs_endpoints.contract),
+    Route("GET", "/docs", Scope.READ, docs_endpoints.docs, access=Access.OPEN),
+    Route("GET", "/docs/contract/:section", Scope.READ, docs_endpoints.contract, access=Access.OPEN),
+    Route("GET", "/docs/guides/:page", Scope.READ, docs_endpoints.guide, access=Access.OPEN),
     Route("GET", "/", Scope.NONE, page_endpoints.home, always=True, access=Access.OPEN),
     Route("GET", "/ui", Scope.NONE, page_endpoints.ui, always=True, access=Access.OPEN),
 )
@@ -87,5 +89,11 @@ ROUTES: tuple[Route[Handler], ...] = (
 
 @cache
 def route_table(*, ui: bool = True) -> RouteTable:
-    """Return the table of all routes, which no server changes. ui: with the pages of 12.4."""
-    return RouteTable([route for route in ROUTES if ui or route.access is not Access.OPEN])
+    """Return the table of all routes, which no server changes.
+
+    ui: with the pages `/` and `/ui`; without them, those of `/docs` need a key.
+    """
+    if ui:
+        return RouteTable(ROUTES)
+    kept = [route for route in ROUTES if route.access is not Access.OPEN or route.scope is not Scope.NONE]
+    return RouteTable([replace(route, access=Access.KEY) if route.access is Access.OPEN else route for route in kept])

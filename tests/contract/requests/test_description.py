@@ -77,6 +77,5 @@ def test_sections_of_the_contract_are_served(world: World) -> None:
 def test_with_keys_it_takes_one_that_may_read(make_world: MakeWorld) -> None:
     """4.4: like metrics."""
     world = make_world(api_keys="r:r,w:w")
-    for path in ("/openapi.json", "/docs", "/docs/contract/7.5"):
-        for headers, status in (({}, 401), ({"Authorization": "Bearer w"}, 403), ({"Authorization": "Bearer r"}, 200)):
-            assert world.request("GET", path, headers=headers).status == status
+    for headers, status in (({}, 401), ({"Authorization": "Bearer w"}, 403), ({"Authorization": "Bearer r"}, 200)):
+        assert world.request("GET", "/openapi.json", headers=headers).status == status

@@ -13,13 +13,16 @@ import pytest
 import topics
 from tests.contract.conftest import MakeWorld
 from tests.contract.world.world import Answer, World
+from topics.http.pages.guide_pages import NAMES
 from topics.http.route_table import ROUTES
 
 PAGES = ("/", "/ui")
-WITH_SCRIPT = (*PAGES, "/docs")
+DOCS = ("/docs", "/docs/contract/7.5", "/docs/guides/queues")
+ALL = (*PAGES, *DOCS)
 FOLDER = Path(topics.__file__).parent / "http" / "pages"
 SCRIPTS = sorted(FOLDER.rglob("*.js"))
 BYTES_MAX = 80_000
+GUIDE_BYTES_MAX = 100_000
 
 
 def hash_of(text: str) -> str:
@@ -33,9 +36,9 @@ def rules(answer: Answer) -> dict[str, list[str]]:
     return {name: values for name, *values in (rule.split() for rule in policy.split(";"))}
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", ALL)
 def test_a_page_needs_no_key_and_is_the_same_whatever_the_server_holds(make_world: MakeWorld, path: str) -> None:
-    """R-UI-1, 4.3/2."""
+    """R-UI-1, R-UI-5, 4.3/2."""
     world = make_world(api_keys="secret-key")
     before = world.request("GET", path)
     assert before.status == 200
@@ -64,7 +67,7 @@ def test_other_methods_need_a_key_like_everything_else(make_world: MakeWorld) ->
         assert (answer.status, answer.header("allow")) == (405, "GET, HEAD")
 
 
-@pytest.mark.parametrize("path", WITH_SCRIPT)
+@pytest.mark.parametrize("path", ALL)
 def test_the_policy_allows_a_page_its_own_script_and_style_and_nothing_else(world: World, path: str) -> None:
     """R-UI-2."""
     answer = world.request("GET", path)
@@ -81,15 +84,43 @@ def test_the_policy_allows_a_page_its_own_script_and_style_and_nothing_else(worl
         assert answer.text.count(f"<{kind}") == len(pieces), "one with attributes, which no hash allows"
     assert found.get("connect-src", ["'self'"]) == ["'self'"]
     assert "unsafe" not in str(found)
-    assert not re.search(r"(?:src|href)\s*=\s*['\"]?(?:https?:)?//", answer.text)
+    loaded = re.sub(r"<a [^>]*>", "", answer.text)
+    assert not re.search(r"(?:src|href)\s*=\s*['\"]?(?:https?:)?//", loaded)
     assert not re.search(r"\s(?:on\w+|style)=[\"']", answer.text), "an attribute that the policy refuses"
+
+
+def test_every_guide_is_served_and_its_links_lead_to_what_is_there(world: World) -> None:
+    """R-UI-5: also to headings of other guides; files that are not served are no links."""
+    found = {name: world.request("GET", f"/docs/guides/{name}") for name in NAMES}
+    assert {answer.status for answer in found.values()} == {200}
+    assert {"index", "tutorial", "settings", "queues", "auth"} <= found.keys()
+    assert "contract" not in found
+    ids = {name: set(re.findall(r' id="([^"]+)"', answer.text)) for name, answer in found.items()}
+    for name, answer in found.items():
+        assert len(answer.text) < GUIDE_BYTES_MAX, name
+        for link in re.findall(r'href="([^"]+)"', answer.text):
+            path, _, heading = link.partition("#")
+            guide = path.removeprefix("/docs/guides/") if path else name
+            if path and not path.startswith("/docs/guides/"):
+                assert path in {"/", "/docs", "/docs/contract/1"} or path.startswith(("http", "data:")), (name, link)
+                continue
+            assert guide in found, (name, link)
+            assert not heading or heading in ids[guide], (name, link)
+    for name in ("none", "..", "contract", "%3Cb%3E"):
+        assert world.request("GET", f"/docs/guides/{name}").refusal == (404, "not_found", None)
+
+
+def test_the_docs_ask_for_a_key_where_there_are_any(make_world: MakeWorld) -> None:
+    """R-UI-1: for the forms that send."""
+    assert "<input type='password'" in make_world(api_keys="k").request("GET", "/docs").text
+    assert "<input type='password'" not in make_world().request("GET", "/docs").text
 
 
 def test_all_pages_together_are_small(world: World) -> None:
     assert sum(len(world.request("GET", path).text.encode()) for path in PAGES) < BYTES_MAX
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", ALL)
 def test_a_browser_that_has_a_page_is_not_sent_it_again(world: World, path: str) -> None:
     """R-UI-3."""
     tag = world.request("GET", path).header("etag")
@@ -100,7 +131,7 @@ def test_a_browser_that_has_a_page_is_not_sent_it_again(world: World, path: str)
     assert world.request("GET", path, headers={"If-None-Match": 'W/"other"'}).status == 200
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", ALL)
 def test_a_page_is_compressed_for_those_who_offer_it(world: World, path: str) -> None:
     """R-UI-3."""
     plain = world.request("GET", path)
@@ -116,11 +147,14 @@ def test_a_foreign_host_gets_no_page(world: World) -> None:
 
 
 def test_without_pages_their_paths_are_unknown(make_world: MakeWorld) -> None:
-    """R-UI-4."""
+    """R-UI-4, R-UI-5."""
     world = make_world(ui="off", api_keys="k:r")
     for path in PAGES:
         assert world.request("GET", path).refusal == (401, "unauthorized", None)
         assert world.request("GET", path, headers={"Authorization": "Bearer k"}).refusal == (404, "not_found", None)
+    for path in DOCS:
+        assert world.request("GET", path).refusal == (401, "unauthorized", None)
+        assert world.request("GET", path, headers={"Authorization": "Bearer k"}).status == 200
     assert "/ui" not in world.request("GET", "/openapi.json", headers={"Authorization": "Bearer k"}).json["paths"]
 
 

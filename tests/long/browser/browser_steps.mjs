@@ -12,7 +12,7 @@ const VIEWS = {
   home: "/", overview: "/ui#/", topics: "/ui#/topics", records: "/ui#/topic/orders", publish: "/ui#/topic/orders/publish",
   readers: "/ui#/topic/orders/readers", config: "/ui#/topic/orders/config", jobs: "/ui#/topic/jobs/jobs",
   hostile: "/ui#/topic/hostile", absent: "/ui#/topic/absent", queues: "/ui#/queues", "all-readers": "/ui#/readers", routers: "/ui#/routers",
-  docs: "/docs#read_records", contract: "/docs/contract/7.5",
+  docs: "/docs#read_records", contract: "/docs/contract/7.5", guides: "/docs/guides/index", guide: "/docs/guides/queues",
 };
 const SIZES = { desktop: { width: 1280, height: 860 }, phone: { width: 390, height: 844 } };
 const say = (step, found = {}) => console.log(JSON.stringify({ step, ...found }));
@@ -32,7 +32,7 @@ async function open(options = {}) {
 }
 
 const SHOWN = { records: ".record", jobs: ".letter", hostile: ".record", absent: ".empty", overview: ".verdict li", topics: "tbody a.name",
-  queues: "tbody tr", "all-readers": "tbody tr", readers: "tbody tr", routers: ".graph rect", config: "form", publish: "form", docs: "#read_records[open]", contract: "table" };
+  queues: "tbody tr", "all-readers": "tbody tr", readers: "tbody tr", routers: ".graph rect", config: "form", publish: "form", docs: "#read_records[open]", contract: "table", guides: "table", guide: "pre" };
 
 async function look(page, url, name) {
   await page.goto("about:blank");
@@ -156,6 +156,36 @@ for (const scheme of ["light", "dark"]) {
   await page.locator("#read_records form button").click();
   await page.waitForSelector("#read_records output pre");
   say("docs", { answer: await page.locator("#read_records output").innerText(), noted: page.noted });
+  await page.close();
+}
+
+// On a server with keys, /docs opens without one, and its forms send the key that is entered.
+{
+  const page = await open();
+  await page.goto(`${given.keyed}/`);
+  await page.getByRole("link", { name: "The interface" }).click();
+  await page.waitForSelector(".key input");
+  await page.goto(`${given.keyed}/docs#read_records`);
+  await page.locator("#read_records input").fill("/v0/topics/orders/diff");
+  const answers = [];
+  for (const key of ["", given.key]) {
+    await page.locator(".key input").fill(key);
+    await page.locator("#read_records output").evaluate((output) => output.replaceChildren());
+    await page.locator("#read_records form button").click();
+    await page.waitForSelector("#read_records output pre");
+    answers.push((await page.locator("#read_records output").innerText()).slice(0, 3));
+  }
+  await page.evaluate(() => scrollTo(0, 0));
+  await page.screenshot({ path: `${given.out}/docs-keyed-desktop-light.png` });
+  await page.goto(`${given.keyed}/ui`);
+  const asks = await page.locator("dialog[open]").count();
+  await page.getByRole("link", { name: "Docs" }).click();
+  await page.waitForSelector("h2");
+  await page.goto(`${given.keyed}/`);
+  await page.getByRole("link", { name: "Guides" }).click();
+  await page.getByRole("link", { name: "queues", exact: true }).click();
+  await page.waitForSelector("pre");
+  say("docs with keys", { answers, asks, title: await page.title(), noted: page.noted.filter((text) => !text.includes("401")) });
   await page.close();
 }
 

@@ -98,7 +98,7 @@ def only(steps: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 def test_no_page_writes_to_the_console_or_is_wider_than_its_window(steps: list[dict[str, Any]]) -> None:
     views = [step for step in steps if step["step"] == "view"]
-    assert len(views) == 15 * 4
+    assert len(views) == 17 * 4
     assert [step for step in steps if step.get("noted")] == []
     assert [(step["name"], step["size"]) for step in views if step["wide"] > 0] == []
 
@@ -144,6 +144,11 @@ def test_a_form_of_the_docs_sends_its_request(steps: list[dict[str, Any]]) -> No
     answer = only(steps, "docs")["answer"]
     assert answer.startswith("200\n{")
     assert MARKUP in answer
+
+
+def test_the_docs_of_a_server_with_keys_open_and_send_the_key_that_is_entered(steps: list[dict[str, Any]]) -> None:
+    found = only(steps, "docs with keys")
+    assert (found["answers"], found["asks"], found["title"]) == (["401", "200"], 0, "Queues: hand out jobs with leases")
 
 
 def test_the_keyboard_leads_to_every_part(steps: list[dict[str, Any]]) -> None:

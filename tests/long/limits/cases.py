@@ -291,6 +291,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "GET /v0/watch/:": _PATH | _query("token") | {"header.Last-Event-ID": PLAIN},
     "GET /v0/ws": {},
     "GET /docs/contract/:": _PATH | _query(),
+    "GET /docs/guides/:": _PATH | _query(),
     **{
         operation: _query()
         for operation in (

@@ -725,6 +725,7 @@ OPERATIONS: dict[str, ApiOperation] = {
     "GET /openapi.json": ApiOperation("This description", "", {200: {"type": "object"}}),
     "GET /docs": ApiOperation("This description as a page", "12.4", _PAGE_SENT, media=(HTML,)),
     "GET /docs/contract/:": ApiOperation("A section of the wire contract", "12.4", _PAGE_SENT, (404,), media=(HTML,)),
+    "GET /docs/guides/:": ApiOperation("A guide", "12.4", _PAGE_SENT, (404,), media=(HTML,)),
     "GET /": ApiOperation("A page that leads to the others", "12.4", _PAGE_SENT, media=(HTML,)),
     "GET /ui": ApiOperation("A page that shows what the server holds", "12.4", _PAGE_SENT, media=(HTML,)),
 }

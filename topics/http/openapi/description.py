@@ -1,8 +1,8 @@
-"""The document in its two forms, each rendered on first use."""
+"""The document in its two forms, each rendered on use."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import cached_property
 
 import msgspec
@@ -17,14 +17,19 @@ from topics.http.pages.served_page import ServedPage
 class Description:
     """The server's description of itself, constant while it runs."""
 
-    def __init__(self, routes: Sequence[Route], config: Config) -> None:
+    def __init__(self, routes: Sequence[Route], config: Config, *, asks_for_keys: bool = False) -> None:
         self._routes = routes
+        self._asks_for_keys = asks_for_keys
+        self.pages: dict[str, ServedPage] = {}
+        """Pages of `/docs` that were made, by their names."""
         self._config = config
 
     @cached_property
     def json(self) -> bytes:
         return msgspec.json.encode(document(self._routes, self._config))
 
-    @cached_property
-    def page(self) -> ServedPage:
-        return page(document(self._routes, self._config))
+    def page(self) -> Generator[None, None, ServedPage]:
+        """Render the page, in steps."""
+        found = document(self._routes, self._config)
+        yield
+        return (yield from page(found, asks_for_keys=self._asks_for_keys))

@@ -5,7 +5,8 @@ It runs one script of its own, and makes no request to other servers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterator
 from html import escape
 from typing import Any
 
@@ -15,23 +16,36 @@ from topics.http.openapi.contract_pages import section_link
 from topics.http.openapi.shapes import Schema
 from topics.http.pages.served_page import ServedPage, read_page
 
+_CODE = re.compile(r"`([^`]+)`")
 _NOT_SENT = ("text/event-stream", "text/html")
 """Answers that a form does not show: streams, and pages that open in the browser."""
 
 
-def page(document: dict[str, Any]) -> ServedPage:
-    """Return the page."""
+_KEY = (
+    "<p class='key'><label>Key <input type='password' name='key' autocomplete='off' spellcheck='false'></label> "
+    "<small>for the forms of this page, kept for this tab</small></p>"
+)
+
+
+def page(document: dict[str, Any], *, asks_for_keys: bool) -> Generator[None, None, ServedPage]:
+    """Render the page, in steps.
+
+    asks_for_keys: the server does, so the page has a field for one.
+    """
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             groups.setdefault(operation["tags"][0], []).append(_operation(method.upper(), path, operation, document))
+        yield
     info = document["info"]
     about = {tag["name"]: tag["description"] for tag in document["tags"]}
     parts = [
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])}</p>",
         "<p>The same as <a href='/openapi.json'>OpenAPI 3.1</a>, for generators of clients. "
         "<a href='/docs/contract/1'>The contract</a> states what holds, rule by rule. "
+        "<a href='/docs/guides/index'>The guides</a> show what to do with it. "
         "<a href='/ui'>What is in this server</a>.</p>",
+        _KEY if asks_for_keys else "",
     ]
     parts += [
         f"<h2>{escape(tag)}</h2><p class='hint'>{escape(about.get(tag, ''))}</p>{''.join(shown)}"
@@ -43,6 +57,7 @@ def page(document: dict[str, Any]) -> ServedPage:
             f"<details id='{escape(name)}'><summary><code>{escape(name)}</code></summary>"
             f"<div class='inner'>{_described(schema)}{_shape(schema)}</div></details>"
         )
+        yield
     return read_page("docs/docs.html", "", title="topics: the interface", main="".join(parts))
 
 
@@ -100,7 +115,7 @@ def _json(value: Any) -> str:
 
 
 def _described(schema: Schema) -> str:
-    said = [escape(schema["description"])] if "description" in schema else []
+    said = [_CODE.sub(r"<code>\1</code>", escape(schema["description"]))] if "description" in schema else []
     if "default" in schema:
         said.append(f"default <code>{escape(msgspec.json.encode(schema['default']).decode())}</code>")
     limits = (("minLength", "at least"), ("maxLength", "at most"), ("maxItems", "at most"), ("pattern", "like"))

@@ -111,7 +111,7 @@ class Service:
         self.step_bytes = config.pass_body_bytes or 1 << 62
         """Longer bodies are processed in turns, and not copied."""
         self.asks_for_keys = bool(keyring)
-        self.description = Description(routes.routes, config)
+        self.description = Description(routes.routes, config, asks_for_keys=self.asks_for_keys)
         self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
         """Slots of SSE streams and WebSockets together; an opener takes one first."""
         self.gate: Gate | None = None

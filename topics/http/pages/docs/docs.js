@@ -1,4 +1,11 @@
 "use strict";
+// The key of this tab, which `/ui` takes, too.
+const key = document.querySelector("input[name=key]");
+if (key) {
+  key.value = sessionStorage.getItem("topics.key") ?? "";
+  key.addEventListener("input", () => sessionStorage.setItem("topics.key", key.value.trim()));
+}
+
 // "Send" of an operation: the request of its form, to this server, with the key of this tab.
 
 document.addEventListener("submit", async (event) => {
@@ -7,8 +14,8 @@ document.addEventListener("submit", async (event) => {
   event.preventDefault();
   const out = form.querySelector("output");
   const sent = { method: form.dataset.method, headers: { Accept: "application/json" }, cache: "no-store", credentials: "omit" };
-  const key = sessionStorage.getItem("topics.key");
-  if (key) sent.headers.Authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(key))}`;
+  const entered = sessionStorage.getItem("topics.key");
+  if (entered) sent.headers.Authorization = `Bearer ${String.fromCharCode(...new TextEncoder().encode(entered))}`;
   const body = form.querySelector("textarea");
   if (body) {
     sent.headers["Content-Type"] = "application/json";
