@@ -9,7 +9,7 @@ import os
 import pytest
 
 from tests.cli.forked import run
-from topics.cli.log_lines import JsonLines
+from topics.cli.output.log_lines import JsonLines
 
 
 def made(message: str, *arguments: object, error: BaseException | None = None) -> logging.LogRecord:

@@ -11,7 +11,7 @@ import typer
 
 from topics.cli.environment import config_of, odd_variables
 from topics.cli.exit_codes import start_or_refusal
-from topics.cli.log_lines import log_to_stderr
+from topics.cli.output.log_lines import log_to_stderr
 from topics.errors import UsageError
 
 _log = logging.getLogger("topics.cli")
