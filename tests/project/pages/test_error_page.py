@@ -65,6 +65,7 @@ def test_every_class_of_the_library_is_in_the_table() -> None:
     exported = {name for name in topics.__all__ if name.endswith("Error")}
     listed = first_cells(section("Classes in Python"))
     assert set(listed) == of_module("topics.errors") | exported
+    assert of_module("topics.errors") <= set(topics.__all__), "the page names them as topics.X"
     assert len(listed) == len(set(listed))
 
 
