@@ -41,9 +41,9 @@ class FilesToEmpty:
         self._has_several = len(store_log.shards) > 1 or has_retired
         """Whether a frame of one shard may concern frames of another."""
         self._left_reported = 0
-        """Number of log files that the last choice had no space for."""
+        """Number of log files that the last choice found no space for."""
         self.room_bytes: int | None = None
-        """Space for copies at the last choice that left files for lack of it; None: none was."""
+        """Space for copies at the last choice, if it was too little for all files; else None."""
 
     def all_before(self, cut: Cut) -> ChosenFiles:
         """Return all files that the log has left before the cut."""
@@ -61,18 +61,11 @@ class FilesToEmpty:
         chosen = await self._low_space.affordable([file for file in before if not file.superseded], snapshot_bytes)
         # the live records of these share a frame
         chosen += [file for file in before if file.superseded]
-        self._report_left(len(before) - len(chosen))
-        room_bytes = self._log.space.free_bytes() - snapshot_bytes
-        self.room_bytes = room_bytes if len(chosen) < len(before) else None
-        kept: dict[int, int] = {}
-        for file in before:
-            if file not in chosen:
-                shard, number = place(file)
-                kept[shard] = min(kept.get(shard, number), number)
-        if kept.keys() <= cut.keys():
-            cut.update((shard, ReplayStart(number)) for shard, number in kept.items())
-        else:
-            chosen = before  # a shard of another count is emptied as a whole, or not at all
+        others = [file for file in before if file not in chosen]
+        self._report_left(len(others))
+        self.room_bytes = self._log.space.free_bytes() - snapshot_bytes if others else None
+        if not _lower(cut, others):
+            chosen = before  # tried all the same
         is_whole = not any(file.live_rows for file in self._table.of_log() if file not in chosen)
         all_shared = self._has_several and not all(file.superseded for file in chosen)
         return ChosenFiles(chosen, is_whole, all_shared)
@@ -89,6 +82,22 @@ class FilesToEmpty:
                 -(-self._low_space.lacking_bytes // 1024),
             )
         self._left_reported = count
+
+
+def _lower(cut: Cut, kept: list[StoredFile]) -> bool:
+    """Move the cut down to the first of these files in each shard.
+
+    Returns: False, and the cut is as before, if one is of a shard that is no longer written to:
+        such a shard is emptied as a whole, or not at all.
+    """
+    first: dict[int, int] = {}
+    for file in kept:
+        shard, number = place(file)
+        first[shard] = min(first.get(shard, number), number)
+    if not first.keys() <= cut.keys():
+        return False
+    cut.update((shard, ReplayStart(number)) for shard, number in first.items())
+    return True
 
 
 def is_before(file: StoredFile, cut: Cut) -> bool:
